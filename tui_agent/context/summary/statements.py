@@ -7,7 +7,8 @@ newer one for whoever reads them in order, while a rule that was struck out by m
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -53,6 +54,15 @@ class Statement(NamedTuple):
     subject: frozenset[str]
     values: tuple[Value, ...]
     update: bool
+
+
+class _Standing(NamedTuple):
+    """A statement of text number `place` that holds so far: its values of one kind, and these as they are compared."""
+
+    place: int
+    statement: Statement
+    values: list[Value]
+    exact: frozenset[str]
 
 
 _SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?。！？;])\s+")
@@ -172,13 +182,12 @@ def statements(text: str) -> list[Statement]:
     return [_statement(sentence, start) for start, sentence in _sentences(text)]
 
 
-def struck_out(texts: Sequence[str]) -> list[str]:
+def struck_out(texts: Sequence[str], told: Sequence[Sequence[Statement]]) -> list[str]:
     """The texts, oldest first, with `REPLACED` in the place of every value that a later statement replaced.
 
-    Of one that says the same as a later one but for such values nothing is left.
+    `told` are the statements of each. Of a text that says the same as a later one but for such values nothing is left.
     """
-    told = [statements(text) for text in texts]
-    newest: dict[str, list[tuple[int, Statement]]] = {}
+    standing: dict[str, deque[_Standing]] = {}
     gone: list[list[Value]] = [[] for _ in texts]
     repeated: set[int] = set()
     for place, found in enumerate(told):
@@ -186,25 +195,24 @@ def struck_out(texts: Sequence[str]) -> list[str]:
             if statement.text.rstrip().endswith("?"):
                 continue
             for kind in {value.kind for value in statement.values}:
-                standing: list[tuple[int, Statement]] = []
-                for before, other in newest.get(kind, ())[-COMPARED:]:
-                    values = _replaced(other, statement, kind)
-                    gone[before] += values
-                    if values and _masked(texts[before], told[before]) == _masked(texts[place], found):
-                        repeated.add(before)
-                    if not values:
-                        standing.append((before, other))
-                newest[kind] = [*standing, (place, statement)]
+                values = [value for value in statement.values if value.kind == kind]
+                now = _Standing(place, statement, values, frozenset(value.text.casefold() for value in values))
+                earlier = standing.setdefault(kind, deque(maxlen=COMPARED))
+                for before in _replaced(earlier, now, kind):
+                    earlier.remove(before)
+                    gone[before.place] += before.values
+                    if _masked(texts[before.place], told[before.place]) == _masked(texts[place], found):
+                        repeated.add(before.place)
+                earlier.append(now)
     return [
         "" if place in repeated else _without(text, values)
         for place, (text, values) in enumerate(zip(texts, gone, strict=True))
     ]
 
 
-def weight_of(text: str) -> Weight:
-    """How much the most binding sentence of a text binds; one of which something was replaced binds nobody."""
-    found = (statement.weight for statement in statements(text) if REPLACED not in statement.text)
-    return max(found, default=Weight.CHATTER)
+def weight_of(told: Iterable[Statement]) -> Weight:
+    """How much the most binding of these statements binds; one of which something was replaced binds nobody."""
+    return max((each.weight for each in told if REPLACED not in each.text), default=Weight.CHATTER)
 
 
 def binding(text: str) -> str:
@@ -220,13 +228,24 @@ def _masked(text: str, found: Sequence[Statement]) -> str:
     return " ".join(_without(text, [value for statement in found for value in statement.values]).casefold().split())
 
 
-def _replaced(before: Statement, after: Statement, kind: str) -> list[Value]:
-    """The values of `kind` in `before` that `after` replaces."""
-    old = [value for value in before.values if value.kind == kind]
-    new = {value.text.casefold() for value in after.values if value.kind == kind}
-    if {value.text.casefold() for value in old} & new or not _same_subject(before, after, kind):
+def _replaced(earlier: Iterable[_Standing], now: _Standing, kind: str) -> list[_Standing]:
+    """Those of the earlier statements whose values of `kind` no longer hold."""
+    if not _may_replace(now.statement, kind, Weight.RULE):
+        # Most statements: comparing each with hundreds of others would take seconds for thousands of messages.
         return []
-    return old
+    return [
+        before
+        for before in earlier
+        if before.exact.isdisjoint(now.exact) and _same_subject(before.statement, now.statement, kind)
+    ]
+
+
+def _may_replace(after: Statement, kind: str, weight: Weight) -> bool:
+    """Whether `after` may take the place of an earlier statement of this weight, if both speak of the same thing."""
+    if after.update or kind in _MEASURES or kind in _EXCLUSIVE:
+        return True
+    # Two requests that name different things, one after the other, are both meant.
+    return kind != "number" and min(weight, after.weight) >= Weight.STATED
 
 
 def _same_subject(before: Statement, after: Statement, kind: str) -> bool:
@@ -235,9 +254,7 @@ def _same_subject(before: Statement, after: Statement, kind: str) -> bool:
         return bool(shared)
     if kind == "branch" and "branch" not in shared:
         return False
-    # Two requests that name different things, one after the other, are both meant.
-    ruled = min(before.weight, after.weight) >= Weight.STATED
-    if not (after.update or kind in _MEASURES or (ruled and kind != "number")):
+    if not _may_replace(after, kind, before.weight):
         return False
     if before.subject == after.subject and shared:
         return True
@@ -256,11 +273,13 @@ def _statement(sentence: str, start: int) -> Statement:
     values: list[Value] = []
     rest = body
     for kind, pattern in _KINDS:
-        for found in pattern.finditer(rest):
+        matches = list(pattern.finditer(rest))
+        for found in matches:
             if kind == "person" and found[0].split()[0].casefold() in _EMPTY:
                 continue
             values.append(Value(kind, found[0], start + offset + found.start(), start + offset + found.end()))
-        rest = pattern.sub(lambda found: " " * len(found[0]), rest) if kind != "person" else rest
+        if matches and kind != "person":
+            rest = pattern.sub(lambda found: " " * len(found[0]), rest)
     for value in values:
         if value.kind == "person":
             rest = rest.replace(value.text, " " * len(value.text))

@@ -6,11 +6,11 @@ is struck out, so it is never told as valid.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tui_agent.context.summary.rendering import PASTE_CHARS, cut
-from tui_agent.context.summary.statements import Weight, binding, struck_out, weight_of
+from tui_agent.context.summary.statements import Weight, binding, statements, struck_out, weight_of
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import WORDS_HEADING
 from tui_agent.conversation.sizes import Size, size_of_text
@@ -34,17 +34,24 @@ def kept_words(said: Sequence[Words], *, last: int, limit: int, tokens_of: Calla
 
     `said` are all of them, oldest first: what replaces a statement may stand in view still.
     """
-    words = _without_repeats(said)
-    texts = struck_out([each.text[:READ_CHARS] for each in words])
-    words = [
-        Words(each.seq, text + each.text[READ_CHARS:])
-        for each, text in zip(words, texts, strict=True)
-        if each.seq <= last and text
-    ]
+    words, weights = _standing(_without_repeats(said), last)
     room = _Room(limit, tokens_of)
-    cuts = _cuts(words)
+    cuts = _cuts(weights)
     place = bisect_left(cuts, True, key=lambda cut: room.holds(_cut(words, cut)))
     return tuple(_cut(words, cuts[min(place, len(cuts) - 1)]))
+
+
+def _standing(said: Sequence[Words], last: int) -> tuple[list[Words], dict[int, Weight]]:
+    """What still holds of the messages up to entry `last`, and how much each of them binds, by its entry."""
+    read = [each.text[:READ_CHARS] for each in said]
+    told = [statements(text) for text in read]
+    words, weights = [], {}
+    for each, before, its, text in zip(said, read, told, struck_out(read, told), strict=True):
+        if each.seq <= last and text:
+            left = Words(each.seq, text + each.text[READ_CHARS:])
+            words.append(left)
+            weights[each.seq] = weight_of(its if text == before else statements(left.text[:READ_CHARS]))
+    return words, weights
 
 
 class _Cut(NamedTuple):
@@ -57,10 +64,9 @@ class _Cut(NamedTuple):
     binding: bool = False
 
 
-def _cuts(words: Sequence[Words]) -> list[_Cut]:
+def _cuts(weights: Mapping[int, Weight]) -> list[_Cut]:
     """The ways to keep ever less, down to nothing."""
     found = [_Cut(cap) for cap in (0, *CAPS)]
-    weights = {each.seq: weight_of(each.text[:READ_CHARS]) for each in words}
 
     def without(weight: Weight) -> None:
         last = found[-1]
