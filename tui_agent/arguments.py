@@ -108,7 +108,7 @@ SETTINGS_FLAGS = (
         "--context-window",
         "N",
         "context.context_window",
-        "input tokens of the model (0: ask the provider, -1: unknown)",
+        "the model's window in tokens (0: ask the provider, -1: unknown)",
     ),
     Flag("--max-tokens", "N", "context.max_tokens", "output tokens per model call"),
     Flag("--context-preset", "NAME", "context.preset", "layered|digest|summary-only|off"),
@@ -218,13 +218,13 @@ def _agent_parser() -> _Parser:
     )
     talk.add_argument("--output-format", type=_output_format, metavar="FORMAT", help="|".join(OUTPUT_FORMATS))
     talk.add_argument("--json-schema", metavar="FILE", help="the result must be JSON that matches this schema")
-    resume = parser.add_argument_group("continue an earlier session")
+    resume = parser.add_argument_group("an earlier session")
     resume.add_argument(
-        "-c", "--continue", action="store_true", dest="continue_last", help="the newest session of this folder"
+        "-c", "--continue", action="store_true", dest="continue_last", help="continue the newest session of this folder"
     )
-    which = "session ID, or choose one from a list; ID can be a session file of Claude Code or codex"
+    which = "continue this session, or choose one from a list; ID can be a session file of Claude Code or codex"
     resume.add_argument("-r", "--resume", nargs="?", const="", metavar="ID", help=which)
-    resume.add_argument("--fork", action="store_true", help="on a new branch; the existing one stays as it is")
+    resume.add_argument("--fork", action="store_true", help="continue on a new branch; the existing one stays as it is")
     _add_settings_flags(parser)
     _add_access_flags(parser)
     return parser

@@ -47,7 +47,7 @@ class Context(Struct, frozen=True, kw_only=True):
     memory_budget_tokens: Positive = 65_536
     """Largest window, in tokens, that a local model is loaded with, unless `context_window` is set."""
     preset: Preset = "layered"
-    """Which layers are on: layered, digest (adds digests), summary-only (no clearing), off (output limits only)."""
+    """Which layers are on: layered, digest (adds digests), summary-only (no clearing), off (see docs/context.md)."""
     policy: PolicyName = "balanced"
     """How much to spend to keep more verbatim: thrifty, balanced or careful (`/policy`)."""
     image_tokens: Positive = 1_200
