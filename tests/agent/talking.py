@@ -42,7 +42,7 @@ async def talking(
         make_coding_workspace(project)
     loaded = settings
     if not isinstance(loaded, Settings):
-        overrides = {"model.id": "offline", **(loaded or {})}
+        overrides = {"model.id": "offline", "file_history.max_seconds": "60", **(loaded or {})}
         loaded = load_settings(home, project, trusted=trusted, environ={}, overrides=overrides)
     arguments = Arguments(
         folder=project, home=home, project=project, resume=resume, trusted=trusted, one_shot=one_shot, yolo=yolo

@@ -290,7 +290,7 @@ async def test_stopping_the_turn_stops_its_subtasks(server: AnthropicServer, tmp
         asked.append(request.prompt)
         if len(asked) == 2:
             both.set()
-        return Step(text="This takes a while. " * 50, delay=0.2)
+        return Step(text="This takes a while. " * 50, delay=1.0)
 
     server.script = step
     async with talking(tmp_path, OPUS) as session:

@@ -91,7 +91,7 @@ def test_a_full_disk_keeps_what_was_saved(program: Program) -> None:
 
 
 def test_a_second_process_is_told_of_the_first(tmp_path: Path) -> None:
-    script = Script.of(Step(text="slowly " * 200, delay=0.05))
+    script = Script.of(Step(text="slowly " * 200, delay=1.0))
     with in_process("anthropic", tmp_path, script) as server:
         program = Program.in_folder(tmp_path, server.environment)
         first = program.start("-p", "go", "--model", "claude-opus-5-5", "--output-format", "stream-json")

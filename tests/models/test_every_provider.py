@@ -339,7 +339,8 @@ async def test_silence_counts_as_a_lost_connection(name: str, open_model: Open) 
 @pytest.mark.parametrize("name", ONE_EACH)
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 async def test_leaving_a_stream_ends_its_connection(name: str, how: str, open_model: Open) -> None:
-    async with open_model(name, Script.of(Step(text="long " * 50, delay=0.02))) as (server, model):
+    async with open_model(name, Script.of(Step(text="long " * 50))) as (server, model):
+        server.inject(Fault(kind="stall", seconds=60, after=12))
         stream = model.stream(request(user("go")))
         if how == "closed":
             await anext(stream)

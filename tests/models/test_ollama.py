@@ -11,7 +11,7 @@ import pytest
 from tests.models.talking import PNG, Talk, assistant, create_model, finish, request, user
 from tests.servers.coding_task import ANSWER, coding_task_script
 from tests.servers.ollama import OllamaServer
-from tests.servers.script import Call, Script, ScriptSource, Step
+from tests.servers.script import Call, Fault, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.models.base import LocalModels, Model, ReasoningDelta, TextDelta, ToolCallDelta
 from tui_agent.models.usage import cost_usd
@@ -212,7 +212,8 @@ async def test_an_answer_that_is_cut_says_by_what(max_tokens: int, reason: str, 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
 async def test_leaving_a_stream_ends_its_connection(how: str, open_model: Open) -> None:
-    async with open_model(Script.of(Step(text="long " * 50, delay=0.02))) as (server, model):
+    async with open_model(Script.of(Step(text="long " * 50))) as (server, model):
+        server.inject(Fault(kind="stall", seconds=60, after=12))
         stream = model.stream(request(user("go")))
         if how == "closed":
             await anext(stream)

@@ -48,7 +48,7 @@ def test_turns_are_chosen_by_the_prompt() -> None:
 
 
 def test_process_records_for_a_client_that_dies(tmp_path: Path) -> None:
-    with in_process("anthropic", tmp_path, Script.of(Step(text="word " * 400, delay=0.05))) as server:
+    with in_process("anthropic", tmp_path, Script.of(Step(text="word " * 400, delay=1.0))) as server:
         code = (
             "import anthropic\n"
             "with anthropic.Anthropic(max_retries=0).messages.stream(model='claude-opus-5-5', max_tokens=9000,"
