@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tui_agent.tools.gate.shell_line import MAX_LINE, read_line
+from tui_agent.tools.gate import shell_line
+from tui_agent.tools.gate.shell_line import MAX_COMMANDS, MAX_LINE, MAX_WORDS, read_line
 
 
 def words(line: str) -> list[tuple[str, ...]]:
@@ -223,4 +225,14 @@ def test_no_line_takes_long() -> None:
         began = time.thread_time()
         read_line(piece * 3_000)
         read_line(piece * (3_900 // len(piece)))
-        assert time.thread_time() - began < 0.1
+        assert time.thread_time() - began < 0.5
+
+
+def test_no_machine_is_too_slow_for_a_plain_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_line, "PARSE_S", 0.0)
+    words = ("-la", "'a b'", '"c d"', "src/*", "e\\ f", "2>/dev/null", "--opt=val")
+    for number in (1, MAX_COMMANDS):
+        command = " ".join(["ls", *islice(cycle(words), MAX_WORDS // number - 1)])
+        line = read_line(" && ".join([command] * number))
+        assert not line.opaque, line.text
+        assert len(line.commands) == number

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -27,6 +28,10 @@ MAX_WORDS: Final = 200
 """Commands and words of a plain line."""
 PARSE_S: Final = 0.004
 """Seconds of work that the grammar gets: some lines take it a hundred times as long (``x|x|x|…``)."""
+SURE_STEPS: Final = 20
+"""Steps of the grammar that it gets however slow the machine is; a plain line has fewer, so its verdict never hangs on
+that.
+"""
 
 Operator: TypeAlias = Literal["&&", "||", ";", "|", ""]
 
@@ -262,12 +267,12 @@ def _nodes(line: str) -> "list[Node] | None":
 
     # A parser is for one thread.
     parser, data = Parser(_language()), line.encode("utf-8", "replace")
-    until = time.thread_time() + PARSE_S
+    until, steps = time.thread_time() + PARSE_S, count(1)
     try:
         # Only a text that comes in pieces can be left in the middle.
         tree = parser.parse(
             lambda offset, _: data[offset:],
-            progress_callback=lambda *_: time.thread_time() > until,
+            progress_callback=lambda *_: next(steps) > SURE_STEPS and time.thread_time() > until,
         )
     except ValueError:
         return None
