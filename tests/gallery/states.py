@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Final, NamedTuple
+from unittest.mock import patch
 
 from rich.style import Style
 
@@ -14,6 +15,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.painting.themes import DEFAULT_DARK, DEFAULT_LIGHT
+from tui_agent.tui.pane import status_bar
 from tui_agent.tui.pane.conversation import ConversationPane
 
 SIZE: Final = (80, 24)
@@ -106,24 +108,22 @@ def state(
 
 
 async def _still(stage: Stage) -> str:
-    """The screen once it no longer changes, its clock set."""
+    """The screen once it no longer changes. Its clock is set, and stands still however long the picture takes."""
     before: Shown = []
-    async with asyncio.timeout(60):
-        while True:
-            began = monotonic()
-            if stage.working is not None:
-                stage.app.status.show(activity=stage.app.status.status.activity, since=began - stage.working - 0.1)
-            _measure(stage.app.pane)
-            await stage.pilot.pause()
-            now, picture = _shown(stage.app), ""
-            if now == before:
-                colors = stage.app.theme_variables
-                picture = stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
-            # The clock shows whole seconds: a picture taken later than this may show the next one.
-            in_time = stage.working is None or monotonic() - began < 0.8
-            if picture and in_time:
-                return picture
-            before = now if in_time else []
+    moment = monotonic()
+    with patch.object(status_bar, "monotonic", lambda: moment):
+        async with asyncio.timeout(60):
+            while True:
+                if stage.working is not None:
+                    since = moment - stage.working - 0.1
+                    stage.app.status.show(activity=stage.app.status.status.activity, since=since)
+                _measure(stage.app.pane)
+                await stage.pilot.pause()
+                now = _shown(stage.app)
+                if now == before:
+                    colors = stage.app.theme_variables
+                    return stable(stage.app.export_screenshot(), colors["panel"], colors["foreground"])
+                before = now
 
 
 def _shown(app: TuiAgent) -> Shown:
