@@ -39,7 +39,7 @@ def test_one_shot_mode_has_the_tools_of_a_server_that_nobody_knew(tmp_path: Path
         environment = {**os.environ, **server.environment, "TUI_AGENT_HOME": str(tmp_path / "home")}
         arguments = command(tmp_path, "-p", "go", "--set", "mcp.whole_share=0")
         done = subprocess.run(
-            arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
+            arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
         newest = json.dumps(server.model_requests[-1].json)
     assert done.returncode == 0, done.stderr
