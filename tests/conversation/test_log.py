@@ -1,10 +1,10 @@
 """A log reads the same however it is held."""
 
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Message, Prefix, user_message
-from tui_agent.conversation.log import BLOCK, HELD, Log
+from tui_agent.conversation.log import BLOCK_ENTRIES, UNPACKED_ENTRIES, Log
 from tui_agent.conversation.view import View
 
-COUNT = HELD + 5 * BLOCK + 3
+COUNT = UNPACKED_ENTRIES + 5 * BLOCK_ENTRIES + 3
 
 
 def long_log() -> Log:
@@ -24,14 +24,14 @@ def test_what_is_packed_reads_as_what_is_not() -> None:
     assert View(packed.entries()).messages() == View(plain).messages()
     for log in (packed, packed.copy()):
         log.append(log.stamp(user_message("one more"), 2.0))
-        log.pack(held=0)
+        log.pack(unpacked=0)
         assert list(log)[:-1] == list(plain)
     assert len(plain) == COUNT
 
 
 def test_entries_are_a_part_of_their_log_as_it_was() -> None:
     log = long_log()
-    log.pack(held=0)
+    log.pack(unpacked=0)
     entries = log.entries()
     copied = Log.of(entries)
     log.append(log.stamp(user_message("one more"), 2.0))

@@ -40,7 +40,7 @@ def everything(view: View, carry: ReasoningPolicy) -> tuple[object, ...]:
         view.sizes(),
         view.items(),
         view.counts(),
-        view.course(),
+        view.measured_calls(),
         view.groups(),
         view.boundaries(),
         view.queued(),
@@ -60,7 +60,7 @@ def test_entry_by_entry_is_at_once_is_after_a_save_and_load(view: View, model: s
     assert everything(View(entries), carry) == everything(view, carry)
     assert everything(View(decode(data) for data in saved), carry) == everything(view, carry)
     packed = Log(entries)
-    packed.pack(held=0)
+    packed.pack(unpacked=0)
     assert everything(View(packed.entries()), carry) == everything(view, carry)
     assert [encode(decode(data)) for data in saved] == saved
 
@@ -163,7 +163,7 @@ def test_the_tail_is_the_newest_groups_that_fit_and_the_one_that_does_not(view: 
     assert 0 <= found.messages <= len(view.messages())
     assert found.results.characters <= view.sizes()["results"].characters
     everything_fits = view.before_tail(lambda size: True)
-    assert (everything_fits.messages, everything_fits.answers) == (0, 0)
+    assert (everything_fits.messages, everything_fits.result_count) == (0, 0)
 
 
 def test_what_is_undone_on_a_copy_stays_on_the_original() -> None:

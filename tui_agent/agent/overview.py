@@ -15,7 +15,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Delivered, Message, Queued, Words
-from tui_agent.conversation.fold import Point
+from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
@@ -57,7 +57,7 @@ class Overview(NamedTuple):
     stats: ContextStats
     items: Sequence[Item]
     steps: tuple[Step, ...]
-    course: tuple[Point, ...]
+    course: tuple[MeasuredCall, ...]
     protected: int
     words: tuple[Words, ...] = ()
 
@@ -131,7 +131,7 @@ def overview(engine: ContextEngine, tracker: UsageTracker) -> Overview:
         stats=context_stats(engine, tracker),
         items=view.outline(),
         steps=tuple(Step(step_event(step_of(entry)), entry.time, counts) for entry, counts in entries),
-        course=view.course(),
+        course=view.measured_calls(),
         protected=engine.protected_tokens,
         words=view.words(),
     )

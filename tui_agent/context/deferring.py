@@ -12,9 +12,9 @@ import msgspec
 
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import ToolCall, ToolDefinition, ToolResult
+from tui_agent.conversation.call_tool import CALL_TOOL, full_description, inner_call
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.sizes import size_of_text, size_of_tools
-from tui_agent.conversation.through import CALL_TOOL, described, meant
 from tui_agent.conversation.view import View
 
 HEADING: Final = f"[Tools that were found] They can be called with {CALL_TOOL}, or by their own names where offered:"
@@ -63,7 +63,7 @@ def found_tools(view: View) -> str:
                 for definition in block.tools:
                     found.pop(definition.name, None)
                     found[definition.name] = definition
-            elif isinstance(block, ToolCall) and (name := meant(block).name) in found:
+            elif isinstance(block, ToolCall) and (name := inner_call(block).name) in found:
                 found[name] = found.pop(name)
     told = {tool.name for tool in (view.prefix.tools if view.prefix else ()) if not tool.deferred}
     newest_first = [definition for name, definition in reversed(found.items()) if name not in told]
@@ -73,7 +73,7 @@ def found_tools(view: View) -> str:
 def _block(definitions: list[ToolDefinition]) -> str:
     lines, names, room = [HEADING], [], MOST_TOKENS
     for definition in definitions:
-        text = described(definition)
+        text = full_description(definition)
         room -= estimate(size_of_text(text))
         if room >= 0:
             lines.append(text)

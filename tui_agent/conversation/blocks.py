@@ -1,9 +1,8 @@
 """What a message is made of.
 
-Blocks are frozen and encode to the same bytes every time. They never refer to one another in a circle, so the garbage
-collector leaves them out. What only one provider understands (a signature, a
-redacted payload) travels in a block's `opaque` string: written by that provider's adapter, read by it alone, and sent
-back unchanged.
+Blocks are frozen and always encode to the same bytes. They form no reference cycles, so the garbage collector need not
+track them (`gc=False`). Data that only one provider understands, such as a signature or a redacted payload, travels in
+a block's `opaque` string: that provider's adapter writes it, and only that adapter reads it and sends it back.
 """
 
 from typing import TypeAlias
@@ -72,9 +71,9 @@ Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A tool as the model is told of it; `schema` is the JSON text of the arguments' JSON Schema (an object).
+    """A tool's definition as sent to the model. `schema` is the JSON Schema of the arguments (an object), as JSON text.
 
-    `deferred`: the model is not told of it until it has looked for it.
+    `deferred`: the definition is withheld until the model finds it with a tool search.
     """
 
     name: str

@@ -1,10 +1,10 @@
-"""What a log is made of: frozen, tagged entries, encoded to the same bytes every time.
+"""The entries of a log: frozen, tagged structs that always encode to the same bytes.
 
-Everything that ever happens to a conversation is one more entry. Messages say what was said; context entries say what
-the model is shown of it from here on; `HeadMoved` says where the conversation goes on.
+Everything that happens to a conversation is one more entry. Messages record what was said; context entries record what
+the model sees of it from then on; `HeadMoved` records from where the conversation continues.
 
-An entry's `parent` is the entry that was the head when it was appended (0: none), so the entries from the head back
-to the first are one conversation, and a rewind or a fork leaves the other branch where it was.
+An entry's `parent` is the entry that was the head when it was appended (0: none). Following the parents from the head
+gives one conversation, so a rewind or a fork leaves the other branch as it was.
 """
 
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens of one model call. `input_tokens` is the whole prompt, cache reads and writes included."""
+    """Token counts of one model call. `input_tokens` is the whole prompt, including cache reads and writes."""
 
     input_tokens: int = 0
     cache_read_tokens: int = 0
@@ -39,9 +39,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Where the whole of a shortened text lies: path in the session's folder, size in bytes, SHA-256.
+    """The file with the full text of a shortened one: path in the session's folder, size in bytes, SHA-256.
 
-    `evicted` tells a preview that stands for the whole (layer "eviction") from a text cut at an output limit.
+    `evicted`: the shortened text is a preview by the layer "eviction", not a text cut at a tool's output limit.
     """
 
     path: str
@@ -51,14 +51,14 @@ class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class TraceHead(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The newest event of the session's trace that was on disk at some moment: its number (0: none yet) and hash."""
+    """The newest event of the trace that was on disk when the entry was written: its number (0: none yet) and hash."""
 
     seq: int
     hash: str
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="entry"):
-    """The header every entry has: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
+    """The header of every entry: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
 
     seq: int = 0
     parent: int = 0
@@ -115,9 +115,9 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
-    """The next segment of a reply that is still streaming; superseded by its message.
+    """The next part of a reply that is still streaming; superseded by the reply's message.
 
-    `restart`: the reply started again (a retry), so earlier segments no longer count.
+    `restart`: the reply started again (a retry), so earlier parts no longer count.
     """
 
     text: str
@@ -161,9 +161,9 @@ class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_
 
 
 class FileState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A file at one time: its kind, its permission bits, size in bytes and the SHA-256 of its content.
+    """A file at a point in time: its kind, permission bits, size in bytes and the SHA-256 of its content.
 
-    The content of a link is the text of its target. ``other`` is what is never put back: a folder, a device, or what
+    The content of a link is the path it points to. Kind ``other`` is never restored: a folder, a device, or a file that
     could not be read.
     """
 
@@ -174,10 +174,10 @@ class FileState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The file at the absolute `path`, before and after.
+    """The file at the absolute `path`, before and after a change.
 
-    `unkept` says why the content before is not kept (empty: it is, by its SHA-256). Of the folders above a file that
-    was not there, the nearest `made` were not there either.
+    `unkept` says why the earlier content was not saved (empty: it was saved, under its SHA-256). `made` is how many of
+    the folders above a new file were created with it, the nearest ones.
     """
 
     path: str
@@ -225,9 +225,9 @@ class CeilingReset(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ce
 
 
 class ContextEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
-    """A decision about what the model is shown.
+    """A decision on what the model sees.
 
-    `reason` is one sentence for people, `before` and `after` are the view's size in tokens around the whole step.
+    `reason` is one sentence for people; `before` and `after` are the view's size in tokens around the whole step.
     """
 
     reason: str = ""
@@ -251,7 +251,7 @@ class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Words(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What the model is shown of message `seq` of the user, once a boundary covers it."""
+    """The user's own words of message `seq`, as the model sees them once a boundary covers the message."""
 
     seq: int
     text: str
@@ -316,9 +316,9 @@ class Restored(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Shortened(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="shortened"):
-    """The messages and results in `items` are shown as `blocks`, one tuple for each: they were too large to be sent.
+    """The messages and results in `items` were too large to send and are shown as `blocks`, one tuple for each.
 
-    A call that is missing from a message's blocks is not shown, nor is its result.
+    A call that is missing from its message's blocks is not shown, and neither is its result.
     """
 
     items: tuple[int, ...]
@@ -335,7 +335,7 @@ class WordsEdited(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class Undone(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="undone"):
-    """The context entry `target` no longer counts. Undoing an undo brings it back."""
+    """The context entry `target` is no longer in force. Undoing an undo reinstates it."""
 
     target: int
 
@@ -366,16 +366,16 @@ _decoder: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 
 
 class UnknownEntry(Exception):
-    """An entry this version cannot read: made by a newer version, or damaged."""
+    """This version cannot read an entry: it is damaged, or a newer version wrote it."""
 
 
 def encode(entry: AnyEntry) -> bytes:
-    """The entry's bytes: JSON, the same for equal entries."""
+    """Encode an entry as JSON; equal entries have equal bytes."""
     return _encoder.encode(entry)
 
 
 def decode(data: bytes | str) -> AnyEntry:
-    """The entry these bytes encode. Raises `UnknownEntry`."""
+    """Decode an entry. Raises `UnknownEntry`."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -383,7 +383,7 @@ def decode(data: bytes | str) -> AnyEntry:
 
 
 class ModelCall(NamedTuple):
-    """What one call to a model used; `cost_usd` is None where the price is not known."""
+    """The usage and cost of one model call; `cost_usd` is None if the price is unknown."""
 
     model: str
     usage: Usage
@@ -392,10 +392,9 @@ class ModelCall(NamedTuple):
 
 
 def model_call(entry: AnyEntry) -> ModelCall | None:
-    """The model call that this entry accounts for. Every sum of usage and cost is made of these.
+    """The model call that an entry records, if any. Every total of usage and cost is a sum of these.
 
-    A summary's or checkpoint's entry repeats what its calls used, for people; each of those calls has an entry of its
-    own.
+    The entries of summaries and checkpoints do not count: each of the calls that wrote them has its own entry.
     """
     match entry:
         case Message() if entry.usage is not None:
@@ -407,12 +406,12 @@ def model_call(entry: AnyEntry) -> ModelCall | None:
 
 
 def user_message(text: str, *images: Image) -> Message:
-    """What the user says."""
+    """A message of the user."""
     return Message(role="user", blocks=(Text(text), *images) if text.strip() else images)
 
 
 def notice(text: str) -> Message:
-    """Something the program tells the model, as a user's message marked ``notice``."""
+    """A message from the program to the model: role user, kind ``notice``, not shown to the user."""
     return Message(role="user", kind="notice", blocks=(Text(text),), user_visible=False)
 
 
@@ -425,7 +424,7 @@ def tool_result(
     diff: str = "",
     stop_reason: str = "",
 ) -> Message:
-    """One tool's answer."""
+    """The message that carries one tool result."""
     return Message(
         role="user",
         kind="tool_result",

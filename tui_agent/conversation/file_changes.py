@@ -1,6 +1,6 @@
-"""What the log says of the files that were changed: how each was at some place of it, and may be now.
+"""The file changes recorded in the log: the state of each file at some entry, and the states it may have now.
 
-Files have one course, whatever branch the conversation goes on: the entries about them count in the order of the log.
+Files do not branch with the conversation: their entries count in the order of the log, on whatever branch they are.
 """
 
 from collections.abc import Iterable
@@ -9,15 +9,16 @@ from typing import NamedTuple
 from tui_agent.conversation.entries import AnyEntry, Delivered, FileChange, FilesChanged, FilesKept, FileState, Message
 from tui_agent.conversation.log import Log
 
-CUT_SHORT = "The program was ended while a command ran (entry {seq}); what that command changed is not known."
+CUT_SHORT = "The program was killed while a command ran (entry {seq}); what that command changed is not known."
 
 
 class FilePast(NamedTuple):
-    """A file that was changed since some place of the log.
+    """A file that was changed since some entry of the log.
 
-    It was as `then`, whose content is kept unless `unkept` says why not; of the folders above it the nearest `made`
-    were not there. Where nobody else has changed it, it is now as one of `possible`. `broken`: somebody else has
-    changed it in between, so `then` lacks what they did. `unsure`: a call that changed it was cut short.
+    `then` is its state at that entry; the content was saved unless `unkept` says why not, and the nearest `made` of the
+    folders above it did not exist. `possible` are the states it can have now unless somebody else changed it.
+    `broken`: somebody else changed it between two of our changes, so restoring `then` would lose their work.
+    `unsure`: a call that changed it was cut short.
     """
 
     path: str
@@ -30,14 +31,14 @@ class FilePast(NamedTuple):
 
 
 class FilesPast(NamedTuple):
-    """The files changed since some place of the log, by path; `gaps` are sentences about what is not known."""
+    """The files changed since some entry of the log, sorted by path; `gaps` are sentences on what is not known."""
 
     files: tuple[FilePast, ...] = ()
     gaps: tuple[str, ...] = ()
 
 
 def files_since(log: Log, seq: int) -> FilesPast:
-    """The files changed since before entry `seq`. Costs what was appended since."""
+    """The files changed by entry `seq` and those after it. Reads only these entries."""
     since = list(log.entries().after(seq - 1).of(FilesKept, FilesChanged))
     finished = {entry.kept for entry in since if isinstance(entry, FilesChanged)}
     files: dict[str, FilePast] = {}
@@ -55,28 +56,28 @@ def files_since(log: Log, seq: int) -> FilesPast:
     return FilesPast(tuple(files[path] for path in sorted(files)), tuple(gaps))
 
 
-def newest_words(log: Log, before: int | None = None) -> int:
-    """The number of the user's newest message, on whatever branch, or of the newest before an entry; 0: there is none.
+def newest_user_message(log: Log, before: int | None = None) -> int:
+    """The number of the user's newest message on any branch, or of the newest before entry `before`; 0: none.
 
-    Costs what came after it.
+    Reads the entries after it.
     """
     newest = len(log) if before is None else before - 1
-    return next((number for number in range(newest, 0, -1) if _is_said_by_user(log[number])), 0)
+    return next((number for number in range(newest, 0, -1) if _is_user_message(log[number])), 0)
 
 
-class Newest(NamedTuple):
-    """The newest changes by a call and the newest putting back that still count, each by the entry before which the
-    files were as they were before it; 0: there is none.
+class NewestChanges(NamedTuple):
+    """The newest changes and the newest restore that have not been reversed. Each is an entry number for `files_since`:
+    the files before that entry are the files without the changes or the restore. 0: there is none.
     """
 
     changes: int = 0
     put_back: int = 0
 
 
-def newest_changes(log: Log) -> Newest:
-    """What was changed last and not put back since, and what was put back last and not changed back since.
+def newest_changes(log: Log) -> NewestChanges:
+    """The newest changes by calls, and the newest restore, that have not been reversed.
 
-    Of the changes, the entry is the user's message on which they came.
+    The changes start at the user's message that led to them.
     """
     put_back, undone_from = 0, len(log) + 1
     ended = {entry.kept: entry for entry in log.entries().of(FilesChanged)}
@@ -86,16 +87,16 @@ def newest_changes(log: Log) -> Newest:
             continue
         if not entry.call:
             undone_from = entry.since
-            # What undoes a putting back begins right before it.
-            if not put_back and not _puts_back(log[entry.since]):
+            # A restore that reverses another one restores the state right before that one.
+            if not put_back and not _is_put_back(log[entry.since]):
                 put_back = number
         elif (changed := ended.get(number)) is None or changed.files:
-            return Newest(newest_words(log, number), put_back)
-    return Newest(0, put_back)
+            return NewestChanges(newest_user_message(log, number), put_back)
+    return NewestChanges(0, put_back)
 
 
 def unfinished(log: Iterable[AnyEntry]) -> tuple[FilesKept, ...]:
-    """What was begun with files and, by the log, never ended."""
+    """The changes of files that were started and never finished, according to the log."""
     begun: dict[int, FilesKept] = {}
     for entry in log:
         if isinstance(entry, FilesKept):
@@ -106,7 +107,7 @@ def unfinished(log: Iterable[AnyEntry]) -> tuple[FilesKept, ...]:
 
 
 def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
-    """The SHA-256 of every content that some entry says is kept."""
+    """The SHA-256 of every file content that the log says was saved."""
     return frozenset(
         change.before.sha256
         for entry in log
@@ -116,11 +117,11 @@ def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
     )
 
 
-def _puts_back(entry: AnyEntry) -> bool:
+def _is_put_back(entry: AnyEntry) -> bool:
     return isinstance(entry, FilesKept) and not entry.call
 
 
-def _is_said_by_user(entry: AnyEntry) -> bool:
+def _is_user_message(entry: AnyEntry) -> bool:
     return isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.role == "user" and not entry.kind)
 
 
@@ -132,7 +133,10 @@ def _changed(past: FilePast | None, change: FileChange) -> FilePast:
 
 
 def _begun(past: FilePast | None, change: FileChange, *, by_call: bool) -> FilePast:
-    """A change that was begun: it was done or it was not, and only of putting back it is known what it would do."""
+    """Add a change that was started and never finished, so it may or may not have happened.
+
+    Only for a restore is the new state known; after a call the file is `unsure`.
+    """
     if past is None:
         past = FilePast(change.path, change.before, (change.before,), change.unkept, change.made)
     elif change.before not in past.possible:

@@ -1,4 +1,4 @@
-"""Folding a log into message states: who said what, what covers it, and which decisions still count."""
+"""Folds a log into message states: who said what, what covers it, and which context decisions are in force."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -43,16 +43,20 @@ from tui_agent.conversation.states import (
 )
 
 
-class Point(NamedTuple):
-    """One model call: the tokens of its request, and how many context steps came between it and the call before."""
+class MeasuredCall(NamedTuple):
+    """A model call's request in tokens, as the provider counted it, and the context steps since the call before."""
 
     tokens: int
     edits: int
 
 
 class Fold:
-    """One conversation after its entries so far, of those in `log`. `dirty` is the first message changed since it was
-    last read.
+    """The state of one conversation after the entries taken so far.
+
+    `log` holds those entries, possibly among others. `states` are the messages in order; `dirty` is the index of the
+    first one that changed since the last rendering. `open` are the states whose calls still lack results. `context` are
+    all context entries, by number; `active` the numbers of those in force. `boundaries` are the summaries and
+    checkpoints; `hidden_counts` is how many states each of them hides.
     """
 
     def __init__(self, log: Log) -> None:
@@ -67,9 +71,9 @@ class Fold:
         self.state_by_call: dict[str, MessageState] = {}
         self.context: dict[int, AnyContextEntry] = {}
         self.active: set[int] = set()
-        self.anchors: dict[int, Boundary] = {}
-        self.owned: dict[int, int] = {}
-        self.course: list[Point] = []
+        self.boundaries: dict[int, Boundary] = {}
+        self.hidden_counts: dict[int, int] = {}
+        self.measured_calls: list[MeasuredCall] = []
         self.dirty = 0
         self.words_stale = False
         self._edits = 0
@@ -79,19 +83,16 @@ class Fold:
 
     @property
     def edits_since_call(self) -> int:
-        """How many context decisions came after the newest call."""
+        """How many context decisions were made since the newest call."""
         return self._edits
 
     @property
     def is_settled(self) -> bool:
-        """Whether no result is missing yet that would change the newest message."""
+        """Whether the newest message has all its results, so that it will not change with the next entry."""
         return not self.states or self.states[-1].seq not in self.open
 
     def copy(self, log: Log) -> "Fold":
-        """Another fold of the same entries that goes on by itself, with a copy of the log.
-
-        Costs the length of the conversation.
-        """
+        """An independent copy; `log` is a copy of the log. Costs O(length of the conversation)."""
         other = Fold(log)
         other.__dict__.update(self.__dict__, log=log)
         other.states = [state.copy() for state in self.states]
@@ -100,21 +101,29 @@ class Fold:
         other.open = {seq: same[seq] for seq in self.open}
         other.state_by_call = {call_id: same[state.seq] for call_id, state in self.state_by_call.items()}
         other._state_by_result = {seq: same[state.seq] for seq, state in self._state_by_result.items()}
-        other.active, other.anchors, other.owned = set(self.active), dict(self.anchors), dict(self.owned)
-        other.course, other._numbers, other._pins = list(self.course), list(self._numbers), list(self._pins)
+        other.active, other.boundaries, other.hidden_counts = (
+            set(self.active),
+            dict(self.boundaries),
+            dict(self.hidden_counts),
+        )
+        other.measured_calls, other._numbers, other._pins = (
+            list(self.measured_calls),
+            list(self._numbers),
+            list(self._pins),
+        )
         return other
 
     def let_go(self) -> None:
-        """Free its states one by one."""
+        """Free the states one by one, so that other threads can run in between."""
         for named in (self.open, self.state_by_call, self._state_by_result):
             named.clear()
         while self.states:
             self.states.pop()
-        while self.course:
-            self.course.pop()
+        while self.measured_calls:
+            self.measured_calls.pop()
 
     def take(self, entry: AnyEntry) -> None:
-        """Take the next entry of this conversation in."""
+        """Apply the next entry of this conversation."""
         match entry:
             case Message():
                 self._take_message(entry)
@@ -144,7 +153,7 @@ class Fold:
             if message.usage is not None:
                 self.last_call = message
         if message.usage is not None and message.usage.input_tokens:
-            self.course.append(Point(message.usage.input_tokens, self._edits))
+            self.measured_calls.append(MeasuredCall(message.usage.input_tokens, self._edits))
             self._edits = 0
         if message.kind == "tool_result":
             self._take_result(message)
@@ -162,7 +171,7 @@ class Fold:
             state = self.state_by_call.get(block.call_id)
             if state is None or block.call_id in state.results:
                 continue
-            # Results come in the order of the calls as a rule, of which there may be thousands.
+            # Results usually come in the order of the calls; do not search thousands of calls for each.
             place = len(state.results)
             if state.calls[place] != block.call_id:
                 place = state.calls.index(block.call_id)
@@ -210,11 +219,11 @@ class Fold:
                         state.shortenings += (entry,)
                         self._touch(state)
             case Summarized() | Checkpointed():
-                self.anchors[entry.seq] = entry
+                self.boundaries[entry.seq] = entry
                 self.words_stale = True
                 covered = self.states_between(entry.first, entry.last)
                 if covered:
-                    covered[0].anchored += (entry.seq,)
+                    covered[0].opened_boundaries += (entry.seq,)
                 for state in covered:
                     state.boundaries += (entry.seq,)
                     self._recompute(state)
@@ -230,18 +239,18 @@ class Fold:
                 pass
 
     def words(self) -> tuple[int, tuple[Words, ...]]:
-        """What is shown of the user's own words, and after which boundary (0: nowhere).
+        """The user's own words to show, and the number of the boundary they follow (0: none).
 
-        What stands in view itself, pinned or brought back, is not said again.
+        Words of messages that the request contains anyway, pinned or restored, are left out.
         """
-        shown = [anchor for anchor in self.anchors.values() if self.owned.get(anchor.seq)]
+        shown = [boundary for boundary in self.boundaries.values() if self.hidden_counts.get(boundary.seq)]
         if not shown:
             return 0, ()
-        newest = max(shown, key=lambda anchor: anchor.first)
+        newest = max(shown, key=lambda boundary: boundary.first)
         return newest.seq, tuple(each for each in self.all_words() if self._is_hidden(each.seq))
 
     def all_words(self) -> tuple[Words, ...]:
-        """The user's own words as the newest boundary or edit that counts keeps them, whether they are shown or not."""
+        """The user's own words as kept by the newest boundary or edit in force, shown or not."""
         for seq in reversed(self.context):
             entry = self.context[seq]
             if seq not in self.active:
@@ -255,11 +264,11 @@ class Fold:
         return state is not None and bool(state.covered_by)
 
     def index_of(self, seq: int) -> int:
-        """The place of the state with this number."""
+        """The index in `states` of the state with this number."""
         return bisect_left(self._numbers, seq)
 
     def state_of(self, seq: int) -> MessageState | None:
-        """The state that holds this message or result."""
+        """The state that contains this message or result."""
         return self._state_by_result.get(seq) or self._state_at(seq)
 
     def _set_active(self, seq: int, *, active: bool) -> None:
@@ -288,24 +297,24 @@ class Fold:
                     self._recompute(state)
 
     def _recompute(self, state: MessageState) -> None:
-        """Decide anew whether a state is pinned and which boundary hides it."""
+        """Update whether a state is pinned and which boundary hides it."""
         state.pinned = self._is_pinned(state)
         boundary = max((seq for seq in state.boundaries if seq in self.active), default=0)
         restored = max((seq for seq in state.restorations if seq in self.active), default=0)
-        owner = boundary if boundary > restored and not state.pinned and state.shown else 0
-        if owner != state.covered_by:
-            for seq, change in ((state.covered_by, -1), (owner, 1)):
+        covered_by = boundary if boundary > restored and not state.pinned and state.shown else 0
+        if covered_by != state.covered_by:
+            for seq, change in ((state.covered_by, -1), (covered_by, 1)):
                 if seq:
-                    self.owned[seq] = self.owned.get(seq, 0) + change
-                    self._mark_dirty(bisect_left(self._numbers, self.anchors[seq].first))
-            state.covered_by = owner
+                    self.hidden_counts[seq] = self.hidden_counts.get(seq, 0) + change
+                    self._mark_dirty(bisect_left(self._numbers, self.boundaries[seq].first))
+            state.covered_by = covered_by
             self.words_stale = True
         self._touch(state)
 
     def _is_pinned(self, state: MessageState) -> bool:
         if not self._pins:
             return False
-        members = {state.seq, *(place.seq for place in state.results.values())}
+        members = {state.seq, *(result.seq for result in state.results.values())}
         pinned = False
         for entry in self._pins:
             if entry.seq in self.active and not members.isdisjoint(entry.items):

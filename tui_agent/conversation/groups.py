@@ -1,4 +1,4 @@
-"""Where a cut may fall: between groups. An assistant's message, its calls and their results are one group."""
+"""Groups, the units of a cut: an assistant's message, its calls and their results stay together."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -8,19 +8,18 @@ from types import MappingProxyType
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import Category, Size
-from tui_agent.conversation.states import Mark, MessageState, Segment, marks_of, segments_of
+from tui_agent.conversation.states import Fingerprint, MessageState, Segment, segments_of, unpack_fingerprints
 
 _NO_RESULTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Entries that stay or leave together, from entry `first` to entry `last`.
+    """Entries that a cut keeps or removes together, from entry `first` to entry `last`.
 
-    `sizes` is how large it is what the next request says of them; `open`: a call still lacks its result; `results` are
-    the numbers of the results by their calls' ids. All of this is as it was when the group was made; `segments` are
-    read when they are asked for. Of a group that is kept for longer, `marks` tell whether the request still says the
-    same.
+    `sizes` are the sizes of its part of the next request; `open`: a call still lacks its result; `results` are the
+    entry numbers of the results by call id. These fields are a snapshot from when the group was made, but `segments`
+    reads the current state. Compare `fingerprints` to find out whether the group's part of the request has changed.
     """
 
     first: int
@@ -32,29 +31,29 @@ class Group:
     time: float
     sizes: Mapping[Category, Size]
     results: Mapping[str, int]
-    _marks: bytes
+    _fingerprints: bytes
     _state: MessageState = field(compare=False, repr=False)
     _log: Log = field(compare=False, repr=False)
     _active: AbstractSet[int] = field(compare=False, repr=False)
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
-        """What tells what the next request says of them from what it says of others."""
-        return tuple(marks_of(self._marks))
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """The fingerprints of the group's segments, when the group was made."""
+        return tuple(unpack_fingerprints(self._fingerprints))
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """What the next request says of them."""
+        """The group's part of the next request."""
         return segments_of(self._state, self._log, self._active)
 
     @property
     def starts_turn(self) -> bool:
-        """Whether it is the user's own word, with which a turn begins."""
+        """Whether it is a message of the user's, which starts a turn."""
         return self.role == "user" and self.kind == ""
 
 
 def group_of(state: MessageState, log: Log, active: AbstractSet[int]) -> Group:
-    """The group a rendered state holds; `active` are the context decisions that count."""
+    """The group of a rendered state; `active` are the numbers of the context decisions in force."""
     return Group(
         state.seq,
         state.last,
@@ -65,7 +64,7 @@ def group_of(state: MessageState, log: Log, active: AbstractSet[int]) -> Group:
         state.time,
         state.sizes,
         {call_id: result.seq for call_id, result in state.results.items()} if state.results else _NO_RESULTS,
-        state.marks,
+        state.fingerprints,
         state,
         log,
         active,

@@ -1,4 +1,4 @@
-"""The messages and results of a conversation one by one, for people and layers, with what has become of each."""
+"""The items of a conversation, its single messages and tool results, each with its state and sizes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -14,9 +14,10 @@ from tui_agent.conversation.states import ItemState, MessageState
 
 
 class Item(NamedTuple):
-    """One message or result of the view, for people and layers. `group` is the number of its state.
+    """A message or tool result. `group` is the number of the first entry of its group.
 
-    `size` is what is shown of it now (nothing while a boundary covers it), `full` what stands in the log.
+    `size` is its size in the next request (0 while a boundary covers it), `full` its size in the log; `name` is the
+    tool of a result.
     """
 
     seq: int
@@ -31,9 +32,9 @@ class Item(NamedTuple):
 
 
 class Items(Sequence[Item]):
-    """The items of a rendered fold, oldest first; each is made when it is looked at, and is as it is then.
+    """The items of a rendered fold, oldest first, each made from the current state when it is accessed.
 
-    How many there are stays as it was when this was made. Making it costs one look at each state.
+    Their number is fixed on creation, which visits each state once.
     """
 
     def __init__(self, fold: Fold) -> None:
@@ -42,7 +43,7 @@ class Items(Sequence[Item]):
         self._starts = list(accumulate((1 + len(state.results) for state in self._states), initial=0))
 
     def place_of(self, seq: int) -> int | None:
-        """Where the item with this number is."""
+        """The index of the item with this number; None if there is none."""
         state = self._fold.state_of(seq)
         if state is None or not state.shown:
             return None
@@ -77,7 +78,7 @@ class Items(Sequence[Item]):
 
 
 def place_of(items: Sequence[Item], seq: int) -> int | None:
-    """Where the item with this number is among `items`."""
+    """The index of the item with this number; None if it is not among `items`."""
     if isinstance(items, Items):
         return items.place_of(seq)
     return next((place for place, item in enumerate(items) if item.seq == seq), None)
@@ -85,7 +86,7 @@ def place_of(items: Sequence[Item], seq: int) -> int | None:
 
 def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
     """The items of one rendered message state: the message and its results."""
-    covering = fold.anchors.get(state.covered_by)
+    covering = fold.boundaries.get(state.covered_by)
     hidden: ItemState | None = None
     if covering is not None:
         hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"

@@ -1,7 +1,7 @@
-"""The log: entries in the order they were appended, and where the conversation stands in them.
+"""The log: all entries in the order they were appended, and the conversation's head.
 
-A long log is held as it is written, but for its newest entries: JSON, compressed in blocks of a few entries, which are
-read again when one of them is looked at. At 5,000 turns that takes a tenth of the memory.
+Except for the newest entries, a long log stays in memory as compressed JSON, in blocks that are decoded when one of
+their entries is read. At 5,000 turns this takes a tenth of the memory of the decoded entries.
 """
 
 import zlib
@@ -21,20 +21,20 @@ from tui_agent.conversation.entries import AnyEntry, HeadMoved, decode, encode
 AnEntry = TypeVar("AnEntry", bound=AnyEntry)
 Another = TypeVar("Another", bound=AnyEntry)
 
-BLOCK: Final = 16
-"""Entries that are compressed together: reading one of them takes a tenth of a millisecond."""
-HELD: Final = 128
-"""The newest entries, which are held as they are."""
-_READ: Final = 8
-"""Blocks that were read last and are held as well."""
-_FASTEST: Final = 1
-_HANDOVER_S: Final = 0.0005
-_A_MOMENT_S: Final = 1e-6
-_reading: Final = local()
+BLOCK_ENTRIES: Final = 16
+"""Entries in a compressed block: decoding one takes 0.1 ms."""
+UNPACKED_ENTRIES: Final = 128
+"""How many of the newest entries stay decoded."""
+_CACHED_BLOCKS: Final = 8
+"""How many of the blocks read last stay decoded too."""
+_FASTEST_COMPRESSION: Final = 1
+_YIELD_INTERVAL_S: Final = 0.0005
+_YIELD_S: Final = 1e-6
+_thread_state: Final = local()
 
 
 class Log:
-    """A growing sequence of entries. It never changes one; the first one's number is 1."""
+    """An append-only sequence of entries, numbered from 1."""
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
         self._blocks: list[list[AnyEntry] | bytes] = []
@@ -47,30 +47,30 @@ class Log:
 
     @classmethod
     def of(cls, entries: Iterable[AnyEntry]) -> "Log":
-        """A log of these entries that grows by itself; all those of another log are not read for it."""
+        """A new log of these entries. If they are all entries of another log, it is copied without decoding them."""
         return entries.whole_log() or cls(entries) if isinstance(entries, Entries) else cls(entries)
 
     @property
     def head(self) -> int:
-        """The sequence number the next entry has as its parent; 0 before the first."""
+        """The parent of the next entry; 0 before the first."""
         return self._head
 
     def stamp(self, entry: AnEntry, time: float, *, after: Sequence[AnyEntry] = ()) -> AnEntry:
-        """`entry` with the number, parent and time it gets when it is appended next (or next but `after`)."""
+        """`entry` with its header: the number and parent it gets if it is appended now, or after `after`; the time."""
         head, seq = self._head, len(self)
         for earlier in after:
             head, seq = _head_after(earlier), earlier.seq
         return msgspec.structs.replace(entry, seq=seq + 1, parent=head, time=time)
 
     def append(self, entry: AnyEntry) -> None:
-        """Take a stamped entry in. Raises `ValueError` where its number or parent is not the next one's."""
+        """Append a stamped entry. Raises `ValueError` if its number or parent is not that of the next entry."""
         if entry.seq != len(self) + 1 or entry.parent != self._head:
             raise ValueError(
                 f"entry {entry.seq} (parent {entry.parent}) cannot follow entry {len(self)}, head {self._head}"
             )
         if isinstance(entry, HeadMoved) and not 0 <= entry.to <= len(self):
             raise ValueError(f"the head cannot move to entry {entry.to}: the log ends at {len(self)}")
-        newest = self._blocks[-1] if len(self) % BLOCK else None
+        newest = self._blocks[-1] if len(self) % BLOCK_ENTRIES else None
         if isinstance(newest, list):
             newest.append(entry)
         else:
@@ -79,16 +79,16 @@ class Log:
         self._parents.append(entry.parent)
         self._head = _head_after(entry)
 
-    def pack(self, held: int = HELD) -> None:
-        """Compress what came before the newest entries; 40 ms for 10,000. May be done in a thread while others read."""
-        for index in range(self._packed, (len(self) - held) // BLOCK):
+    def pack(self, unpacked: int = UNPACKED_ENTRIES) -> None:
+        """Compress all but the newest entries; 40 ms for 10,000. Safe in a thread while others read."""
+        for index in range(self._packed, (len(self) - unpacked) // BLOCK_ENTRIES):
             block = self._blocks[index]
             if isinstance(block, list):
-                self._blocks[index] = zlib.compress(b"\n".join(map(encode, block)), _FASTEST)
+                self._blocks[index] = zlib.compress(b"\n".join(map(encode, block)), _FASTEST_COMPRESSION)
             self._packed = index + 1
 
     def copy(self) -> "Log":
-        """Another log with the same entries that grows by itself."""
+        """An independent copy."""
         other = Log()
         other._blocks = [block if isinstance(block, bytes) else list(block) for block in self._blocks]
         other._packed, other._head = self._packed, self._head
@@ -96,11 +96,11 @@ class Log:
         return other
 
     def entries(self) -> "Entries":
-        """All entries there are now, oldest first."""
+        """The entries that are in the log now, oldest first."""
         return Entries(self, range(1, len(self) + 1))
 
     def path(self, head: int | None = None) -> "Entries":
-        """The conversation that ends at `head` (by default the log's): its entries, oldest first."""
+        """The entries of the conversation that ends at `head` (default: the log's head), oldest first."""
         seq = self._head if head is None else head
         numbers = array("Q")
         while seq:
@@ -110,11 +110,11 @@ class Log:
         return Entries(self, numbers)
 
     def kind(self, seq: int) -> type[AnyEntry]:
-        """Of which kind an entry is; it is not read for it."""
+        """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]
 
     def fork_point(self, one: int, other: int) -> int:
-        """The newest entry that the conversations ending at `one` and at `other` share; 0 when none."""
+        """The newest common entry of the conversations that end at `one` and at `other`; 0 if there is none."""
         while one != other:
             if one > other:
                 one = self._parents[one - 1]
@@ -125,7 +125,7 @@ class Log:
     def __getitem__(self, seq: int) -> AnyEntry:
         if not 1 <= seq <= len(self):
             raise IndexError(f"the log has no entry {seq}")
-        return self._read((seq - 1) // BLOCK)[(seq - 1) % BLOCK]
+        return self._read((seq - 1) // BLOCK_ENTRIES)[(seq - 1) % BLOCK_ENTRIES]
 
     def __iter__(self) -> Iterator[AnyEntry]:
         for index in range(len(self._blocks)):
@@ -140,7 +140,7 @@ class Log:
 
 
 class Entries(Sequence[AnyEntry]):
-    """Entries of a log, each of which is read when it is looked at. `numbers` are theirs, ascending."""
+    """A selection of a log's entries by their `numbers` (ascending), each decoded when it is accessed."""
 
     __slots__ = ("_log", "numbers")
 
@@ -149,7 +149,7 @@ class Entries(Sequence[AnyEntry]):
         self.numbers = numbers
 
     def after(self, seq: int) -> "Entries":
-        """Those that came after entry `seq`."""
+        """The entries after entry `seq`."""
         return self[bisect_right(self.numbers, seq) :]
 
     @overload
@@ -159,14 +159,14 @@ class Entries(Sequence[AnyEntry]):
     def of(self, kind: type[AnEntry], other: type[Another]) -> Iterator[AnEntry | Another]: ...
 
     def of(self, kind: type[AnEntry], other: type[Another] | None = None) -> Iterator[AnyEntry]:
-        """Those of one kind or two; the others are not read for it."""
+        """The entries of one or two types; the others are not decoded."""
         wanted = (kind, other)
         for number in self.numbers:
             if self._log.kind(number) in wanted:
                 yield self._log[number]
 
     def whole_log(self) -> Log | None:
-        """A copy of the log, where these are all of its entries."""
+        """A copy of the log if these are all of its entries, else None."""
         return self._log.copy() if len(self.numbers) == len(self._log) else None
 
     @override
@@ -190,23 +190,23 @@ class Entries(Sequence[AnyEntry]):
         return map(self._log.__getitem__, self.numbers)
 
 
-@lru_cache(_READ)
+@lru_cache(_CACHED_BLOCKS)
 def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
     entries = tuple(map(decode, zlib.decompress(block).split(b"\n")))
-    _hand_over()
+    _yield_to_threads()
     return entries
 
 
-def _hand_over() -> None:
-    """Let a thread that waits for this one go on, some times in a millisecond.
+def _yield_to_threads() -> None:
+    """Let other threads run, every `_YIELD_INTERVAL_S` seconds.
 
-    Unpacking lets go of the interpreter's lock for moments too short to be taken, and each time a thread that waits for
-    it begins its wait anew: one that reads all of a log would hold up the event loop for a tenth of a second.
+    Decompressing releases the GIL for moments too short for another thread to take it, and each release restarts the
+    switch interval of the threads that wait. Without this, reading a whole log would block the event loop for 0.1 s.
     """
     now = monotonic()
-    if now - getattr(_reading, "handed_over", 0.0) > _HANDOVER_S:
-        sleep(_A_MOMENT_S)
-        _reading.handed_over = monotonic()
+    if now - getattr(_thread_state, "yielded_at", 0.0) > _YIELD_INTERVAL_S:
+        sleep(_YIELD_S)
+        _thread_state.yielded_at = monotonic()
 
 
 def _head_after(entry: AnyEntry) -> int:

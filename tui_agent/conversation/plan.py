@@ -1,7 +1,7 @@
-"""Plans and questions of the model that wait for the user's word, as the log has them: untrusted text.
+"""The model's plans and questions to the user, as recorded in the log. All of it is untrusted text.
 
-A plan that was approved becomes the task list. What says so is one text, which stands as the result of the call where
-somebody was there to answer, and as a notice where the user answered later.
+An approved plan becomes the task list. The text of the approval is the result of the call if the user answered at once,
+and a notice if they answered later.
 """
 
 from typing import Final, NamedTuple
@@ -25,47 +25,48 @@ PLAN_BEGUN: Final = (
 PLAN_OVER: Final = "[notice] Plan mode is over: you may make changes."
 
 _APPROVED: Final = "[the user approved the plan; "
-_STEPS: Final = "Steps:"
-_LIST: Final = "The task list:"
-_MARK: Final = "[ ] "
+_STEPS_HEADING: Final = "Steps:"
+_LIST_HEADING: Final = "The task list:"
+_CHECKBOX: Final = "[ ] "
 
 
 class Plan(NamedTuple):
-    """What is to be done, in words, and the steps of it."""
+    """A plan in prose, and its steps."""
 
     text: str
     steps: tuple[str, ...]
 
     def whole(self) -> str:
-        """All of it as a person reads and edits it."""
-        return "\n".join((self.text.strip(), "", _STEPS, *(f"- {step}" for step in self.steps)))
+        """The plan as one text, for people to read and edit."""
+        return "\n".join((self.text.strip(), "", _STEPS_HEADING, *(f"- {step}" for step in self.steps)))
 
     @classmethod
     def read(cls, text: str) -> "Plan":
-        """What `whole` wrote and a person may have edited; where they left no steps, each line of it is one."""
-        before, found, after = text.rpartition(f"\n{_STEPS}\n") if text.strip() else ("", "", "")
+        """Parse a text from `whole`, possibly edited by a person; without a list of steps, each line is a step."""
+        before, found, after = text.rpartition(f"\n{_STEPS_HEADING}\n") if text.strip() else ("", "", "")
         lines = (after if found else text).splitlines()
         steps = tuple(step for line in lines if (step := line.strip().removeprefix("- ").strip()))
         return cls((before if found else text).strip(), steps)
 
 
 def approval(plan: Plan, mode: str, *, edited: bool) -> str:
-    """What tells the model that the user approved a plan, and in which mode it goes on."""
+    """The text that tells the model that the user approved its plan, and the permission mode from now on."""
     changed = f"They changed it. It is now:\n\n{plan.text}\n\n" if edited else ""
-    tasks = "\n".join(f"{_MARK}{' '.join(step.split())}" for step in plan.steps)
-    return f"{_APPROVED}the mode is now {mode}]\n{changed}{_LIST}\n{tasks}\nCarry it out, and keep the list with todo."
+    tasks = "\n".join(f"{_CHECKBOX}{' '.join(step.split())}" for step in plan.steps)
+    listed = f"{_LIST_HEADING}\n{tasks}\n"
+    return f"{_APPROVED}the mode is now {mode}]\n{changed}{listed}Carry it out, and keep the list with todo."
 
 
 def approved_steps(text: str) -> tuple[str, ...] | None:
-    """The steps that an `approval` names; None: it is none."""
+    """The steps in the text of an `approval`; None if the text is something else."""
     if not text.startswith(_APPROVED):
         return None
-    lines = text.rpartition(f"\n{_LIST}\n")[2].splitlines()
-    return tuple(line.removeprefix(_MARK) for line in lines if line.startswith(_MARK))
+    lines = text.rpartition(f"\n{_LIST_HEADING}\n")[2].splitlines()
+    return tuple(line.removeprefix(_CHECKBOX) for line in lines if line.startswith(_CHECKBOX))
 
 
 def waiting_plan(log: Log) -> Plan | None:
-    """The plan that waits for the user's word at the log's head, because nobody was there to be asked."""
+    """The plan at the log's head that still waits for an answer, because nobody was there when it was submitted."""
     waiting = ""
     seq = log.head
     while seq:
@@ -84,7 +85,7 @@ def waiting_plan(log: Log) -> Plan | None:
 
 
 def read_plan(arguments: str) -> Plan | None:
-    """The plan that a call's arguments (JSON text) hold; None where they hold none."""
+    """Parse a plan from a call's arguments (JSON text); None if they are not valid."""
     try:
         found = _decoder.decode(arguments.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -92,10 +93,10 @@ def read_plan(arguments: str) -> Plan | None:
     return Plan(found.plan, found.steps)
 
 
-def told_of_planning(log: Log, known_at: int = 0, known: bool = False) -> bool:
-    """Whether what the model was told last of the mode is that it plans; `known` is the answer at entry `known_at`.
+def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool:
+    """Whether the model was last told that plan mode is on.
 
-    Costs the entries since then.
+    `known` is the answer as of entry `known_at`; only the entries since then are read.
     """
     seq = log.head
     while seq and seq != known_at:

@@ -1,9 +1,8 @@
-"""A request to a model, and rendering a fold as one: messages valid for every provider, and their raw sizes.
+"""Requests to a model, and rendering a fold as one: messages valid for every provider, and their raw sizes.
 
-Rendering starts at the first message that changed, so between two calls it costs what is new. Along the way it keeps a
-hash of everything said so far, reasoning aside: reasoning is a function of that hash, so leaving it out loses nothing.
-The messages themselves are put together when they are asked for, from what the log says; what did not change since is
-the same object then.
+Rendering starts at the first message that changed, so between two calls it costs only what is new. It keeps a hash of
+everything up to each message. The hash leaves reasoning out: which reasoning is sent depends on nothing but that hash.
+The messages themselves are built from the log when they are needed; unchanged ones are the same objects as before.
 """
 
 from bisect import bisect_left
@@ -22,19 +21,19 @@ from tui_agent.conversation.states import (
     NO_COUNTS,
     NO_SIZES,
     Counts,
+    Fingerprint,
     ItemState,
-    Mark,
     MessageState,
     Segment,
     counts_of,
-    mark_of,
-    marks_of,
+    fingerprint_of,
     render,
     segments_of,
+    unpack_fingerprints,
 )
 
 LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
-"""States in which a result says more than where to find it."""
+"""States in which the request contains a result's content, at least in part."""
 
 OPENING = "[The conversation goes on from here.]"
 
@@ -49,12 +48,12 @@ class RequestMessage(NamedTuple):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One call of a model. `max_tokens` bounds the answer.
+    """The input of one model call. `max_tokens` limits the answer.
 
-    `cache_edges` are indices into `messages` after which a cached prefix may end, ascending; an adapter adds those of
-    the system prompt and of the newest message. `one_off`: no later request begins like this one, so nothing of it is
-    to be kept in a cache, which some providers charge for. `follows` is the provider's id of the answer to the request
-    that this one grew from (empty: there was none), with which some tell why a cache was missed; None: do not ask.
+    `cache_edges` are the indices of messages after which a cached prefix may end, ascending; adapters add one after the
+    system prompt and one after the newest message. `one_off`: no later request shares its prefix, so do not write it to
+    a cache, for which some providers charge. `follows` is the provider's id of the answer to the request this one
+    extends (empty: there was none), for providers that explain cache misses; None: do not ask for an explanation.
     """
 
     system: str
@@ -67,7 +66,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class ReasoningPolicy(NamedTuple):
-    """Which reasoning goes back: only what `model` made and, where it is `bound`, only under an unchanged prefix.
+    """Which reasoning is sent: only that of `model` and, if it is `bound`, only after an unchanged prefix.
 
     Newer Claude models bind a thinking block to the system prompt, the tools and every earlier message
     (Anthropic, extended thinking: preserved thinking).
@@ -78,19 +77,19 @@ class ReasoningPolicy(NamedTuple):
 
 
 class BeforeTail(NamedTuple):
-    """How many messages stand before the tail of a request, how large the results among them are, how many those are,
-    and how large the tail is.
+    """A request split before its tail: the number of messages before it, the size and the number of the results among
+    them, and the size of the tail.
     """
 
     messages: int
     results: Size
-    answers: int
+    result_count: int
     tail: Size
 
 
-class _Reached(NamedTuple):
-    """How far the request had come after one message state: how many messages, the blocks of the newest one, the hash
-    of all that was said, how large the messages were, and of that the results, with their number.
+class _Totals(NamedTuple):
+    """The request up to and including one message state: the number of messages, the number of blocks in the last one,
+    the hash of everything but reasoning, the size, and the size and number of the results.
     """
 
     messages: int
@@ -98,45 +97,49 @@ class _Reached(NamedTuple):
     prefix: bytes
     size: Size
     results: Size = NOTHING
-    answers: int = 0
+    result_count: int = 0
 
 
-class _Course:
-    """How far the request had come after each message state, in a third of the memory that objects take."""
+class _RunningTotals:
+    """The totals after each message state, packed: a third of the memory of the objects."""
 
-    _PLACE: Final = Struct("=qq16sqqdqqdq")
+    _LAYOUT: Final = Struct("=qq16sqqdqqdq")
 
-    def __init__(self, places: bytes | bytearray = b"") -> None:
-        self._places = bytearray(places)
+    def __init__(self, packed: bytes | bytearray = b"") -> None:
+        self._packed = bytearray(packed)
 
-    def copy(self) -> "_Course":
-        return _Course(self._places)
+    def copy(self) -> "_RunningTotals":
+        return _RunningTotals(self._packed)
 
-    def append(self, reached: _Reached) -> None:
-        size, results = reached.size, reached.results
-        self._places += self._PLACE.pack(
-            reached.messages,
-            reached.blocks,
-            reached.prefix,
+    def append(self, totals: _Totals) -> None:
+        size, results = totals.size, totals.results
+        self._packed += self._LAYOUT.pack(
+            totals.messages,
+            totals.blocks,
+            totals.prefix,
             *(size.ascii, size.other, size.images),
             *(results.ascii, results.other, results.images),
-            reached.answers,
+            totals.result_count,
         )
 
     def truncate(self, count: int) -> None:
-        del self._places[count * self._PLACE.size :]
+        del self._packed[count * self._LAYOUT.size :]
 
     def __len__(self) -> int:
-        return len(self._places) // self._PLACE.size
+        return len(self._packed) // self._LAYOUT.size
 
-    def __getitem__(self, index: int) -> _Reached:
-        place = self._PLACE.unpack_from(self._places, index * self._PLACE.size)
-        messages, blocks, prefix, *sizes, answers = place
-        return _Reached(messages, blocks, prefix, Size(*sizes[:3]), Size(*sizes[3:]), answers)
+    def __getitem__(self, index: int) -> _Totals:
+        fields = self._LAYOUT.unpack_from(self._packed, index * self._LAYOUT.size)
+        messages, blocks, prefix, *sizes, result_count = fields
+        return _Totals(messages, blocks, prefix, Size(*sizes[:3]), Size(*sizes[3:]), result_count)
 
 
 class Rendering:
-    """What the next request says of a fold; `refresh` brings it up to date. `messages` is how many messages that is."""
+    """The next request for a fold; `refresh` brings it up to date.
+
+    `messages` is the number of messages, `sizes` their sizes by category, `prefix` the hash of everything but
+    reasoning. `live` are the states with results whose content is sent, by number.
+    """
 
     def __init__(self, policy: ReasoningPolicy) -> None:
         self.policy = policy
@@ -146,49 +149,49 @@ class Rendering:
         self.live: dict[int, MessageState] = {}
         self.counts = NO_COUNTS
         self._root = b""
-        self._seen_prefix = -1
-        self._course = _Course()
+        self._prefix_seq = -1
+        self._running = _RunningTotals()
         self._written: list[RequestMessage] = []
         self._written_states = 0
         self._boundary_sizes: dict[int, Size] = {}
-        self._kept = (0, "", "")
+        self._shown_words = (0, "", "")
 
     def copy(self, fold: Fold) -> "Rendering":
-        """Another rendering that goes on by itself; `fold` is a copy of the fold this one renders."""
+        """An independent copy; `fold` is a copy of the fold this one renders."""
         other = Rendering(self.policy)
         other.__dict__.update(self.__dict__)
-        other._written, other.sizes, other._course = list(self._written), dict(self.sizes), self._course.copy()
+        other._written, other.sizes, other._running = list(self._written), dict(self.sizes), self._running.copy()
         other._boundary_sizes = dict(self._boundary_sizes)
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
 
     def let_go(self) -> None:
-        """Free its messages one by one."""
+        """Free the messages one by one, so that other threads can run in between."""
         self.live.clear()
         while self._written:
             self._written.pop()
 
     def refresh(self, fold: Fold) -> None:
-        """Render what changed since the last call."""
+        """Render what has changed since the last call."""
         self._read_prefix(fold)
         self._read_words(fold)
-        start = min(fold.dirty, len(self._course))
-        reached = self._course[start - 1] if start else _Reached(0, 0, self._root, NOTHING)
+        start = min(fold.dirty, len(self._running))
+        totals = self._running[start - 1] if start else _Totals(0, 0, self._root, NOTHING)
         if start < len(fold.states):
-            self._rewind(start, reached)
+            self._rewind(start, totals)
         for state in fold.states[start:]:
-            for seq in state.anchored:
-                reached = self._pass_boundary(fold, seq, reached)
-            reached = self._pass_state(fold, state, reached)
-            self._course.append(reached)
-        self.prefix, self.messages = reached.prefix, reached.messages
+            for seq in state.opened_boundaries:
+                totals = self._pass_boundary(fold, seq, totals)
+            totals = self._pass_state(fold, state, totals)
+            self._running.append(totals)
+        self.prefix, self.messages = totals.prefix, totals.messages
         fold.dirty = len(fold.states)
 
     def write(self, fold: Fold) -> list[RequestMessage]:
-        """The request's messages, oldest first. It must be up to date."""
+        """The request's messages, oldest first. Call `refresh` first."""
         for state in fold.states[self._written_states :]:
-            for seq in state.anchored:
-                for text in self._told_at(fold, seq):
+            for seq in state.opened_boundaries:
+                for text in self._boundary_texts(fold, seq):
                     self._write(Segment("user", (Text(text),)))
             for segment in segments_of(state, fold.log, fold.active):
                 self._write(segment)
@@ -196,90 +199,91 @@ class Rendering:
         return list(self._written)
 
     def before_tail(self, fits: Callable[[Size], bool]) -> "BeforeTail":
-        """What stands before the tail: as many of the newest states as `fits` lets in.
+        """The part before the tail, which is as many of the newest states as `fits` accepts by their total size.
 
-        Costs the logarithm of the conversation's length.
+        Costs O(log n) in the conversation's length.
         """
-        first = bisect_left(range(len(self._course)), True, key=lambda index: fits(self.after(index)))
+        first = bisect_left(range(len(self._running)), True, key=lambda index: fits(self.after(index)))
         if not first:
             return BeforeTail(0, NOTHING, 0, self._end.size)
-        reached = self._course[first - 1]
-        return BeforeTail(reached.messages, reached.results, reached.answers, self.after(first - 1))
+        totals = self._running[first - 1]
+        return BeforeTail(totals.messages, totals.results, totals.result_count, self.after(first - 1))
 
     def after(self, index: int) -> Size:
-        """The size of all messages that follow the state at `index`."""
-        return self._end.size.minus(self._course[index].size)
+        """The total size of the messages after the state at `index`."""
+        return self._end.size.minus(self._running[index].size)
 
     @property
-    def _end(self) -> _Reached:
-        count = len(self._course)
-        return self._course[count - 1] if count else _Reached(0, 0, self._root, NOTHING)
+    def _end(self) -> _Totals:
+        count = len(self._running)
+        return self._running[count - 1] if count else _Totals(0, 0, self._root, NOTHING)
 
     def _read_prefix(self, fold: Fold) -> None:
         seq = fold.prefix.seq if fold.prefix else 0
-        if seq == self._seen_prefix:
+        if seq == self._prefix_seq:
             return
-        self._seen_prefix = seq
+        self._prefix_seq = seq
         system, tools = (fold.prefix.system, fold.prefix.tools) if fold.prefix else ("", ())
         self.sizes["system"] = size_of_text(system)
         self.sizes["tools"] = size_of_tools(tools)
-        # Definitions that are held back are no part of what reasoning is bound to (Anthropic, tool search).
-        told = [tool for tool in tools if not tool.deferred]
-        self._root = blake2b(msgspec.json.encode((system, told)), digest_size=16).digest()
+        # Reasoning is not bound to deferred definitions (Anthropic, tool search).
+        undeferred = [tool for tool in tools if not tool.deferred]
+        self._root = blake2b(msgspec.json.encode((system, undeferred)), digest_size=16).digest()
 
     def _read_words(self, fold: Fold) -> None:
         if not fold.words_stale:
             return
         fold.words_stale = False
         seq, words = fold.words()
-        told = (seq, words_block(words), fold.anchors[seq].state if seq else "")
-        if told != self._kept:
-            for boundary in (self._kept[0], seq):
+        current = (seq, words_block(words), fold.boundaries[seq].state if seq else "")
+        if current != self._shown_words:
+            for boundary in (self._shown_words[0], seq):
                 if boundary:
-                    fold.dirty = min(fold.dirty, fold.index_of(fold.anchors[boundary].first))
-            self._kept = told
+                    fold.dirty = min(fold.dirty, fold.index_of(fold.boundaries[boundary].first))
+            self._shown_words = current
 
-    def _rewind(self, start: int, reached: _Reached) -> None:
-        self._course.truncate(start)
+    def _rewind(self, start: int, totals: _Totals) -> None:
+        self._running.truncate(start)
         if start < self._written_states:
             self._written_states = start
-            del self._written[reached.messages :]
-            if self._written and len(self._written[-1].blocks) > reached.blocks:
+            del self._written[totals.messages :]
+            if self._written and len(self._written[-1].blocks) > totals.blocks:
                 newest = self._written[-1]
-                self._written[-1] = RequestMessage(newest.role, newest.blocks[: reached.blocks])
+                self._written[-1] = RequestMessage(newest.role, newest.blocks[: totals.blocks])
 
-    def _told_at(self, fold: Fold, seq: int) -> list[str]:
-        """The texts that stand where a boundary does."""
-        text = fold.anchors[seq].text if fold.owned.get(seq) else ""
-        return [each for each in (text, *(self._kept[1:] if self._kept[0] == seq else ())) if each.strip()]
+    def _boundary_texts(self, fold: Fold, seq: int) -> list[str]:
+        """The texts the request contains for a boundary: its own, then the user's words and the state of the work."""
+        text = fold.boundaries[seq].text if fold.hidden_counts.get(seq) else ""
+        after = self._shown_words[1:] if self._shown_words[0] == seq else ()
+        return [each for each in (text, *after) if each.strip()]
 
-    def _pass_boundary(self, fold: Fold, seq: int, reached: _Reached) -> _Reached:
-        told = self._told_at(fold, seq)
-        size, before = size_of_text(*told), self._boundary_sizes.get(seq, NOTHING)
+    def _pass_boundary(self, fold: Fold, seq: int, totals: _Totals) -> _Totals:
+        texts = self._boundary_texts(fold, seq)
+        size, before = size_of_text(*texts), self._boundary_sizes.get(seq, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
         self._boundary_sizes[seq] = size
-        for each in told:
-            reached = _after(reached, mark_of("user", (Text(each),)))
-        return reached._replace(size=reached.size.plus(size))
+        for each in texts:
+            totals = _totals_with(totals, fingerprint_of("user", (Text(each),)))
+        return totals._replace(size=totals.size.plus(size))
 
-    def _pass_state(self, fold: Fold, state: MessageState, reached: _Reached) -> _Reached:
+    def _pass_state(self, fold: Fold, state: MessageState, totals: _Totals) -> _Totals:
         with_reasoning = (
             state.reasonings > 0
             and state.model == self.policy.model
-            and (not self.policy.bound or state.prefix_hash == reached.prefix.hex())
+            and (not self.policy.bound or state.prefix_hash == totals.prefix.hex())
         )
         if state.stale or with_reasoning != state.with_reasoning:
             state.with_reasoning = with_reasoning
             self._rerender(fold, state)
-        for mark in marks_of(state.marks):
-            reached = _after(reached, mark)
-        size, results, answers = reached.size, reached.results, reached.answers
+        for fingerprint in unpack_fingerprints(state.fingerprints):
+            totals = _totals_with(totals, fingerprint)
+        size, results, result_count = totals.size, totals.results, totals.result_count
         for each in state.sizes.values():
             size = size.plus(each)
         if "results" in state.sizes:
-            results, answers = results.plus(state.sizes["results"]), answers + len(state.results)
-        return _Reached(reached.messages, reached.blocks, reached.prefix, size, results, answers)
+            results, result_count = results.plus(state.sizes["results"]), result_count + len(state.results)
+        return _Totals(totals.messages, totals.blocks, totals.prefix, size, results, result_count)
 
     def _rerender(self, fold: Fold, state: MessageState) -> None:
         for category, size in state.sizes.items():
@@ -287,12 +291,12 @@ class Rendering:
         if state.shown and not state.covered_by:
             render(state, fold.log, fold.active)
         else:
-            state.marks, state.sizes = b"", NO_SIZES
+            state.fingerprints, state.sizes = b"", NO_SIZES
         for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         state.stale = False
         self._count(state)
-        if state.marks and any(place.state in LIVE for place in state.results.values()):
+        if state.fingerprints and any(place.state in LIVE for place in state.results.values()):
             self.live[state.seq] = state
         else:
             self.live.pop(state.seq, None)
@@ -313,27 +317,27 @@ class Rendering:
             written.append(RequestMessage(segment.role, segment.blocks))
 
 
-def _after(reached: _Reached, mark: Mark) -> _Reached:
-    """How far the request comes with one more segment, put together as `Rendering.write` does."""
-    messages, blocks = reached.messages, reached.blocks
-    if not messages and mark.role == "assistant":
+def _totals_with(totals: _Totals, fingerprint: Fingerprint) -> _Totals:
+    """The totals with one more segment. Merges consecutive segments of one role as `Rendering._write` does."""
+    messages, blocks = totals.messages, totals.blocks
+    if not messages and fingerprint.role == "assistant":
         messages, blocks = 1, 1
-    same = messages > 0 and role_of_last(messages) == mark.role
-    prefix = blake2b(reached.prefix + mark.digest, digest_size=16).digest()
+    same = messages > 0 and role_of_last(messages) == fingerprint.role
+    prefix = blake2b(totals.prefix + fingerprint.digest, digest_size=16).digest()
     if same:
-        return _Reached(messages, blocks + mark.blocks, prefix, *reached[3:])
-    return _Reached(messages + 1, mark.blocks, prefix, *reached[3:])
+        return _Totals(messages, blocks + fingerprint.blocks, prefix, *totals[3:])
+    return _Totals(messages + 1, fingerprint.blocks, prefix, *totals[3:])
 
 
 def role_of_last(messages: int) -> Role:
-    """Who says the last one of so many messages: the first is the user's, and they take turns."""
+    """The role of the last of so many messages: roles alternate, and the first is the user's."""
     return "user" if messages % 2 else "assistant"
 
 
 def words_block(words: Sequence[Words], shown: Collection[int] = ()) -> str:
-    """What is kept of the user's own words once summaries cover them, as it stands behind the newest summary.
+    """The user's own words that summaries cover, as the text that follows the newest summary; empty if there are none.
 
-    Empty where there is nothing to say. What is `shown` where it stands is left out.
+    Leaves out the messages in `shown`, which the request contains anyway.
     """
     lines = [f"- {_indented(each.text)}" for each in words if each.text and each.seq not in shown]
     return "\n".join((WORDS_HEADING, *lines)) if lines else ""

@@ -1,4 +1,4 @@
-"""Raw sizes: what turns into tokens, before any tokenizer is known."""
+"""Raw sizes in characters and images, which are independent of any tokenizer."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
@@ -24,7 +24,7 @@ CATEGORIES: tuple[Category, ...] = (
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
-    """ASCII characters, other characters, and images (one made smaller counts as a part of one)."""
+    """Counts of ASCII characters, other characters, and images (a downscaled one counts as a fraction)."""
 
     ascii: int = 0
     other: int = 0
@@ -45,7 +45,7 @@ NOTHING = Size()
 
 
 def size_of_text(*texts: str) -> Size:
-    """The size of these texts together."""
+    """The total size of these texts."""
     plain = other = 0
     for text in texts:
         if text.isascii():
@@ -58,7 +58,7 @@ def size_of_text(*texts: str) -> Size:
 
 
 def size_of_block(block: Block) -> Size:
-    """The size of what is sent for a block. An opaque payload counts as the characters it is made of."""
+    """The size of a block as it is sent. The opaque payload of reasoning counts as text."""
     match block:
         case Text():
             return size_of_text(block.text)
@@ -74,6 +74,6 @@ def size_of_block(block: Block) -> Size:
 
 
 def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:
-    """The size of all tool definitions together that the model is told of from the beginning."""
+    """The total size of the tool definitions, without deferred ones."""
     told = (tool for tool in tools if not tool.deferred)
     return size_of_text(*(part for tool in told for part in (tool.name, tool.description, tool.schema)))

@@ -1,6 +1,6 @@
-"""Where a view keeps what has become of one message: its calls' results, what covers them, and how large they are.
+"""The state of each message in a view: its calls' results, the context entries that cover it, and its sizes.
 
-What was said stands in the log alone, and is read there where it is asked for.
+The content itself stays in the log and is read from there when needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,26 +49,26 @@ class Segment(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-class Mark(NamedTuple):
-    """What is known of a segment without its blocks: how many there are, and a digest of all but their reasoning."""
+class Fingerprint(NamedTuple):
+    """Identifies a segment without holding it: its number of blocks, and a digest of them without reasoning."""
 
     role: Role
     blocks: int
     digest: bytes
 
 
-_MARK: Final = Struct("=?I16s")
+_FINGERPRINT: Final = Struct("=?I16s")
 
 
-def marks_of(marks: bytes) -> Iterator[Mark]:
-    """The marks that a state keeps."""
-    for spoken, blocks, digest in _MARK.iter_unpack(marks):
-        yield Mark("assistant" if spoken else "user", blocks, digest)
+def unpack_fingerprints(fingerprints: bytes) -> Iterator[Fingerprint]:
+    """Decode `MessageState.fingerprints`."""
+    for by_model, blocks, digest in _FINGERPRINT.iter_unpack(fingerprints):
+        yield Fingerprint("assistant" if by_model else "user", blocks, digest)
 
 
 class Counts(NamedTuple):
-    """Results shown otherwise than they stand in the log, by how, the characters that boundaries hide, and how many
-    messages and results are shortened.
+    """How many results are shown as previews (`evicted`), cleared or digested, how many characters boundaries hide, and
+    how many messages and results are shortened.
     """
 
     evicted: int = 0
@@ -81,15 +81,15 @@ class Counts(NamedTuple):
 NO_COUNTS = Counts()
 NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
 NO_RESULTS: "dict[str, ResultState]" = {}
-"""Shared by all messages without: an empty dictionary for each would take as much as its text."""
+"""Shared by all messages without results: an empty dictionary each would take as much memory as the text."""
 
 
 @dataclass(slots=True, eq=False)
 class ResultState:
-    """One call's result and the context entries that name it, oldest first.
+    """The state of one tool result. `seq` is its entry, `name` the tool, `full` its size in the log.
 
-    `name` is the tool's; `full` is the size of what stands in the log. `state` and `size` are those of what the next
-    request says of it.
+    `covers` are the context entries on this result, oldest first, in force or not. `state` and `size` are those of the
+    result in the next request.
     """
 
     seq: int
@@ -103,7 +103,7 @@ class ResultState:
     size: Size = NOTHING
 
     def copy(self) -> "ResultState":
-        """Another one that changes on its own."""
+        """An independent copy."""
         return ResultState(
             self.seq,
             self.name,
@@ -119,13 +119,15 @@ class ResultState:
 
 @dataclass(slots=True, eq=False)
 class MessageState:
-    """A message of the view: the user's, a digest, or an assistant's together with its calls' results.
+    """The state of one message of the view: the user's, a digest, or an assistant's together with its tool results.
 
-    One state is one group: a cut never falls inside it. `full` is the size of its own blocks as they stand in the log,
-    `calls` are the ids of the calls among them and `names` those of their tools. `covered_by` is the number of the
-    boundary that hides it, or 0; `marks` are those of what the next request says of it (see `marks_of`).
-    `restorations` are the entries that brought it back; of these, `unshortened` are those at which no boundary hid it:
-    what comes back from behind one comes back as it was.
+    One state is one group: a cut never falls inside it. `full` is the size of its own blocks in the log; `calls` are
+    the ids of its calls and `names` the tools they call.
+    `boundaries` are all that cover it, `covered_by` is the one that hides it, or 0. `opened_boundaries` start at it:
+    their texts go before it. `restorations` are the `Restored` entries on it. Those in `unshortened` came while no
+    boundary hid it, so they also undo earlier shortenings; a restoration from behind a boundary keeps them.
+    `stale`: it must be rendered again. `fingerprints`, `sizes` and `counts` are of its part of the next request
+    (`unpack_fingerprints` decodes the former).
     """
 
     seq: int
@@ -141,21 +143,21 @@ class MessageState:
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
     shortenings: tuple[Shortened, ...] = ()
-    anchored: tuple[int, ...] = ()
+    opened_boundaries: tuple[int, ...] = ()
     covered_by: int = 0
     pinned: bool = False
     shown: bool = True
     stale: bool = True
     with_reasoning: bool = False
     shortened: bool = False
-    marks: bytes = b""
+    fingerprints: bytes = b""
     sizes: Mapping[Category, Size] = field(default_factory=lambda: NO_SIZES)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
     unshortened: tuple[int, ...] = ()
 
     def copy(self) -> "MessageState":
-        """Another one, with results of its own, that changes on its own."""
+        """An independent copy, results included."""
         return MessageState(
             self.seq,
             self.role,
@@ -170,14 +172,14 @@ class MessageState:
             self.boundaries,
             self.restorations,
             self.shortenings,
-            self.anchored,
+            self.opened_boundaries,
             self.covered_by,
             self.pinned,
             self.shown,
             self.stale,
             self.with_reasoning,
             self.shortened,
-            self.marks,
+            self.fingerprints,
             self.sizes,
             self.reasonings,
             self.counts,
@@ -187,7 +189,7 @@ class MessageState:
     @property
     def last(self) -> int:
         """The number of the newest entry of this group."""
-        return max(place.seq for place in self.results.values()) if self.results else self.seq
+        return max(result_state.seq for result_state in self.results.values()) if self.results else self.seq
 
     @property
     def category(self) -> Category:
@@ -199,9 +201,9 @@ class MessageState:
 
 
 def state_of_message(message: Message) -> MessageState:
-    """The state an agent-visible message opens (not a tool's result: that joins its call's state)."""
-    spoken = message.role == "assistant"
-    calls = calls_in(message.blocks) if spoken else {}
+    """The new state of an agent-visible message other than a tool result, which joins the state of its call."""
+    by_model = message.role == "assistant"
+    calls = calls_in(message.blocks) if by_model else {}
     return MessageState(
         message.seq,
         message.role,
@@ -212,12 +214,12 @@ def state_of_message(message: Message) -> MessageState:
         message.prefix_hash,
         tuple(calls),
         tuple(intern(call.name) for call in calls.values()),
-        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if spoken else 0,
+        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if by_model else 0,
     )
 
 
 def size_of_blocks(blocks: tuple[Block, ...]) -> Size:
-    """The size of blocks together."""
+    """The total size of blocks."""
     total = NOTHING
     for block in blocks:
         total = total.plus(size_of_block(block))
@@ -225,7 +227,7 @@ def size_of_blocks(blocks: tuple[Block, ...]) -> Size:
 
 
 def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
-    """The calls among blocks, by their ids; of two with the same id the first one counts."""
+    """The calls among blocks, by id; the first of several with the same id."""
     calls: dict[str, ToolCall] = {}
     for block in blocks:
         if isinstance(block, ToolCall):
@@ -234,7 +236,7 @@ def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
 
 
 def blocks_of(log: Log, seq: int) -> tuple[Block, ...]:
-    """The blocks of the state that entry `seq` opened, as they stand in the log."""
+    """The blocks of the state with number `seq`, from the log."""
     match entry := log[seq]:
         case Message():
             return entry.blocks
@@ -248,20 +250,18 @@ def blocks_of(log: Log, seq: int) -> tuple[Block, ...]:
 
 
 def result_of(log: Log, seq: int, call_id: str) -> ToolResult:
-    """The result of a call as it stands in the log, in entry `seq`."""
+    """The result of a call from entry `seq` of the log."""
     return next(block for block in blocks_of(log, seq) if isinstance(block, ToolResult) and block.call_id == call_id)
 
 
 def shown_blocks(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[Block, ...]:
-    """The message's own blocks as the model sees them: shortened, where the newest entry that counts says so."""
+    """The message's own blocks as the model sees them: from the newest shortening in force, else from the log."""
     found = _shortened(state, active)
     return blocks_of(log, state.seq) if found is None else found
 
 
 def shown_calls(state: MessageState, log: Log, active: AbstractSet[int]) -> dict[str, ToolCall]:
-    """The calls that the next request shows, by their ids, as they stand in the log: a shortened message leaves some
-    out.
-    """
+    """The calls in the next request by id, in their full form from the log; a shortened message may lack some."""
     calls = calls_in(blocks_of(log, state.seq)) if state.calls else {}
     if not state.shortened:
         return calls
@@ -270,103 +270,103 @@ def shown_calls(state: MessageState, log: Log, active: AbstractSet[int]) -> dict
 
 
 def shown_result(
-    place: ResultState, call_id: str, log: Log, *, pinned: bool, active: AbstractSet[int]
+    result_state: ResultState, call_id: str, log: Log, *, pinned: bool, active: AbstractSet[int]
 ) -> tuple[ToolResult, ItemState]:
-    """The result as the model sees it: as the newest cover that counts says, else as it stands in the log."""
-    result = result_of(log, place.seq, call_id)
-    for cover in reversed(place.covers):
+    """The result as the model sees it: from the newest cover in force, else from the log."""
+    result = result_of(log, result_state.seq, call_id)
+    for cover in reversed(result_state.covers):
         if cover.seq not in active:
             continue
         match cover:
             case Restored():
-                text = cover.texts[cover.items.index(place.seq)]
+                text = cover.texts[cover.items.index(result_state.seq)]
                 return (_with_text(result, text) if text else result), "restored"
             case Cleared() if not pinned:
-                return _stand_in(result, cover.texts[cover.results.index(place.seq)]), "cleared"
+                return _replaced_by(result, cover.texts[cover.results.index(result_state.seq)]), "cleared"
             case Digested() if not pinned:
-                return _stand_in(result, cover.placeholder), "digested"
+                return _replaced_by(result, cover.placeholder), "digested"
             case Shortened():
-                (block,) = cover.blocks[cover.items.index(place.seq)]
+                (block,) = cover.blocks[cover.items.index(result_state.seq)]
                 return (block if isinstance(block, ToolResult) else result), "shortened"
             case _:
                 pass
-    if not place.agent_visible:
-        return _stand_in(result, NOT_SHOWN), "digested"
-    evicted = place.artifact is not None and place.artifact.evicted
+    if not result_state.agent_visible:
+        return _replaced_by(result, NOT_SHOWN), "digested"
+    evicted = result_state.artifact is not None and result_state.artifact.evicted
     return result, "preview" if evicted else "verbatim"
 
 
 def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[Segment, ...]:
-    """What the next request says of a rendered state."""
-    if not state.marks:
+    """A rendered state's part of the next request."""
+    if not state.fingerprints:
         return ()
     blocks = shown_blocks(state, log, active)
-    spoken, answers = (
-        _spoken(state, blocks),
-        tuple(_answer(state, each, log, active)[0] for each in _asked(state, blocks)),
+    own, results = (
+        _sent_blocks(state, blocks),
+        tuple(_sent_result(state, each, log, active)[0] for each in _calls(state, blocks)),
     )
-    segments = (Segment(state.role, spoken), Segment("user", answers))
+    segments = (Segment(state.role, own), Segment("user", results))
     return tuple(segment for segment in segments if segment.blocks)
 
 
 def render(state: MessageState, log: Log, active: AbstractSet[int]) -> None:
-    """Work out anew what the next request says of a state, with its reasoning where `with_reasoning` says so."""
+    """Update a state's fingerprints, sizes and result states for the next request; see `with_reasoning`."""
     blocks = shown_blocks(state, log, active)
     sizes: dict[Category, Size] = {}
 
     def count(category: Category, size: Size) -> None:
         sizes[category] = sizes[category].plus(size) if category in sizes else size
 
-    spoken = _spoken(state, blocks)
-    for block in spoken:
+    own = _sent_blocks(state, blocks)
+    for block in own:
         count(_category_of(state, block), size_of_block(block))
-    answers: list[Block] = []
-    asked = _asked(state, blocks)
-    for call_id in asked:
-        answer, shown = _answer(state, call_id, log, active)
-        size, place = size_of_block(answer), state.results.get(call_id)
-        if place is not None:
-            place.state, place.size = shown, place.full if size == place.full else size
+    results: list[Block] = []
+    calls = _calls(state, blocks)
+    for call_id in calls:
+        answer, shown = _sent_result(state, call_id, log, active)
+        size, result_state = size_of_block(answer), state.results.get(call_id)
+        if result_state is not None:
+            result_state.state, result_state.size = shown, result_state.full if size == result_state.full else size
         count("results", size)
-        answers.append(answer)
-    for call_id in state.results.keys() - asked.keys():
+        results.append(answer)
+    for call_id in state.results.keys() - calls.keys():
         state.results[call_id].state, state.results[call_id].size = "shortened", NOTHING
-    marks = (mark_of(state.role, spoken), mark_of("user", tuple(answers)))
-    state.marks = b"".join(
-        _MARK.pack(mark.role == "assistant", mark.blocks, mark.digest) for mark in marks if mark.blocks
+    fingerprints = (fingerprint_of(state.role, own), fingerprint_of("user", tuple(results)))
+    state.fingerprints = b"".join(
+        _FINGERPRINT.pack(each.role == "assistant", each.blocks, each.digest) for each in fingerprints if each.blocks
     )
     state.sizes, state.shortened = sizes, _shortened(state, active) is not None
 
 
 def _shortened(state: MessageState, active: AbstractSet[int]) -> tuple[Block, ...] | None:
-    """The blocks that the newest shortening which counts has left; None where none does."""
+    """The blocks left by the newest shortening in force; None if there is none."""
     for shortened in reversed(state.shortenings):
         if shortened.seq in active and not any(seq > shortened.seq and seq in active for seq in state.unshortened):
             return shortened.blocks[shortened.items.index(state.seq)]
     return None
 
 
-def _asked(state: MessageState, blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
+def _calls(state: MessageState, blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
     return calls_in(blocks) if state.calls else {}
 
 
-def _spoken(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Of these blocks of a message those that are sent."""
-    calls = _asked(state, blocks)
-    spoken: list[Block] = []
+def _sent_blocks(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The blocks of a message that are sent; none if only reasoning would be left."""
+    calls = _calls(state, blocks)
+    own: list[Block] = []
     for block in blocks:
         match block:
             case Text() if block.text.strip():
-                spoken.append(block)
+                own.append(block)
             case Image() if state.role == "user":
-                spoken.append(block)
+                own.append(block)
             case ToolCall() if calls.get(block.id) is block:
-                spoken.append(block)
+                own.append(block)
             case Reasoning() if state.with_reasoning:
-                spoken.append(block)
+                own.append(block)
             case _:
                 pass
-    return tuple(spoken) if any(not isinstance(block, Reasoning) for block in spoken) else ()
+    return tuple(own) if any(not isinstance(block, Reasoning) for block in own) else ()
 
 
 def _category_of(state: MessageState, block: Block) -> Category:
@@ -379,24 +379,24 @@ def _category_of(state: MessageState, block: Block) -> Category:
             return state.category
 
 
-def _answer(state: MessageState, call_id: str, log: Log, active: AbstractSet[int]) -> tuple[ToolResult, ItemState]:
-    """What answers a call, and what has become of its result; a call without one was stopped."""
-    place = state.results.get(call_id)
-    if place is None:
+def _sent_result(state: MessageState, call_id: str, log: Log, active: AbstractSet[int]) -> tuple[ToolResult, ItemState]:
+    """The result to send for a call and its state; a call without a result was interrupted."""
+    result_state = state.results.get(call_id)
+    if result_state is None:
         return ToolResult(call_id, INTERRUPTED, is_error=True), "verbatim"
-    answer, shown = shown_result(place, call_id, log, pinned=state.pinned, active=active)
+    answer, shown = shown_result(result_state, call_id, log, pinned=state.pinned, active=active)
     if not answer.text.strip() and not answer.images:
         answer = _with_text(answer, NO_OUTPUT)
     return answer, shown
 
 
 def counts_of(state: MessageState) -> Counts:
-    """What a rendered state adds to the conversation's counts."""
+    """A rendered state's share of the conversation's counts."""
     if not state.shown:
         return NO_COUNTS
     if state.covered_by:
-        return Counts(hidden=state.full.characters + sum(place.full.characters for place in state.results.values()))
-    states = [place.state for place in state.results.values() if place.state not in ("verbatim", "restored")]
+        return Counts(hidden=state.full.characters + sum(each.full.characters for each in state.results.values()))
+    states = [each.state for each in state.results.values() if each.state not in ("verbatim", "restored")]
     if not states and not state.shortened:
         return NO_COUNTS
     return Counts(
@@ -407,13 +407,13 @@ def counts_of(state: MessageState) -> Counts:
     )
 
 
-def mark_of(role: Role, blocks: tuple[Block, ...]) -> Mark:
-    """The mark of a segment."""
-    told = [block for block in blocks if not isinstance(block, Reasoning)]
-    return Mark(role, len(blocks), blake2b(role.encode() + _encode(told), digest_size=16).digest())
+def fingerprint_of(role: Role, blocks: tuple[Block, ...]) -> Fingerprint:
+    """The fingerprint of a segment."""
+    hashed = [block for block in blocks if not isinstance(block, Reasoning)]
+    return Fingerprint(role, len(blocks), blake2b(role.encode() + _encode(hashed), digest_size=16).digest())
 
 
-def _stand_in(result: ToolResult, text: str) -> ToolResult:
+def _replaced_by(result: ToolResult, text: str) -> ToolResult:
     return ToolResult(result.call_id, text, is_error=result.is_error, opaque=result.opaque)
 
 

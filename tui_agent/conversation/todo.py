@@ -1,8 +1,7 @@
-"""The task list that the model keeps with the tool `todo`, as the log has it: untrusted text.
+"""The task list that the model keeps with the tool `todo`, as recorded in the log. All of it is untrusted text.
 
-The list in force is that of the newest call that was carried out on the conversation's branch, or of the plan that the
-user approved since, whatever the view shows of them: a summary hides a call and a clearing shortens its result, but
-neither changes the list.
+The current list is that of the newest successful call on the conversation's branch, or of a plan approved after it. It
+is read from the log, not from the view: a summary that hides the call does not change the list.
 """
 
 from typing import Annotated, Final, Literal, TypeAlias
@@ -21,11 +20,11 @@ TODO: Final = "todo"
 TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
 
 MARKS: Final[dict[TodoState, str]] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
-"""How a state is written where there are only characters."""
+"""The states as plain text."""
 
 
 class TodoItem(msgspec.Struct, frozen=True):
-    """One thing to do."""
+    """An item of the task list."""
 
     text: Annotated[str, Meta(description="What is to be done, in a few words.")]
     state: Annotated[TodoState, Meta(description="One item is in_progress at a time.")]
@@ -48,19 +47,19 @@ class TodoList(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> TodoItem | None:
-        """What is being done, else what comes next; None: nothing is open."""
+        """The item in progress, else the first pending one; None if all are done."""
         in_progress = (item for item in self.items if item.state == "in_progress")
         pending = (item for item in self.items if item.state == "pending")
         return next(in_progress, None) or next(pending, None)
 
     @property
     def progress(self) -> str:
-        """How far it is: ``2/5``."""
+        """Done items and all items: ``2/5``."""
         return f"{self.done}/{len(self.items)}"
 
 
 def read_todo(arguments: str) -> TodoList | None:
-    """The list that a call's arguments (JSON text) hold; None where they hold none."""
+    """Parse a task list from a call's arguments (JSON text); None if they are not valid."""
     try:
         return TodoList(_decoder.decode(arguments.encode()).items)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -68,9 +67,9 @@ def read_todo(arguments: str) -> TodoList | None:
 
 
 def newest_todo(log: Log) -> TodoList:
-    """The list in force where the log's head is; an empty one before the first call.
+    """The current list at the log's head; empty before the first call.
 
-    Costs the entries since that call: a call that was refused, stopped or not answered yet does not count.
+    Calls that were refused, stopped or not answered yet do not count. Reads the entries since the call that does.
     """
     carried_out: set[str] = set()
     approved: dict[str, TodoList] = {}
@@ -104,7 +103,7 @@ def _begun(steps: tuple[str, ...]) -> TodoList:
 
 
 class _Arguments(msgspec.Struct, frozen=True):
-    """Beside `TodoList`, so that arguments without a list are none."""
+    """Unlike in `TodoList`, the list is required, so that arguments without one are invalid."""
 
     items: tuple[TodoItem, ...]
 

@@ -1,7 +1,7 @@
-"""What the model is shown: an incremental fold of the log.
+"""The view, which is what the model sees: an incremental fold of the log.
 
-Reading a view costs what changed since it was last read. A request made from it is valid for every provider: each call
-is answered once, right after it; the first message is the user's; no block is empty.
+Reading a view costs only what has changed since the last time. Its requests are valid for every provider: each call has
+exactly one result, right after it; the first message is the user's; no block is empty.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ from tui_agent.conversation.entries import (
     Words,
     WordsEdited,
 )
-from tui_agent.conversation.fold import Fold, Point
+from tui_agent.conversation.fold import Fold, MeasuredCall
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items, items_of
-from tui_agent.conversation.log import BLOCK, Log
+from tui_agent.conversation.log import BLOCK_ENTRIES, Log
 from tui_agent.conversation.request import (
     LIVE,
     BeforeTail,
@@ -44,13 +44,14 @@ from tui_agent.conversation.states import (
     shown_calls,
 )
 
-__all__ = ["Item", "Items", "LiveResult", "Point", "ReasoningPolicy", "RequestMessage", "View"]
+__all__ = ["Item", "Items", "LiveResult", "MeasuredCall", "ReasoningPolicy", "RequestMessage", "View"]
 
 
 class LiveResult(NamedTuple):
-    """A tool result that the next request shows more of than where to find it.
+    """A tool result of which the next request contains more than a placeholder.
 
-    `size` is what is shown of it, `after` all that follows it in the request; `artifact` is where the whole of it lies.
+    `size` is its size in the request, `after` the size of everything that follows it there; `artifact` is the file with
+    its full text.
     """
 
     seq: int
@@ -63,12 +64,12 @@ class LiveResult(NamedTuple):
 
 
 class View:
-    """The fold of a log. `apply` takes the next entry in; everything else reads."""
+    """The fold of a log. `apply` adds the next entry; everything else reads."""
 
     def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
         self.log = Log.of(entries)
         self.moves = 0
-        """How often the head was moved to another place."""
+        """How often the head has moved."""
         self._newest_call: Message | None = None
         self._fold = Fold(self.log)
         self._rendering = Rendering(ReasoningPolicy())
@@ -79,14 +80,14 @@ class View:
             if entry.seq == following:
                 following = next(path, 0)
                 self._fold.take(entry)
-                if entry.seq % BLOCK == 0 and self._fold.is_settled:
-                    # What was just read of the log need not be read again for it.
+                if entry.seq % BLOCK_ENTRIES == 0 and self._fold.is_settled:
+                    # Render now, while the block of entries is decoded.
                     self._rendered()
 
     def apply(self, entry: AnyEntry) -> None:
-        """Take the next entry in. Costs what it touches; moving the head folds the other branch anew.
+        """Append the next entry. Costs what the entry touches; moving the head folds the other branch from its start.
 
-        Raises `ValueError` where the entry is not the log's next one; the view is then unchanged.
+        Raises `ValueError`, without a change to the view, if the entry is not the log's next one.
         """
         self.log.append(entry)
         self._note(entry)
@@ -105,9 +106,9 @@ class View:
             self._newest_call = entry
 
     def after(self, entries: Iterable[AnyEntry], policy: ReasoningPolicy | None = None) -> "View":
-        """This view with `entries` applied, rendered under `policy` (by default, as last time). Changes nothing here.
+        """A rendered copy of this view with `entries` applied; `policy` defaults to this view's.
 
-        It costs the length of the conversation, but may be worked out in a thread while nothing is applied here.
+        Costs O(length of the conversation). May run in a thread, as long as nothing is applied to this view meanwhile.
         """
         then = self.copy()
         if policy is not None:
@@ -118,9 +119,9 @@ class View:
         return then
 
     def become(self, then: "View") -> "View":
-        """Go on as `then`, a view that `after` gave and that has the same log but for its newest entries.
+        """Take over the state of `then`, a view from `after`, whose log extends this view's.
 
-        What was in its place, to be let go of.
+        Returns the previous state as a view; call `let_go` on it.
         """
         left = View()
         left._fold, left._rendering = self._fold, self._rendering
@@ -132,7 +133,7 @@ class View:
         return left
 
     def let_go(self) -> None:
-        """Free this view part by part: as a whole, a long one takes some 40 ms in which no other thread runs."""
+        """Free this view part by part: freeing a long one at once holds the GIL for some 40 ms."""
         self._rendering.let_go()
         self._fold.let_go()
 
@@ -144,7 +145,7 @@ class View:
         return fold, rendering
 
     def copy(self) -> "View":
-        """Another view of the same log that goes on by itself: what is applied to it is not applied here."""
+        """An independent copy."""
         self._rendered()
         other = View()
         other.log, other.moves, other._newest_call = self.log.copy(), self.moves, self._newest_call
@@ -153,9 +154,9 @@ class View:
         return other
 
     def messages(self, policy: ReasoningPolicy | None = None) -> list[RequestMessage]:
-        """The request's messages, oldest first, with the reasoning `policy` lets through (by default, as last time).
+        """The request's messages, oldest first, with the reasoning that `policy` allows (default: the current policy).
 
-        Costs what changed since they were asked for last; the first time, all of them are read from the log.
+        Costs what has changed since the last call; the first call reads all of them from the log.
         """
         if policy is not None:
             self.policy = policy
@@ -168,27 +169,27 @@ class View:
 
     @property
     def ends_with(self) -> Role | None:
-        """Who says the last of them; None where there is none."""
+        """The role of the next request's last message; None if it has no messages."""
         count = self.message_count
         return role_of_last(count) if count else None
 
     def before_tail(self, fits: Callable[[Size], bool]) -> BeforeTail:
-        """What stands before the request's tail: as many of its newest groups as `fits` lets in.
+        """The part of the request before its tail, which is as many of the newest groups as `fits` accepts.
 
-        Costs the logarithm of the conversation's length.
+        Costs O(log n) in the conversation's length.
         """
         return self._rendered().before_tail(fits)
 
     def live_count(self) -> int:
-        """How many messages have results of which the next request shows more than where to find them."""
+        """How many messages have live results (see `live_results`)."""
         return len(self._rendered().live)
 
     def prefix_hash(self) -> str:
-        """A hash of all the next request says, its reasoning aside; what an answer to it stores."""
+        """The hash of the next request without its reasoning, in hex; the answer's `Message` stores it."""
         return self._rendered().prefix.hex()
 
     def sizes(self) -> dict[Category, Size]:
-        """Raw sizes of what the next request says, per category."""
+        """Raw sizes of the next request by category."""
         return dict(self._rendered().sizes)
 
     @property
@@ -201,12 +202,12 @@ class View:
         return list(self.outline())
 
     def outline(self) -> Items:
-        """The same, each made when it is looked at: for a list of which only a part is seen."""
+        """The same as `items`, but each is made when it is accessed: for lists of which only a part is on screen."""
         self._rendered()
         return Items(self._fold)
 
     def item(self, seq: int) -> Item | None:
-        """The message or result with this number; None where the conversation shows none."""
+        """The message or result with this number; None if the conversation has none."""
         self._rendered()
         state = self._fold.state_of(seq)
         if state is None or not state.shown:
@@ -214,7 +215,7 @@ class View:
         return next((item for item in items_of(self._fold, state) if item.seq == seq), None)
 
     def changed_items(self, then: "View") -> list[tuple[Item, Item]]:
-        """The items that `then`, a copy of this view which went on, shows otherwise: as they are here, and there."""
+        """Pairs of the items that differ: here, and in `then`, a copy of this view to which more was applied."""
         self._rendered()
         then._rendered()
         found: list[tuple[Item, Item]] = []
@@ -226,7 +227,7 @@ class View:
         return found
 
     def messages_after_shared(self, before: "View") -> list[RequestMessage]:
-        """The request's messages from the first one on that differs from `before`'s; none where that goes on here."""
+        """The request's messages from the first that differs from `before`'s; none if `before`'s is a prefix of it."""
         mine, theirs = self.messages(), before.messages()
         same = next(
             (place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other),
@@ -235,7 +236,7 @@ class View:
         return mine[same:] if same < len(theirs) else []
 
     def pinned_size(self) -> Size:
-        """The size of all that is pinned."""
+        """The total size of pinned groups."""
         self._rendered()
         total = NOTHING
         for state in self._fold.states:
@@ -245,21 +246,21 @@ class View:
         return total
 
     def counts(self) -> Counts:
-        """How many results are shown in part, and how much a boundary hides; costs the same at any length."""
+        """How many results are shown in part, and how much boundaries hide. Costs O(1)."""
         return self._rendered().counts
 
-    def course(self) -> tuple[Point, ...]:
-        """The size of the request of each measured call so far, oldest first."""
-        return tuple(self._fold.course)
+    def measured_calls(self) -> tuple[MeasuredCall, ...]:
+        """The calls whose input tokens the provider reported, oldest first."""
+        return tuple(self._fold.measured_calls)
 
     def groups(self) -> list[Group]:
-        """The groups the next request shows, oldest first: a cut may fall only between two of them."""
+        """The groups in the next request, oldest first. A cut may fall only between two groups."""
         self._rendered()
         fold = self._fold
         return [group_of(each, fold.log, fold.active) for each in fold.states if each.shown and not each.covered_by]
 
     def live_results(self) -> list[LiveResult]:
-        """The results the next request shows, newest first; costs their number, not the conversation's length."""
+        """The results whose content is in the next request, newest first. Costs O(their number)."""
         rendering, fold = self._rendered(), self._fold
         found: list[LiveResult] = []
         for seq in sorted(rendering.live, reverse=True):
@@ -275,9 +276,9 @@ class View:
         return found
 
     def originals(self, first: int, last: int) -> list[Group]:
-        """The groups from entry `first` to entry `last` as they were said, whatever covers or shortens them now.
+        """The groups from entry `first` to entry `last` as in the log, whatever covers or shortens them now.
 
-        Renders them anew: slow for a long stretch.
+        Renders each of them: slow for many.
         """
         log, none = self.log, frozenset[int]()
         found: list[Group] = []
@@ -289,16 +290,21 @@ class View:
         return found
 
     def active_steps(self) -> frozenset[int]:
-        """The numbers of the context decisions that count."""
+        """The numbers of the context decisions in force."""
         return frozenset(self._fold.active)
 
     def boundaries(self) -> list[Boundary]:
-        """The summaries and checkpoints that the next request shows, in the order they stand there."""
+        """The summaries and checkpoints in the next request, in its order."""
         fold = self._fold
-        return [fold.anchors[seq] for state in fold.states for seq in state.anchored if fold.owned.get(seq)]
+        return [
+            fold.boundaries[seq]
+            for state in fold.states
+            for seq in state.opened_boundaries
+            if fold.hidden_counts.get(seq)
+        ]
 
     def said(self) -> list[Words]:
-        """The user's own messages, oldest first, each whole or as they edited it since; those dropped are left out."""
+        """The user's messages, oldest first: full texts or their latest edits; those edited to nothing are left out."""
         edited: dict[int, str] = {}
         for entry, counts in self.context_entries():
             if counts and isinstance(entry, WordsEdited):
@@ -311,15 +317,15 @@ class View:
         return [each for each in found if each.text]
 
     def words(self) -> tuple[Words, ...]:
-        """What is kept of the user's own words for when a boundary covers them, oldest first."""
+        """The user's own words that are kept behind boundaries, oldest first, shown or not."""
         return self._fold.all_words()
 
     def shown_words(self) -> tuple[Words, ...]:
-        """Those of them that the next request says after its newest boundary."""
+        """Those of `words` that the next request contains, after its newest boundary."""
         return self._fold.words()[1]
 
     def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
-        """Every context decision of this conversation, oldest first, and whether it still counts."""
+        """Every context decision of this conversation, oldest first, and whether it is in force."""
         return [(entry, seq in self._fold.active) for seq, entry in self._fold.context.items()]
 
     def context_entry(self, seq: int) -> AnyContextEntry:
@@ -327,7 +333,7 @@ class View:
         return self._fold.context[seq]
 
     def last_read(self, call: Message) -> float:
-        """When a request that begins as the one of `call` did was sent last, on whatever branch (seconds)."""
+        """When the prefix of `call`'s request was last sent, on any branch (seconds since the epoch)."""
         newest = self._newest_call
         if newest is None or newest is call or self.log.fork_point(newest.seq, call.seq) != call.seq:
             return call.time
@@ -335,7 +341,7 @@ class View:
 
     @property
     def head(self) -> int:
-        """The number of the entry the conversation stands at."""
+        """The number of the entry after which the conversation continues."""
         return self.log.head
 
     def reasoning_dropped(self) -> int:
@@ -348,18 +354,18 @@ class View:
         )
 
     def reasoning_shown(self) -> int:
-        """How many reasoning blocks the next request carries."""
+        """How many reasoning blocks the next request contains."""
         self._rendered()
         return sum(state.reasonings for state in self._fold.states if state.with_reasoning and not state.covered_by)
 
     def end_of(self, seq: int) -> int:
-        """The newest entry of the group that the message or result `seq` belongs to; 0: there is none."""
+        """The newest entry of the group that contains the message or result `seq`; 0 if there is none."""
         state = self._fold.state_of(seq)
         return state.last if state is not None else 0
 
     @property
     def policy(self) -> ReasoningPolicy:
-        """Which reasoning goes back."""
+        """Which reasoning is sent."""
         return self._rendering.policy
 
     @policy.setter
@@ -370,12 +376,12 @@ class View:
 
     @property
     def edits(self) -> int:
-        """How many context decisions this conversation has had."""
+        """How many context decisions this conversation has."""
         return len(self._fold.context)
 
     @property
     def edits_since_call(self) -> int:
-        """How many of them came after the newest call."""
+        """How many of them came after the newest measured call."""
         return self._fold.edits_since_call
 
     @property
@@ -385,28 +391,28 @@ class View:
 
     @property
     def model(self) -> str:
-        """``provider:id`` of the model that answers; empty before one was named."""
+        """``provider:id`` of the model that answers; empty until one is set."""
         return self._fold.model
 
     @property
     def partial(self) -> str:
-        """What an unfinished reply had streamed."""
+        """The text streamed so far of an unfinished reply."""
         return self._fold.partial
 
     @property
     def last_call(self) -> Message | None:
-        """The newest answer whose use of tokens was measured."""
+        """The newest answer with known usage."""
         return self._fold.last_call
 
     def unanswered_prompt(self) -> tuple[int, tuple[Block, ...]]:
-        """The user's newest words and their number, where nothing was said after them; else 0 and nothing."""
+        """Number and blocks of the user's newest message if nothing follows it, else 0 and ()."""
         newest = self._fold.states[-1] if self._fold.states else None
         if newest is None or newest.role != "user" or newest.kind:
             return 0, ()
         return newest.seq, blocks_of(self.log, newest.seq)
 
     def queued(self) -> tuple[Queued, ...]:
-        """What the user sent that is not yet delivered."""
+        """The user's messages that wait to be delivered."""
         return tuple(self._fold.queued.values())
 
     def unanswered(self) -> tuple[ToolCall, ...]:

@@ -1,6 +1,4 @@
-"""The parts of a message as every provider takes them: a call's arguments, ids and names; and the opaque text of a
-block, which carries what only one provider understands.
-"""
+"""Normalises what providers disagree on: a call's arguments, ids and names; encodes a block's opaque text."""
 
 import json
 import re
@@ -18,7 +16,7 @@ _objects = msgspec.json.Decoder(dict[str, object])
 
 
 def is_object(text: str) -> bool:
-    """Is this the text of one JSON object?"""
+    """Whether the text is one JSON object."""
     try:
         _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -27,9 +25,10 @@ def is_object(text: str) -> bool:
 
 
 def read_arguments(text: str) -> tuple[str, str]:
-    """What a model wrote as a call's arguments, as (the text of one JSON object, what it wrote where that is none).
+    """Normalise a call's arguments to (`arguments`, `malformed`) of a `ToolCall`.
 
-    A lone surrogate written as an escape (which strict JSON readers refuse) becomes U+FFFD.
+    A valid object gives (its JSON text, ""); anything else gives ("{}", the text as the model wrote it). Escaped lone
+    surrogates, which strict JSON parsers reject, become U+FFFD.
     """
     text = valid_text(text)
     stripped = text.strip()
@@ -49,26 +48,26 @@ def read_arguments(text: str) -> tuple[str, str]:
 
 
 def safe_name(name: str) -> str:
-    """A tool's name as every provider accepts it, also where a model made one up."""
+    """A tool's name in a form every provider accepts, even if the model made it up."""
     if _NAME.fullmatch(name):
         return name
     return _UNNAMABLE.sub("_", name)[:128] or "unnamed"
 
 
 def safe_id(call_id: str) -> str:
-    """A call's id as every provider accepts it: the same for the same id."""
+    """A call's id in a form every provider accepts; equal ids give equal results."""
     if _NAME.fullmatch(call_id):
         return call_id
     return "call_" + blake2b(valid_text(call_id).encode(), digest_size=12).hexdigest()
 
 
 def fresh_id() -> str:
-    """An id for a call that came without one of its own."""
+    """A new id, for a call that came without one."""
     return "call_" + uuid4().hex
 
 
 def read_opaque(opaque: str) -> dict[str, str]:
-    """The fields an adapter put into a block's opaque text; none where it is another's."""
+    """Decode a block's opaque text; empty if it is not in the format of `write_opaque`."""
     if not opaque:
         return {}
     try:
@@ -78,5 +77,5 @@ def read_opaque(opaque: str) -> dict[str, str]:
 
 
 def write_opaque(**fields: str) -> str:
-    """An adapter's fields as a block's opaque text."""
+    """Encode an adapter's fields as a block's opaque text."""
     return msgspec.json.encode(fields).decode()

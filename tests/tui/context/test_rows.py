@@ -14,7 +14,7 @@ from tui_agent.context.changes import Outlook, Preview
 from tui_agent.context.economics import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, ServerUse, Subtasks, Upcoming
 from tui_agent.conversation.entries import Words
-from tui_agent.conversation.fold import Point
+from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.states import ItemState
@@ -71,7 +71,7 @@ def seen(window: int = 200_000) -> Overview:
         ),
     )
     step = events.ContextStep(step="cleared", seq=9, before=50_000, after=46_400, items=3, reason=HOSTILE)
-    points = (Point(40_000, 0), Point(50_000, 0), Point(46_400, 1))
+    points = (MeasuredCall(40_000, 0), MeasuredCall(50_000, 0), MeasuredCall(46_400, 1))
     steps = (Step(step, NOW - 3_700, counts=True), Step(step, NOW - 90_000, counts=False))
     words = (Words(2, HOSTILE), Words(5, f"{HOSTILE} again"), Words(999, "Never touch `main`."))
     return Overview(stats, items(), steps, points, 40_000, words)

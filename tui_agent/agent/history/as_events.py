@@ -8,6 +8,7 @@ from tui_agent.agent import events
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import StepDone, step_of
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
@@ -21,7 +22,6 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED
-from tui_agent.conversation.through import meant
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -110,7 +110,7 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
         )
         for block in message.blocks:
             if isinstance(block, ToolCall):
-                block = meant(block)
+                block = inner_call(block)
                 calls[block.id] = block
                 yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
     elif message.kind == "tool_result":

@@ -16,7 +16,7 @@ import msgspec
 from tui_agent.agent.record import Record
 from tui_agent.aside import aside
 from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept
-from tui_agent.conversation.file_changes import files_since, newest_changes, newest_words, unfinished
+from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
 from tui_agent.durable import to_completion
 from tui_agent.tools.base import Access, ToolFailure
@@ -140,7 +140,7 @@ class FileHistory:
 
     def _before(self, paths: Iterable[Path], log: Log) -> tuple[FileChange, ...]:
         """The files as they are; what is not kept of them yet since the user's newest words is kept."""
-        past = {file.path: file for file in files_since(log, newest_words(log)).files}
+        past = {file.path: file for file in files_since(log, newest_user_message(log)).files}
         found: list[FileChange] = []
         for path in paths:
             if not _is_text(path):

@@ -24,11 +24,11 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
-from tui_agent.conversation.through import meant
 from tui_agent.durable import being_cancelled, to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import error_text
@@ -115,7 +115,7 @@ class Toolbox:
         Every call that was told of as started is told of as finished, and has its result in the log, whatever is
         raised. Raises `NobodyToAsk` where a call needs a person's word and there is none, and `StorageError`.
         """
-        calls = [meant(call) for call in calls]
+        calls = [inner_call(call) for call in calls]
         unfinished = {call.id: call for call in calls}
 
         def tell(event: events.AgentEvent) -> None:

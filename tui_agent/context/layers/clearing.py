@@ -68,7 +68,7 @@ class Clearing:
         settings, rates = self._settings, here.rates
         protected = protected_tokens(settings, here.budget.window)
         before = view.before_tail(lambda size: here.tokens_of(size) <= protected)
-        frees = here.tokens_of(before.results) - before.answers * PLACEHOLDER_TOKENS
+        frees = here.tokens_of(before.results) - before.result_count * PLACEHOLDER_TOKENS
         if frees <= 0 or view.live_count() <= settings.keep:
             return Forecast(why=f"nothing to clear yet: the newest {settings.keep} results, pins and the tail stay")
         least, tail = smallest_batch(settings, here.budget.window), here.mixed_tokens_of(before.tail)

@@ -521,7 +521,7 @@ def _tokens_replaced(groups: Sequence[Group], tokens_of: Callable[[Size], int]) 
 
 
 def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
-    return group.first, group.last, tuple(mark.digest for mark in group.marks)
+    return group.first, group.last, tuple(each.digest for each in group.fingerprints)
 
 
 def _what_stays(kept: Group | None, *, earlier: bool) -> str:

@@ -83,7 +83,7 @@ def start_by_messages(groups: Sequence[Group], keep: int) -> int:
     start, kept = len(groups), 0
     while start:
         group = groups[start - 1]
-        kept += 1 + sum(mark.blocks for mark in group.marks if mark.role != group.role)
+        kept += 1 + sum(each.blocks for each in group.fingerprints if each.role != group.role)
         if kept > keep and start < len(groups):
             break
         start -= 1
@@ -94,7 +94,7 @@ def _unseen(groups: Sequence[Group]) -> int:
     """The index from which the model has not seen everything: a running or just finished tool step, a new prompt."""
     for index in range(len(groups) - 1, -1, -1):
         if groups[index].role == "assistant":
-            calls = groups[index].open or len(groups[index].marks) > 1
+            calls = groups[index].open or len(groups[index].fingerprints) > 1
             return index if calls else index + 1
     return 0
 

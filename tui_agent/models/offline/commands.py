@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.conversation.call_tool import CALL_TOOL
 from tui_agent.conversation.plan import ASK, PLAN
-from tui_agent.conversation.through import CALL_TOOL
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 Verb: TypeAlias = Literal[

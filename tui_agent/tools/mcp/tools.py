@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from msgspec import Meta
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.conversation.through import CALL_TOOL, described
+from tui_agent.conversation.call_tool import CALL_TOOL, full_description
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import shown
@@ -55,7 +55,7 @@ class FindTool:
         told: list[str] = []
         fitting: list[ToolDefinition] = []
         for tool in found:
-            text = described(tool.definition)
+            text = full_description(tool.definition)
             if len(text) > room and told:
                 told.append(f"{tool.definition.name}: look for it by this name to see its arguments")
                 continue
@@ -87,7 +87,7 @@ class FindTool:
 
 class CallTool:
     """The tool `call_tool`. A call of it is taken for a call of the tool it names before anything is done about it
-    (`conversation.through`), so what is here answers only calls that name none.
+    (`conversation.call_tool`), so what is here answers only calls that name none.
     """
 
     effect: Effect = "none"
