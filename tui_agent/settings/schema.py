@@ -113,7 +113,7 @@ class Clearing(Struct, frozen=True, kw_only=True):
 
 
 class Digests(Struct, frozen=True, kw_only=True):
-    """Digests of old tool results, used with the preset `digest` and inside a compaction."""
+    """Digests of old tool results; only with the preset `digest`."""
 
     cutoff: Count = 10
     """Number of visible results above which the oldest are merged into a digest."""
