@@ -38,7 +38,7 @@ TEXTS: Final = (
     "a\tb" * 40,
 )
 SIZES: Final = ((80, 24), (120, 40), (20, 5), (1, 1), (8, 2), (40, 12), (200, 60), (79, 3))
-HANG_S: Final = 30.0
+HANG_S: Final = 100.0
 LEAVING: Final = "closing"
 """What the status bar says once the monkey has chosen to quit."""
 

@@ -1,5 +1,6 @@
 """A summary that is asked for: previewed, written, shown with its exact size, edited, and used or dropped."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 from textual.pilot import Pilot
+from typing_extensions import override
 
 from tests.agent.talking import put
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
@@ -17,6 +19,8 @@ from tui_agent.arguments import Arguments
 from tui_agent.context.summary.plan import CHANGED
 from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, UnattributedCall
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import StreamEvent
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
@@ -204,15 +208,31 @@ async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Argument
         assert not [entry for entry in log_of(app) if isinstance(entry, Summarized)]
 
 
+class Held(OfflineModel):
+    """Answers from when it may."""
+
+    def __init__(self) -> None:
+        super().__init__(delay_s=0)
+        self.answers = asyncio.Event()
+
+    @override
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        await self.answers.wait()
+        async for event in super().stream(request):
+            yield event
+
+
 async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
-        await agent_of(app).swap_model(OfflineModel(delay_s=0.02))
+        model = Held()
+        await agent_of(app).swap_model(model)
         await looked(app, pilot)
         await pilot.press("enter")
         await until(pilot, lambda: app.status.status.activity == "summarising older turns")
         await send(app, pilot, "read part1.txt")
-        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
         await until(pilot, lambda: agent_of(app).queued())
+        model.answers.set()
+        await until(pilot, lambda: isinstance(app.screen, DraftScreen))
         assert len(blocks(app, ToolBlock)) == 4
         await pilot.pause()
         await pilot.press("enter")
@@ -223,7 +243,8 @@ async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Argumen
 
 async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
-        await agent_of(app).swap_model(OfflineModel(delay_s=0.02))
+        model = Held()
+        await agent_of(app).swap_model(model)
         told: list[events.AgentEvent] = []
         agent_of(app).listen(told.append)
         await send(app, pilot, "/compact!")
@@ -234,6 +255,7 @@ async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(
         await until(pilot, lambda: not app.conductor.busy and app.entry.prompt.text)
         assert app.entry.prompt.text == "read part1.txt"
         assert agent_of(app).queued() == ()
+        model.answers.set()
         app.entry.prompt.focus()
         await pilot.press("enter")
         await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
