@@ -154,7 +154,7 @@ def printable(line: str) -> str:
 
 
 _TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
-"""Arguments of a call that say most, the most telling first."""
+"""Arguments of a call that say most, the most with_state first."""
 
 _BULKY: Final = frozenset({"content", "old", "new", "steps", "choices"})
 """Arguments that are shown inside the call's card only."""
@@ -164,20 +164,20 @@ _ARGUMENT_CHARS: Final = 120
 
 
 def call_summary(arguments: str) -> str:
-    """The most telling arguments of a tool call, given as JSON text; the text itself where it is no JSON object."""
+    """The most with_state arguments of a tool call, given as JSON text; the text itself where it is no JSON object."""
     from json import loads
 
     try:
         values = loads(arguments or "{}")
         if not isinstance(values, dict):
             return one_line(arguments)
-        telling = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
-        if len(telling) > 1 and telling.get("path") == ".":
-            del telling["path"]
+        with_state = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
+        if len(with_state) > 1 and with_state.get("path") == ".":
+            del with_state["path"]
         others = [f"{name}={_argument(value)}" for name, value in values.items() if name not in {*_TELLING, *_BULKY}]
     except (ValueError, RecursionError):
         return one_line(arguments)
-    return one_line("  ".join((*telling.values(), *others)))
+    return one_line("  ".join((*with_state.values(), *others)))
 
 
 def _argument(value: object) -> str:

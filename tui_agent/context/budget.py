@@ -1,8 +1,8 @@
-"""What fits, and where each layer starts: the window, what is fixed in it, the room for the answer, and the rest.
+"""The token budget: the window, its fixed part, the reserve for the answer, and the thresholds of the layers.
 
-Clearing starts above its threshold; compaction where its own is reached. Both happen before the call that would pass
-them. A layer that could never end, because what is always sent alone passes its threshold, rests (docs/context.md,
-"Token budget" and "Layers").
+Clearing starts above its threshold, compaction at its own, both before the call that would pass it. A layer rests if
+the fixed part alone exceeds its threshold, since it could never get below it (docs/context.md, "Token budget" and
+"Layers").
 """
 
 from collections.abc import Collection
@@ -16,17 +16,18 @@ WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default",
 
 
 class Window(NamedTuple):
-    """A model's input capacity in tokens (0: unknown) and who told it."""
+    """A model's input capacity in tokens (0: unknown), and the source of that figure."""
 
     tokens: int
     source: WindowSource
 
 
 class Budget(NamedTuple):
-    """All in tokens. `window` is the model's input capacity (0: unknown), `fixed` the system prompt and tool
-    definitions, `reserve` the room kept for one answer.
+    """The division of the window, in tokens.
 
-    Where the window is unknown, `max_context` limits the request in tokens or, being 0 too, `max_messages` in messages.
+    window: the model's input capacity; 0: unknown. fixed: system prompt and tool definitions. reserve: room kept for
+    one answer. If the window is unknown, `max_context` limits the request in tokens or, if that is 0, `max_messages` in
+    messages.
     """
 
     window: int
@@ -42,7 +43,7 @@ class Budget(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """The largest request that may be sent; where the window is unknown, the largest one wanted (0: any)."""
+        """The largest request that may be sent; with an unknown window, the largest one wanted (0: any size)."""
         return self.window - self.reserve if self.known else self.max_context
 
     @property
@@ -51,14 +52,14 @@ class Budget(NamedTuple):
         return max(0, self.limit - self.fixed)
 
     def fits(self, tokens: int) -> bool:
-        """Whether a request of this size may be sent; of an unknown window it always may be tried."""
+        """Whether a request of this size may be sent; with an unknown window it may always be tried."""
         return not self.known or tokens <= self.limit
 
 
 def resolve_window(settings: Context, *, provider: int = 0, catalogue: int = 0) -> Window:
-    """The window in force: the setting, else what the provider says, else the catalogue, else the default.
+    """The window in force: from the setting, else the provider, else the catalogue, else the default.
 
-    `provider` and `catalogue` are in tokens, 0 where they do not know. A setting of -1 means: unknown.
+    `provider`, `catalogue`: their figures in tokens; 0: unknown. A setting of -1 means unknown.
     """
     if settings.context_window < 0:
         return Window(0, "unknown")
@@ -74,12 +75,12 @@ def resolve_window(settings: Context, *, provider: int = 0, catalogue: int = 0) 
 
 
 def budget(window: int, fixed: int, max_tokens: int, *, max_share: float = 0.25) -> Budget:
-    """The budget of a known window; the reserve is `max_tokens`, at most `max_share` of the window."""
+    """The budget of a known window. The reserve is `max_tokens`, but at most `max_share` of the window."""
     return Budget(window, fixed, min(max_tokens, int(window * max_share)))
 
 
 def budget_of(settings: Context, window: Window, fixed: int, *, max_output: int = 0) -> Budget:
-    """The budget under these settings; `max_output` is the longest answer the model can give (0: unknown)."""
+    """The budget under these settings; `max_output`: the model's longest answer in tokens (0: unknown)."""
     most = min(settings.max_tokens, max_output) if max_output > 0 else settings.max_tokens
     if window.tokens > 0:
         return budget(window.tokens, fixed, most, max_share=settings.max_tokens_share)
@@ -91,9 +92,9 @@ KnownTier: TypeAlias = Tier | Literal["unknown"]
 
 
 class Threshold(NamedTuple):
-    """Where a layer starts: at `tokens` of the next request or, being 0, at `messages` (both 0: never).
+    """Where a layer starts: at `tokens` of the next request or, if that is 0, at `messages` (both 0: never).
 
-    `source` says what set it; `warning` is empty, or says why the layer rests.
+    source: what set the threshold. warning: why the layer rests; empty if it does not.
     """
 
     layer: LayerName
@@ -104,15 +105,15 @@ class Threshold(NamedTuple):
 
     @property
     def rests(self) -> bool:
-        """Whether the layer never starts by itself; `warning` says why."""
+        """Whether the layer never starts automatically; `warning` says why."""
         return bool(self.warning)
 
     def share(self, window: int) -> float:
-        """The threshold in percent of the window; 0 where that is unknown."""
+        """The threshold in percent of the window; 0 if that is unknown."""
         return 100 * self.tokens / window if window else 0.0
 
     def reached(self, tokens: int, messages: int = 0) -> bool:
-        """Whether a request of this size is where the layer starts."""
+        """Whether the layer starts at a request of this size."""
         if self.rests:
             return False
         if self.tokens:
@@ -128,7 +129,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     limit: Threshold
 
     def all(self) -> tuple[Threshold, ...]:
-        """Lowest first; those that never fire are left out."""
+        """The thresholds that can be reached, lowest first."""
         each = (self.clear, self.compact, self.limit)
         return tuple(sorted((one for one in each if one.tokens or one.messages), key=lambda one: one.tokens))
 
@@ -147,11 +148,11 @@ def thresholds(
     set_tiers: Collection[str] = (),
     cliffs: tuple[int, ...] = (),
 ) -> Thresholds:
-    """The thresholds of a model of `tier`.
+    """The thresholds for a model of `tier`.
 
-    `task`: the compaction threshold of the task class, if there is one; `set_tiers`: the tiers whose
-    ``compaction.threshold_by_tier`` the user has set. `cliffs`: request sizes in tokens above which the model costs
-    more per token; the lowest one above what is always sent is a threshold of its own.
+    `task`: the compaction threshold of the task class, if there is one. `set_tiers`: the tiers for which the user has
+    set ``compaction.threshold_by_tier``. `cliffs`: request sizes in tokens above which the model costs more per token;
+    clearing and compaction start no later than at the lowest one above the fixed part and the reserve.
     """
     compact = _compact(budget, compaction, tier, task, set_tiers)
     clear = _clear(budget, clearing, compact)
@@ -169,7 +170,7 @@ def tier_share(
 ) -> tuple[float, str]:
     """The share of the window at which compaction starts, and what set it.
 
-    What the user set for the tier comes first, then the task class, the built-in value of the tier, and for a model of
+    In order of precedence: the user's setting for the tier, the task class, the tier's built-in value, and for an
     unknown tier ``compaction.threshold``.
     """
     by_tier = {
@@ -187,7 +188,7 @@ def tier_share(
 
 
 def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
-    """How many of the newest tokens a compaction keeps verbatim: at most a share of (trigger - fixed)."""
+    """How many of the newest tokens a compaction keeps word for word: at most a share of (trigger - fixed)."""
     room = max(0, trigger - budget.fixed)
     return min(compaction.keep_recent_tokens, int(room * compaction.keep_recent_share))
 

@@ -1,6 +1,6 @@
-"""What a call costs whose cache is gone, and why a call read less from the cache than it could have.
+"""Warns before a call with a cold cache, and explains calls that read less from the cache than expected.
 
-Only a provider that charges for writing its cache promises to read it again (Anthropic); nothing is expected of others.
+Reads are expected only of providers that charge for cache writes (Anthropic); others promise nothing.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.text import money_text
 
 SLACK_SHARE, SLACK_TOKENS = 0.05, 1_024
-"""How much less than expected may be read before it counts: the provider rounds to its smallest cacheable part."""
+"""A shortfall within these is no miss: the provider rounds to its smallest cacheable block."""
 
 Part: TypeAlias = Literal["model", "expired", "system", "tools", "messages", "provider"]
 
@@ -28,10 +28,10 @@ WORDING: dict[Part, str] = {
 
 
 class ColdSend(NamedTuple):
-    """What the next request costs, in USD, with nothing of it cached, and `why` that is; `tokens` is its size.
+    """The next request has a cold cache: its size in `tokens`, its cost in USD, and `why`.
 
-    `compaction_usd` is what a compaction before it would cost, `compacted_usd` the request after that; None where none
-    would free anything.
+    compaction_usd, compacted_usd: the costs of a compaction first, and of the request after it; None if a compaction
+    would free nothing.
     """
 
     tokens: int
@@ -52,10 +52,10 @@ class ColdSend(NamedTuple):
 
 
 class CacheMiss(NamedTuple):
-    """A call that read `read` tokens from the cache where the one before it had left `expected` there.
+    """A call that read only `read` of the `expected` tokens that the call before had left in the cache.
 
-    `part` is what changed, or that it expired; `detail` says more where more is known; `told` is the provider's own
-    reason, empty where it gave none. `cost_usd` is what the call cost more for it.
+    part: what changed, or that the cache expired. detail: more on that, if known. told: the provider's own reason;
+    empty if it gave none. cost_usd: the extra cost of the call.
     """
 
     part: Part
@@ -76,9 +76,9 @@ class CacheMiss(NamedTuple):
 
 
 def cold_send(here: Situation, cache: CacheState, compaction: Forecast, *, at_least_usd: float) -> ColdSend | None:
-    """What is to be told before the next request; None where its cache is warm, or it costs less than `at_least_usd`.
+    """The warning before the next request; None if its cache is warm, or it costs less than `at_least_usd`.
 
-    `compaction` is the forecast of one that came now.
+    `compaction`: the forecast of a compaction now.
     """
     rates = here.rates
     if not cache.cold or rates is None:
@@ -95,7 +95,7 @@ def cold_send(here: Situation, cache: CacheState, compaction: Forecast, *, at_le
 
 @dataclass(slots=True)
 class _Sent:
-    """A request as it went out; `left` is what its answer left in the cache, in tokens."""
+    """A request that was sent; `left`: the tokens that it and its answer left in the cache."""
 
     model: str
     request: ModelRequest
@@ -105,9 +105,9 @@ class _Sent:
 
 
 class CacheWatch:
-    """Compares each request of a conversation, and what was read for it, with the one before it.
+    """Compares each request of a conversation, and what it read from the cache, with the one before.
 
-    `misses` are those of this run of the program, oldest first; `newest` is the provider's id of the newest answer.
+    misses: since the program started, oldest first. newest: the provider's id of the newest answer.
     """
 
     def __init__(self) -> None:
@@ -118,14 +118,14 @@ class CacheWatch:
         self._left_before = 0
 
     def sends(self, model: str, request: ModelRequest, cache: CacheState, *, edits: int, last: Usage | None) -> None:
-        """A request goes out. `edits` counts the edits of the view so far; `last` is what the last answer used."""
+        """Note a request. `edits`: the number of edits of the view so far; `last`: the usage of the last answer."""
         self._left_before = last.cache_read_tokens + last.cache_write_tokens if last is not None else 0
         self._now = _Sent(model, request, cache, edits)
 
     def answered(self, usage: Usage, rates: Rates | None, told: str = "", answer: str = "") -> CacheMiss | None:
-        """The answer has come; why it read less than it could have, if it did.
+        """Note the answer; returns the cache miss, if there was one.
 
-        `told` is the provider's own reason, `answer` its id of the answer.
+        `told`: the provider's own reason. `answer`: its id of the answer.
         """
         self.newest = answer
         before, now, expected = self._before, self._now, self._left_before
@@ -142,7 +142,7 @@ class CacheWatch:
         return miss
 
     def report(self) -> list[str]:
-        """Lines for people: how many calls missed, for what reasons, and the newest; empty where none did."""
+        """Lines for people: how many calls missed, the reasons, and the newest miss; empty if there was none."""
         if not self.misses:
             return []
         count, cost = len(self.misses), sum(miss.cost_usd for miss in self.misses)
@@ -158,7 +158,7 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
     if before is not None and before.model != now.model:
         return "model", ""
     if before is None:
-        # The first request of this run: what the log tells is all there is.
+        # The first request of this process: only the log is known.
         return ("expired" if now.cache.cold else "provider"), (now.cache.reason if now.cache.cold else "")
     old, new = before.request, now.request
     if old.system != new.system:
@@ -172,7 +172,7 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
 
 
 def _told(request: ModelRequest) -> list[ToolDefinition]:
-    """The definitions at the front of a request: what is held back is no part of what is cached."""
+    """The tool definitions at the front of a request; deferred ones are not part of the cached prefix."""
     return [tool for tool in request.tools if not tool.deferred]
 
 
@@ -183,7 +183,7 @@ def _changed_tools(old: ModelRequest, new: ModelRequest) -> str:
 
 
 def _first_changed(old: tuple[RequestMessage, ...], new: tuple[RequestMessage, ...]) -> int | None:
-    """The first message that is not as it was; None where messages were only added, or added to the last one."""
+    """The index of the first changed message; None if messages were only added, or the last one extended."""
     for index, message in enumerate(old):
         if index >= len(new):
             return index

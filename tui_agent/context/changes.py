@@ -1,7 +1,7 @@
-"""What the user may do to the view, and looking before it happens: pin, bring back, undo, and any step as a preview.
+"""Changes of the view that users ask for (pin, restore, undo), and previews of these and of any other step.
 
-Each is answered by the view with the entry that would be appended, so a preview is what will be, and nothing that would
-not fit is done.
+A preview applies the very entry that would be appended to a copy of the view, so it is exact, and a change that would
+not fit is refused.
 """
 
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ EntryT = TypeVar("EntryT", Pinned, Restored, Undone, WordsEdited)
 
 
 class Preview(NamedTuple):
-    """What entries would do, in tokens of the next request.
+    """The effects of entries, in tokens of the next request.
 
-    `leaving` are the items of which less would be shown than now, `returning` those of which more would, as they are
-    now. `rewritten` is what follows the first change: a provider's cache of it is lost. `reasoning_dropped` counts the
-    reasoning blocks that could no longer be sent back.
+    leaving, returning: items, in their present state, of which less or more would be shown. rewritten: tokens after the
+    first change, whose cache is lost. reasoning_dropped: the number of reasoning blocks that could no longer be sent
+    back.
     """
 
     before: int
@@ -59,12 +59,12 @@ class Preview(NamedTuple):
 
     @property
     def freed(self) -> int:
-        """How many tokens the next request has less."""
+        """By how many tokens the next request shrinks."""
         return self.before - self.after
 
 
 class Outlook(NamedTuple):
-    """What a step would do, before it is done. `exact`: counted, else expected; `payback` None: prices are unknown."""
+    """The preview of a step. `exact`: counted rather than estimated. `payback` None: prices are unknown."""
 
     step: PreviewedStep
     preview: Preview
@@ -74,7 +74,7 @@ class Outlook(NamedTuple):
 
 
 def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> Preview:
-    """The view with `entries` appended, against the view as it is. Copies the view: slow for a long one."""
+    """Compare the view with `entries` appended with the present one. Copies the view: slow for a long one."""
     then = imagined(view, entries)
     weigh = Scale(situation.mixed_tokens_of)
     now, later = _total(view, situation), _total(then, situation)
@@ -92,7 +92,7 @@ def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation
 
 
 def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
-    """Another view of the same log with `entries` appended. The view itself is untouched."""
+    """A copy of the view with `entries` appended."""
     then = view.copy()
     time = view.log[len(view.log)].time if len(view.log) else 0.0
     for entry in entries:
@@ -101,7 +101,7 @@ def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
 
 
 def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
-    """What a clearing would do and cost; counted."""
+    """The exact effects and cost of a clearing."""
     seen, payback = what_if(view, [cleared], here)._replace(after=cleared.after), None
     if here.rates is not None:
         payback = clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)
@@ -109,14 +109,15 @@ def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
 
 
 def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: float | None) -> Outlook:
-    """What a summary or completion record would do and cost before it is written; expected.
+    """The estimated effects and cost of a summary or completion record before it is written.
 
-    `writer_usd` is what having it written would cost; None where that is not known. The plan counts with the most that
-    a summary and its facts may take. Two thirds of it are at most twice off for all that take a third or more.
+    `writer_usd`: the cost of writing it; None if unknown. The plan assumes the largest size that a summary with its
+    facts may have. This estimate takes two thirds of that, which is off by at most a factor of two for any summary that
+    takes at least a third.
     """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
-    # What comes in with the dot is written anew as well: the summary, its facts, the user's words.
+    # The boundary's own text is also new to the cache: the summary, its facts, the user's words.
     most = max(0, plan.after - seen.after)
     new = plan.words_growth + max(0, most - plan.words_growth) * 2 // 3 if most > plan.words_growth else most
     seen = seen._replace(after=plan.after - most + new)
@@ -129,7 +130,7 @@ def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: flo
 
 
 def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
-    """What entering a written summary would do and cost; counted."""
+    """The exact effects and cost of entering a written summary."""
     accepted = draft.written.accepted
     seen, payback = what_if(view, accepted.entries, here), None
     seen = seen._replace(before=draft.before, after=draft.after)
@@ -146,7 +147,7 @@ def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
 
 
 def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: float) -> Pinned | Refusal:
-    """The entry that pins `items`, each with its whole group; all pins together stay within `share` of the history."""
+    """The entry that pins `items` with their groups; all pins together may take at most `share` of the history."""
     if unknown := [seq for seq in items if view.item(seq) is None]:
         return Refusal(f"There is no message {_listed(unknown)} in this conversation.")
     if not items:
@@ -165,7 +166,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
 
 
 def plan_unpin(view: View, items: Sequence[int], situation: Situation) -> Pinned | Refusal:
-    """The entry that takes the pins off `items`; what a boundary covers leaves the view again."""
+    """The entry that unpins `items`; those covered by a boundary leave the view again."""
     if not any(item.pinned for seq in items if (item := view.item(seq)) is not None):
         return Refusal("None of these is pinned.")
     entry = Pinned(items=tuple(items), pinned=False, reason="by hand")
@@ -175,10 +176,10 @@ def plan_unpin(view: View, items: Sequence[int], situation: Situation) -> Pinned
 def plan_restore(
     view: View, items: Sequence[int], situation: Situation, *, texts: Sequence[str] = ()
 ) -> Restored | Refusal:
-    """The entry that shows `items` whole again; what a boundary covers comes back with its whole group.
+    """The entry that restores `items` to full text; those covered by a boundary return with their groups.
 
-    `texts` has the whole text of each result that the log holds only in part (read from its file by the caller), empty
-    for the others; none at all: as they stand in the log.
+    `texts`: for each item the full text, read from its file, if the log has only a part of it, else empty; without
+    `texts`, all are restored as the log has them.
     """
     wanted: dict[int, str] = {}
     for seq, text in zip(items, texts or [""] * len(items), strict=True):
@@ -196,7 +197,7 @@ def plan_restore(
 
 
 def plan_words(view: View, edits: Sequence[Words], situation: Situation, settings: Compaction) -> WordsEdited | Refusal:
-    """The entry that keeps other words of the user's messages from here on; an empty text: none of it is kept."""
+    """The entry that changes the kept words of the user's messages; an empty text drops those of a message."""
     last = max((boundary.last for boundary in view.boundaries()), default=0)
     said = {each.seq: each for each in view.said() if each.seq <= last}
     unknown = [each.seq for each in edits if each.seq not in said]
@@ -204,7 +205,7 @@ def plan_words(view: View, edits: Sequence[Words], situation: Situation, setting
         return Refusal(f"Message {_listed(unknown)} is none whose words are kept beside a summary; /words lists those.")
     changed = {each.seq: each for each in edits}
     before = {said[each.seq].text for each in edits}
-    # Of what was said several times only the newest is listed; the others go with it.
+    # Of messages with the same text only the newest is listed; the change applies to all of them.
     changed = {each.seq: Words(each.seq, "") for each in said.values() if each.text in before} | changed
     wanted = [changed.get(each.seq, each) for each in view.said()]
     words = kept_words(
@@ -220,8 +221,10 @@ def plan_words(view: View, edits: Sequence[Words], situation: Situation, setting
 
 
 def plan_undo(view: View, situation: Situation, *, target: int | None = None) -> Undone | Refusal:
-    """The entry that undoes context entry `target` (None: the newest summary, record, clearing, digest,
-    shortening or edit of the user's words)."""
+    """The entry that undoes context entry `target`.
+
+    None: the newest summary, record, clearing, digest, shortening or edit of the user's words.
+    """
     entries = {entry.seq: (entry, counts) for entry, counts in view.context_entries()}
     if target is None:
         steps = [
@@ -241,7 +244,7 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
 
 
 def resting_after_undo(view: View) -> bool:
-    """Whether the user undid the newest summary or record: automatic compaction then rests until the limit."""
+    """Whether the user undid the newest summary or record; automatic compaction then rests until the limit."""
     newest = next(
         (counts for entry, counts in reversed(view.context_entries()) if isinstance(entry, Summarized | Checkpointed)),
         True,
@@ -250,7 +253,7 @@ def resting_after_undo(view: View) -> bool:
 
 
 def _fitting(entry: EntryT, view: View, situation: Situation, done: str) -> EntryT | Refusal:
-    """The entry with its figures, unless the request would grow past the limit."""
+    """The entry with its figures filled in, or a refusal if the request would exceed the limit."""
     preview = what_if(view, [entry], situation)
     limit = situation.budget.limit
     if limit and preview.after > limit and preview.after > preview.before:

@@ -1,14 +1,13 @@
-"""How raw sizes and texts become tokens, before a provider has counted and after.
+"""Token counts of texts and raw sizes: estimated, and corrected by what providers report.
 
-Without a tokenizer a character-class rule stands in: 0.33 token per ASCII character and 1.5 per other one, an image
-1,200 (docs/context.md, "Token budget"). With one, texts are counted by it (`Counter`), and running sizes, whose text is
-not at hand, by the rule times how dense the texts seen so far were. What a model really counts corrects both
+Without a tokenizer, a character-class rule applies: 0.33 tokens for each ASCII character, 1.5 for any other, and 1,200
+for an image (docs/context.md, "Token budget"). With a tokenizer, `Counter` counts texts with it, and raw sizes, whose
+text is not at hand, by the rule times the density of the texts counted so far. The provider's own counts correct both
 (`Ratios`).
 
-tiktoken fetches its ranks from a host that many machines cannot reach, the first time it is asked. Here nothing is ever
-fetched: `load_tokenizer` reads the ranks from tiktoken's own cache, under the name tiktoken gives them (the SHA-1 of
-their address), and only where they are what tiktoken expects (their SHA-256). Addresses, hashes and patterns are those
-of ``tiktoken_ext.openai_public``.
+tiktoken downloads its ranks on first use, from a host that many machines cannot reach. Nothing is downloaded here:
+`load_tokenizer` reads the ranks from tiktoken's cache, by tiktoken's name for the file (the SHA-1 of its URL), and only
+if they match tiktoken's SHA-256. URLs, hashes and patterns are those of ``tiktoken_ext.openai_public``.
 """
 
 import math
@@ -34,25 +33,25 @@ ASCII_TOKENS = 0.33
 OTHER_TOKENS = 1.5
 IMAGE_TOKENS = 1_200
 CACHED_COUNTS = 4_096
-"""How many texts' counts are kept, by content."""
+"""How many counts of texts are cached, by content."""
 DENSITY_CHARS = 400_000
-"""Characters after which older texts weigh half as much in the density of a content class."""
+"""After this many characters, older texts weigh half as much in a content class's density."""
 
 RATIO_SAMPLES = 9
-"""The newest samples of a content class that its ratio is the median of."""
+"""A content class's ratio is the median of this many newest samples."""
 LOWEST_RATIO, HIGHEST_RATIO = 1 / 3, 3.0
-"""A sample outside these is no matter of tokenizers: the provider added or left out something."""
+"""No tokenizer accounts for a sample outside these: the provider added or left out something."""
 SMALLEST_SAMPLE = 200
-"""Estimated tokens a sample must have at least."""
+"""The fewest estimated tokens of a valid sample."""
 RULE_START = 1.0
-"""The ratio to the rule before anything was measured."""
+"""The initial ratio to the rule, before any measurement."""
 TOKENIZER_START = 1.25
-"""The same for a tokenizer: the ranks on disk are of another vendor's models and count too few tokens for most."""
+"""The initial ratio to a tokenizer: its ranks are for another vendor's models, and count too few tokens for most."""
 
 CHUNK_CHARS = 16_384
 """Longer text is tokenized in chunks of this many characters: the regular expression has a limited stack."""
 SAMPLED_CHUNKS = 24
-"""Of a text of more chunks than this, that many, evenly spread, are tokenized and stand for the rest."""
+"""In a text of more chunks, this many evenly spread ones are tokenized and extrapolated."""
 
 ContentClass: TypeAlias = Literal["fixed", "prose", "reasoning", "calls", "results"]
 CONTENT_CLASSES: tuple[ContentClass, ...] = ("fixed", "prose", "reasoning", "calls", "results")
@@ -70,7 +69,7 @@ CLASS_OF: dict[Category, ContentClass] = {
 
 
 def estimate(size: Size, *, image_tokens: int = IMAGE_TOKENS) -> int:
-    """Tokens of a raw size, by the character-class rule."""
+    """Estimated tokens of a raw size, by the character-class rule."""
     return _estimate_text(size) + round(size.images * image_tokens)
 
 
@@ -92,18 +91,18 @@ def class_of(block: Block) -> ContentClass:
 
 
 class Tokenizer(Protocol):
-    """Counts tokens. `name` is the shape it counts in."""
+    """Counts tokens. `name` identifies its vocabulary, the "shape" of its counts."""
 
     @property
     def name(self) -> str: ...
 
     def count(self, text: str) -> int:
-        """How many tokens a text has; of a very long one about how many."""
+        """The number of tokens of a text; an estimate for a very long one."""
         ...
 
 
 class _Density(NamedTuple):
-    """What the tokenizer and the rule counted for the same texts."""
+    """The totals of the tokenizer and of the rule for the same texts."""
 
     counted: float = 0.0
     ruled: float = 0.0
@@ -118,7 +117,7 @@ class _Density(NamedTuple):
 
 
 class Counter:
-    """Counts in one shape: the tokenizer's where there is one, else the rule's. Owns the cache of counts."""
+    """Counts tokens with the tokenizer if there is one, else by the rule. Owns the cache of counts."""
 
     def __init__(self, tokenizer: Tokenizer | None = None, *, image_tokens: int = IMAGE_TOKENS) -> None:
         self._tokenizer = tokenizer
@@ -134,7 +133,7 @@ class Counter:
 
     @property
     def shape(self) -> str:
-        """The name of the shape that is counted in: ``rule``, or the tokenizer's."""
+        """The name of the way of counting: ``rule``, or the tokenizer's name."""
         return self._tokenizer.name if self._tokenizer is not None else "rule"
 
     def text(self, text: str, content: ContentClass = "prose") -> int:
@@ -154,7 +153,7 @@ class Counter:
         return known
 
     def block(self, block: Block) -> int:
-        """Tokens of a block; a signature or other opaque payload counts by the rule."""
+        """Tokens of a block; signatures and other opaque payloads are counted by the rule."""
         match block:
             case Text():
                 return self.text(block.text)
@@ -174,16 +173,16 @@ class Counter:
         return counted + round(size.images * self._image_tokens)
 
     def categories(self, view: "View") -> dict[Category, int]:
-        """Tokens of the next request, per category; costs the same however long the conversation is."""
+        """Tokens of the next request by category, in constant time."""
         return {category: self.size(size, CLASS_OF[category]) for category, size in view.sizes().items()}
 
 
 class Ratios:
-    """What a model really counts over what was estimated, one ratio per model, shape and content class.
+    """Ratios of measured to estimated tokens, one for each model, shape and content class.
 
-    A ratio is the median of the newest samples, so that a single odd call does not move it. A sample is the growth of a
-    single class between two calls with no edit of the view between them (docs/context.md, "Token budget"); one that
-    lies outside what any tokenizer does is not taken. Owns the samples of all models.
+    A ratio is the median of the newest samples, so that a single outlier does not move it. A sample is the growth of
+    one class between two calls without an edit of the view between them (docs/context.md, "Token budget"); samples that
+    no tokenizer explains are rejected. Owns the samples of all models.
     """
 
     def __init__(self, known: Mapping[str, Sequence[float]] | None = None) -> None:
@@ -195,7 +194,7 @@ class Ratios:
                 self._samples[key] = taken
 
     def learn(self, model: str, shape: str, content: ContentClass, *, measured: float, estimated: float) -> bool:
-        """Take in a sample, in tokens; False where it is too small or too far off to be one."""
+        """Take in a sample, in tokens; False if it is too small or implausible."""
         if estimated < SMALLEST_SAMPLE or not _is_plausible(measured / estimated):
             return False
         key = _key(model, shape, content)
@@ -204,8 +203,8 @@ class Ratios:
         return True
 
     def ratio(self, model: str, shape: str, content: ContentClass) -> float:
-        """What an estimate of this class is multiplied by: its own ratio, else the middle of the model's others."""
-        # A thread that asks while another learns keeps what it found with the samples it was found in.
+        """The factor for estimates of this class: its own ratio, else the median of the model's other classes."""
+        # `learn` in another thread replaces `_middles`: store the result in the dict that belongs to these samples.
         known, asked = self._middles, (model, shape, content)
         found = known.get(asked)
         if found is None:
@@ -224,7 +223,7 @@ class Ratios:
         return RULE_START if shape == "rule" else TOKENIZER_START
 
     def export(self) -> dict[str, list[float]]:
-        """All samples, as plain data to be kept and given to the next `Ratios`."""
+        """All samples as plain data, to save and pass to the next `Ratios`."""
         return {key: list(samples) for key, samples in self._samples.items()}
 
 
@@ -237,7 +236,7 @@ def _is_plausible(ratio: object) -> bool:
 
 
 class Encoding(NamedTuple):
-    """A vocabulary: where its ranks come from, the SHA-256 of that file, and the pattern that splits text."""
+    """A vocabulary: the URL of its ranks, the SHA-256 of that file, and the pattern that splits text."""
 
     name: str
     url: str
@@ -273,9 +272,9 @@ ENCODINGS = (
 
 
 def load_tokenizer(encodings: Sequence[Encoding] = ENCODINGS, folder: Path | None = None) -> Tokenizer | None:
-    """The first of `encodings` whose ranks lie in `folder` (by default tiktoken's cache); None where none does.
+    """The first of `encodings` whose ranks are in `folder` (by default tiktoken's cache); None if there is none.
 
-    Takes some tenths of a second: call it in a thread. Never fetches anything and raises nothing.
+    Takes some tenths of a second: call it in a thread. Never downloads anything and never raises.
     """
     folder = folder or cache_folder()
     if folder is None:
@@ -290,7 +289,7 @@ def load_tokenizer(encodings: Sequence[Encoding] = ENCODINGS, folder: Path | Non
 
 
 def cache_folder() -> Path | None:
-    """Where tiktoken keeps ranks; None where its cache is turned off."""
+    """The folder of tiktoken's cache; None if it is turned off."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if variable in os.environ:
             return Path(os.environ[variable]) if os.environ[variable] else None
@@ -298,7 +297,7 @@ def cache_folder() -> Path | None:
 
 
 def _load(encoding: Encoding, data: bytes) -> Tokenizer:
-    """Raises `ValueError` where the data are not the ranks of this encoding."""
+    """Raises `ValueError` if the data are not the ranks of this encoding."""
     if sha256(data).hexdigest() != encoding.sha256:
         raise ValueError(f"not the ranks of {encoding.name}")
     import tiktoken
@@ -311,7 +310,7 @@ def _load(encoding: Encoding, data: bytes) -> Tokenizer:
 
 
 class _Tiktoken:
-    """Counts in bounded time and memory."""
+    """A tiktoken encoding, with bounded time and memory."""
 
     def __init__(self, encoding: "tiktoken.Encoding") -> None:
         self._encoding = encoding

@@ -1,8 +1,8 @@
-"""Which tools of servers the model is told of from the beginning, what the others would cost, and those it has found.
+"""Which definitions of MCP tools to send with every request, and which to defer until the model finds them.
 
-A definition stands at the very front of every request, so a set that changes in mid-session would cost the whole
-cache. A small set is told whole; of a larger one the model looks up what it needs, and nothing in front changes. What a
-summary replaces of the results that named a tool is said again beside it, so what was found stays found.
+Definitions are at the very front of every request, so changing the set in mid-session would invalidate the whole cache.
+A small set is sent in full; tools of a larger one are looked up when needed, and the front stays the same. When a
+summary replaces results that named found tools, these are listed with the summary, so that they stay found.
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ from tui_agent.conversation.view import View
 
 HEADING: Final = f"[Tools that were found] They can be called with {CALL_TOOL}, or by their own names where offered:"
 MOST_TOKENS: Final = 3_000
-"""Estimated tokens of what is said of them; of older ones that do not fit the names are said."""
+"""The most estimated tokens for their descriptions; older tools that do not fit are listed by name."""
 MOST_NAMES: Final = 40
 
 
 class Arranged(NamedTuple):
-    """Definitions in their order; `tokens` of those that are told, and `deferred` of those that are not."""
+    """Definitions in order, with the `tokens` of those that are sent, and of those that are `deferred`."""
 
     definitions: tuple[ToolDefinition, ...]
     tokens: int
@@ -32,8 +32,8 @@ class Arranged(NamedTuple):
 
 
 def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> Arranged:
-    """Definitions as a request is to carry them: whole where all of them together take at most `limit` tokens; else
-    those stay whole that came with True, and the others are deferred.
+    """Arrange definitions for a request: send all if together they take at most `limit` tokens; otherwise send those
+    offered with True, and defer the others.
     """
     given = sorted(offered, key=lambda each: each[0].name)
     everything = tokens_of(definition for definition, _ in given)
@@ -45,14 +45,14 @@ def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> Arra
 
 
 def tokens_of(definitions: Iterable[ToolDefinition]) -> int:
-    """About how many tokens definitions take in a request, deferred or not."""
+    """Estimated tokens of definitions if they were sent."""
     return estimate(size_of_tools(msgspec.structs.replace(each, deferred=False) for each in definitions))
 
 
 def found_tools(view: View) -> str:
-    """Every tool that was found in the conversation as `view` has it, the one used last first; empty where none was.
+    """A listing of every tool found in the conversation, last used first; empty if there is none.
 
-    Looks through the whole conversation. The same log gives the same bytes.
+    Reads the whole conversation. The same log gives the same bytes.
     """
     found: dict[str, ToolDefinition] = {}
     for entry in view.log.path():

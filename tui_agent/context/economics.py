@@ -1,7 +1,7 @@
-"""What context work costs, and when it pays.
+"""The cost of context work, and when it pays off.
 
-Rates are multiples of the model's input price. An edit in the middle of a prompt makes the provider's cache of all that
-follows worthless: it is written anew instead of read. Against that stands what every later call saves.
+Rates are multiples of the model's input price. An edit in the middle of a prompt invalidates the provider's cache of
+everything after it, which is then written again rather than read. In return, every later call is cheaper.
 
 Clearing: a cycle of `n` calls pays ``(w - r) * tail`` once and carries ``g * n / 2`` clearable tokens on average at
 ``r`` each, so the cheapest batch frees ``sqrt(2 (w - r) tail g / r)``. Compaction: a cycle costs the writing of the
@@ -23,25 +23,25 @@ from tui_agent.text import money_text
 MILLION = 1_000_000
 LONGEST_SUMMARY = 3_000
 COLD_SHARE = 0.03
-"""The share of calls that find the cache gone and pay the write price for what they carry."""
+"""The share of calls that find the cache expired and pay the write price for everything they carry."""
 TRANSCRIPT_SHARE = 0.4
-"""What a separate model is shown of the view, results being cut for it."""
+"""The share of the view that a separate model is shown, since results are cut for it."""
 FACTS_SHARE = 5
 """The facts appended to a summary take at most a fifth of what it replaces."""
 
 
 CARRYING_SHARE = 0.05
-"""What carrying a token through a call costs on a machine of one's own, as a share of reading it: whatever is read and
-written after it looks at it. An 8B model that writes some hundred tokens behind 16,000 reads 2 GB of attention beside 5
-GB of weights for each. Measured with 135M parameters, whose attention is heavy for their number, it is 0.16: 256 tokens
-read and 128 written took 3.6 s of CPU behind 500 tokens and 7.1 s behind 4,000, at 6.3 ms to read one
+"""For a local model, the cost of carrying a token through a call, as a share of reading it: all later tokens attend to
+it. An 8B model that writes some hundred tokens after 16,000 reads 2 GB of attention beside 5 GB of weights for each of
+them. A model of 135M parameters, whose attention is heavy for its size, was measured at 0.16: reading 256 and writing
+128 tokens took 3.6 s of CPU after 500 tokens and 7.1 s after 4,000, at 6.3 ms for reading one
 (``python -m tests.local.carrying``).
 """
 
 
 class Rates(NamedTuple):
-    """A model's prices as multiples of its input price, and that price per million tokens: in USD, or for a model on a
-    machine of one's own, which costs nothing else, in seconds.
+    """A model's prices as multiples of its input price, and that price per million tokens: in USD, or for a local
+    model, which costs only time, in seconds.
     """
 
     read: float
@@ -52,14 +52,14 @@ class Rates(NamedTuple):
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the context layers know of a model; tokens, seconds, and prices as `Rates`.
+    """What the context layers know of a model, in tokens and seconds, with prices as `Rates`.
 
-    `window` is 0 where nobody knows it; `told_by_provider`: the provider said so, else the catalogue did;
-    `fixed_window`: no setting makes it larger. `prices` holds the rates by the size of the request they start at,
-    ascending from 0; empty: not known. `bound_reasoning`: reasoning is only accepted back under the prefix it was made
-    under. `small` is the cheaper model that could write a summary, None where there is none. `picture_bytes` and
-    `most_pictures` bound what one request holds of pictures, in bytes of base64 and in number; 0: no limit is known.
-    `defers_tools`: its provider takes definitions that it shows the model only once they were found.
+    window: 0 if unknown; told_by_provider: it is from the provider rather than the catalogue; fixed_window: no setting
+    can enlarge it. prices: the rates, by the request size from which they apply, ascending from 0; empty: unknown.
+    bound_reasoning: reasoning is only accepted back under the prefix it was made under. small: the cheaper model that
+    could write summaries, if any. picture_bytes, most_pictures: the limits on pictures in one request, in bytes of
+    base64 and in number; 0: unknown. defers_tools: the provider accepts definitions that it shows the model only once
+    they were found.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     defers_tools: bool = False
 
     def rates(self, tokens: float) -> Rates | None:
-        """The rates of a request of `tokens`; None where they are not known."""
+        """The rates of a request of `tokens` tokens; None if unknown."""
         holding: Rates | None = None
         for start, rates in self.prices:
             if holding is None or tokens > start:
@@ -91,15 +91,14 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment at which something may be done about the context, and what every layer decides from.
+    """A moment at which context work may be done: everything that the layers base their decisions on.
 
-    `tokens` is the size of the next request; `growth` the clearable tokens (tool results) that a call has added on
-    average, `growth_of_all` all tokens; `cold`: the provider's cache of the prefix has run out, so an edit re-bills
-    nothing; `between_turns`: the user is about to speak, else a tool loop is running; `rates` None: prices are unknown;
-    `small_rates` are those of the model beside it that could write a summary; `staying` are the tokens of the
-    conversation that no compaction frees: earlier summaries, and the user's own words. `tokens_of` turns a raw size of
-    tool results into tokens of the model that answers, `mixed_tokens_of` one that is a mixture like the whole
-    conversation.
+    tokens: the size of the next request. growth, growth_of_all: the clearable tokens (tool results), and all tokens,
+    that a call adds on average. cold: the provider's cache of the prefix has expired, so an edit costs nothing extra.
+    between_turns: the user is about to speak; else a tool loop is running. rates: None if prices are unknown.
+    small_rates: of the cheaper model that could write a summary. staying: tokens that no compaction frees: earlier
+    summaries, and the user's own words. tokens_of, mixed_tokens_of: convert a raw size of tool results, or of a mixture
+    like the whole conversation, to tokens of the active model.
     """
 
     budget: Budget
@@ -121,8 +120,8 @@ def relative_rates(
 ) -> Rates | None:
     """Prices in USD per million tokens as multiples of the input price; None for a model that costs nothing.
 
-    A read price that is not known becomes 0, which leaves every decision to the thresholds; where writes have no price
-    of their own they cost what input costs.
+    An unknown read price becomes 0, which leaves every decision to the thresholds; without a separate price, writes
+    cost as much as input.
     """
     if input_usd <= 0:
         return None
@@ -131,9 +130,9 @@ def relative_rates(
 
 
 def time_rates(reading: float, writing: float) -> Rates | None:
-    """What a request takes on a machine of one's own, by its speeds in tokens per second; None where one is not known.
+    """The rates of a local model in time, from its speeds in tokens per second; None if a speed is unknown.
 
-    Such a server keeps the last prefix: an edit has it read the tail again, all else is carried.
+    A local server caches the last prefix: after an edit it reads the tail again, everything else is carried.
     """
     if reading <= 0 or writing <= 0:
         return None
@@ -143,8 +142,8 @@ def time_rates(reading: float, writing: float) -> Rates | None:
 def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | None:
     """How many tokens a clearing must free to pay for itself while the cache is warm.
 
-    `tail`: tokens after the first cleared item that stay and are therefore written anew; `growth`: clearable tokens a
-    call adds. None where no price or no growth is known: then only the thresholds decide.
+    `tail`: tokens that stay after the first cleared item, and so are written again. `growth`: clearable tokens that a
+    call adds. None if prices or growth are unknown: then only the thresholds decide.
     """
     if rates is None or rates.read <= 0 or growth <= 0:
         return None
@@ -152,14 +151,14 @@ def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | No
 
 
 def thrift_factor(settings: Compaction, *, between_turns: bool, cold: bool) -> float:
-    """What the cheapest size of a compaction is multiplied by at this moment; 0: compaction by price is off."""
+    """The factor on the cheapest size of a compaction at this moment; 0: compaction by price is off."""
     if cold:
         return settings.thrift * settings.thrift_cold
     return settings.thrift * (settings.thrift_between_turns if between_turns else settings.thrift_in_loop)
 
 
 class CacheState(NamedTuple):
-    """Whether the provider still has the prefix, and why."""
+    """Whether the provider's cache of the prefix has expired, and why."""
 
     cold: bool
     reason: str
@@ -170,8 +169,8 @@ def cache_state(
 ) -> CacheState:
     """Whether the prefix of the next request is still cached; times in seconds since the epoch.
 
-    `last_call` is when the newest answer ended (None: there was none). A session that is resumed within the time the
-    cache lives is still warm, since its first request has the same bytes.
+    `last_call`: when the newest answer ended (None: there was none). A session resumed within the cache's lifetime is
+    still warm, since its first request has the same bytes.
     """
     if last_call is None:
         return CacheState(True, "nothing was answered yet")
@@ -186,7 +185,7 @@ def cache_state(
 
 
 def spoken_time(seconds: float) -> str:
-    """A span of time for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
+    """A duration for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole}s"
@@ -198,8 +197,9 @@ def spoken_time(seconds: float) -> str:
 
 
 class Payback(NamedTuple):
-    """What a context step costs now and saves with each later call, in USD or in seconds, and after how many calls it
-    has paid. `calls` is None where it never does.
+    """What a context step costs now and saves with each later call, in USD or seconds.
+
+    calls: after how many calls it has paid for itself; None: never.
     """
 
     cost_usd: float
@@ -210,7 +210,7 @@ class Payback(NamedTuple):
 
 
 def clearing_payback(rates: Rates, *, freed: float, tail: float, cold: bool) -> Payback:
-    """The figures of a clearing that frees `freed` tokens ahead of a tail of `tail` tokens that stay."""
+    """The payback of a clearing that frees `freed` tokens ahead of a tail of `tail` tokens that stay."""
     rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * tail
     return payback(rates, rewritten, freed)
 
@@ -218,14 +218,14 @@ def clearing_payback(rates: Rates, *, freed: float, tail: float, cold: bool) -> 
 def compaction_payback(
     rates: Rates, *, freed: float, keep: float, summary: float, summariser_usd: float, cold: bool
 ) -> Payback:
-    """The figures of a compaction whose summariser costs `summariser_usd`."""
+    """The payback of a compaction whose summary costs `summariser_usd` to write."""
     rewritten = 0.0 if cold else max(0.0, rates.write - rates.read) * (keep + summary)
     written = summariser_usd * MILLION / rates.input_usd if rates.input_usd else summary * rates.output
     return payback(rates, rewritten + written, freed)
 
 
 def payback(rates: Rates, cost: float, freed: float) -> Payback:
-    """The figures of a step that costs `cost` tokens at the input price and frees `freed`."""
+    """The payback of a step that costs as much as `cost` tokens of input and frees `freed` tokens."""
     saving = (rates.read or 1.0) * freed
     dollars, seconds = rates.input_usd / MILLION, rates.input_s / MILLION
     calls = ceil(cost / saving) if saving > 0 else None
@@ -233,11 +233,11 @@ def payback(rates: Rates, cost: float, freed: float) -> Payback:
 
 
 class Forecast(NamedTuple):
-    """What a layer would do if it came now: it `frees` about so many tokens.
+    """What a layer would do if it acted now.
 
-    In USD, and in seconds where that is what a model costs: `cost` of the step, `saving` with each later call; None
-    where prices are unknown. `calls` is after how many calls it has paid (None: never, or unknown); `why` it comes, or
-    waits.
+    frees: about how many tokens. cost, saving: of the step, and with each later call, in USD (None: unknown prices) or
+    for a local model in seconds. calls: after how many calls it has paid for itself; None: never, or unknown. why: it
+    acts, or waits.
     """
 
     frees: int = 0
@@ -250,7 +250,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast:
-    """The forecast of a step that costs `cost` tokens at the input price."""
+    """The forecast of a step that costs as much as `cost` tokens of input."""
     if rates is None:
         return Forecast(frees=freed, why=why)
     figures = payback(rates, cost, freed)
@@ -258,15 +258,15 @@ def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast
 
 
 def pays_or_waits(freed: float, needed: float) -> str:
-    """Whether a step that frees `freed` tokens pays already, in words."""
+    """Whether a step that frees `freed` tokens pays off yet, in words."""
     return f"{'now' if freed >= needed else 'not yet'}: it pays from {needed:,.0f} freed tokens on"
 
 
 class Summariser(NamedTuple):
-    """A way to have the summary written: by which model, what it reads and writes (tokens), and its rates.
+    """A way to get a summary written: the model, the tokens it reads and writes, and its rates.
 
-    `cached`: it reads the same prefix the conversation has in the cache; only `instruction` is new to it. `limit` is
-    the largest request it takes.
+    cached: it reads the conversation's cached prefix, so only `instruction` is new to it. limit: the largest request it
+    accepts, in tokens.
     """
 
     model: str
@@ -279,12 +279,12 @@ class Summariser(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether its model takes all of what it reads in one request."""
+        """Whether everything it reads fits into one request."""
         return self.reads + self.instruction <= self.limit
 
     @property
     def usd(self) -> float | None:
-        """What it costs; None where its prices are not known, or it costs time."""
+        """Its cost in USD; None if prices are unknown, or it costs only time."""
         rates = self.rates
         if rates is None or not rates.input_usd:
             return None
@@ -293,7 +293,7 @@ class Summariser(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who writes the summary, what that costs (None where not known), and why."""
+    """The choice of who writes the summary, its cost (None: unknown), and why."""
 
     way: Literal["same_prefix", "separate"]
     model: str
@@ -302,10 +302,10 @@ class Choice(NamedTuple):
 
 
 def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
-    """The cheaper of a call on the conversation's own model that re-uses its prefix, and the small model on its own.
+    """Choose the cheaper of the conversation's own model, which re-uses its cached prefix, and the small model.
 
-    Where prices do not tell, the conversation's own model writes, since it knows the whole. A way whose request does
-    not fit its window is only taken where neither does: the separate model then, whose input can be split.
+    If prices are unknown, the conversation's own model writes, since it knows everything. A way that does not fit its
+    window is only chosen if neither does: then the separate model, whose input can be split.
     """
     if separate is None:
         return _choice("same_prefix", same, "there is no other model to ask")
@@ -334,24 +334,24 @@ def _choice(way: Literal["same_prefix", "separate"], taken: Summariser, why: str
 
 
 def expected_summary(replaced: int) -> int:
-    """The tokens a summary of `replaced` tokens is asked to stay below, its facts aside."""
+    """The length limit, in tokens, given to the writer of a summary of `replaced` tokens; facts come on top."""
     return min(LONGEST_SUMMARY, replaced // 4)
 
 
 class Worth(NamedTuple):
-    """What a compaction costs, and how many tokens it frees."""
+    """What a compaction costs, in tokens at the input price, and how many tokens it frees."""
 
     cost: float
     freed: int
 
     @property
     def per_token(self) -> float:
-        """The cost of each token freed; infinite where none is."""
+        """The cost of each token freed; infinite if none is."""
         return self.cost / self.freed if self.freed > 0 else float("inf")
 
 
 def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, keep: int, small: Rates | None) -> Worth:
-    """A compaction now that keeps `keep` tokens; `small` are the rates of a cheaper model that could write it."""
+    """Cost and gain of a compaction now that keeps `keep` tokens; `small`: rates of a cheaper model to write it."""
     stays = here.budget.fixed + here.staying + keep
     replaced = max(0, here.tokens - stays)
     written = expected_summary(replaced)
@@ -366,7 +366,7 @@ def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, kee
 
 
 def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> float | None:
-    """How many tokens a compaction must free to pay at this moment; None where nothing tells."""
+    """How many tokens a compaction must free to pay off at this moment; None if that is unknown."""
     factor = thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
     if not factor or growth <= 0 or rates.read <= 0:
         return None
@@ -375,7 +375,7 @@ def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth,
 
 
 def reason_it_pays(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> str:
-    """Why a compaction pays at this moment; empty when it does not. `growth`: tokens a call adds to the view."""
+    """Why a compaction pays off at this moment; empty if it does not. `growth`: tokens a call adds to the view."""
     needed = pays_from(here, settings, rates, worth, growth=growth)
     if needed is None or worth.freed <= 0 or worth.freed < needed:
         return ""
@@ -384,5 +384,5 @@ def reason_it_pays(here: Situation, settings: Compaction, rates: Rates, worth: W
 
 
 def clearing_cost_per_token(rates: Rates, *, freed: int, tail: float) -> float:
-    """What each token costs that a clearing on a warm cache frees, its tail being written anew."""
+    """The cost of each token that a clearing frees on a warm cache, whose tail must be written again."""
     return max(0.0, rates.write - rates.read) * tail / freed if freed > 0 else float("inf")

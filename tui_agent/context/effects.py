@@ -1,8 +1,8 @@
-"""What the engine asks of its caller, and how a caller carries it out.
+"""Effects: what the engine asks of its caller, and a way to carry them out.
 
-The engine decides and reads; it writes nothing and asks no model. Its methods that change something are generators:
-each yields one effect after the other, is sent what came of it, and returns its result at the end. So the same engine
-serves an agent over sqlite and a provider, a replay that only counts, and a program with a list of its own.
+The engine decides and reads; it writes nothing and calls no model. Its methods that change something are generators:
+they yield effects, are sent the outcome of each, and return a result. So the same engine serves an agent with sqlite
+and a provider, a replay that only counts, and a program with its own message list.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -39,23 +39,23 @@ StepName: TypeAlias = Literal[
 
 
 class Refusal(NamedTuple):
-    """Nothing is done, and `reason` is one sentence that tells people why. `final`: no other way is worth trying."""
+    """Nothing was done; `reason`: why, a sentence for people. `final`: no other way is worth trying."""
 
     reason: str
     final: bool = False
 
 
 class Append(NamedTuple):
-    """Commit these entries together and apply them to the engine's view; answered by the number of the last one."""
+    """Commit these entries together and apply them to the engine's view. Outcome: the number of the last one."""
 
     entries: tuple[AnyEntry, ...]
 
 
 class AskModel(NamedTuple):
-    """Ask a model for a text; answered by an `Answer`, or by a `Refusal` where it failed.
+    """Ask a model for a text. Outcome: an `Answer`, or a `Refusal` if it failed.
 
-    `who`: the conversation's own model, or the cheaper one beside it. `tokens` is the size of the request, of which the
-    provider's cache probably holds the prefix where `cached`.
+    who: the conversation's own model, or the cheaper one. tokens: the size of the request. cached: its prefix is
+    probably in the provider's cache.
     """
 
     who: Literal["session", "small"]
@@ -66,10 +66,10 @@ class AskModel(NamedTuple):
 
 
 class AskWriter(NamedTuple):
-    """Have the caller's own writer (a `Compactor`, a `Checkpointer`) write a text; answered as `AskModel` is.
+    """Have the caller's own `Compactor` or `Checkpointer` write a text. Outcome: as of `AskModel`.
 
-    `parts` is the transcript of what leaves the view, oldest first; `instruction` says what is asked for, `subject` is
-    the user's focus or note.
+    parts: the transcript of what leaves the view, oldest first. instruction: what to write. subject: the user's focus
+    or note.
     """
 
     step: Literal["summary", "checkpoint"]
@@ -79,49 +79,49 @@ class AskWriter(NamedTuple):
 
 
 class SaveText(NamedTuple):
-    """Keep a text where ``read_file`` finds it; answered by its `Artifact`."""
+    """Save a text where ``read_file`` can read it. Outcome: its `Artifact`."""
 
     name: str
     text: str
 
 
 class ArchiveTurns(NamedTuple):
-    """Add turns that leave the view to the history of this name; answered by None."""
+    """Append turns that leave the view to the history of this name. Outcome: None."""
 
     thread: str
     text: str
 
 
 class ShrinkImages(NamedTuple):
-    """Make these pictures smaller, each side halved; answered by `Shrunk`, or by None where that cannot be."""
+    """Halve each side of these pictures. Outcome: `Shrunk`, or None if that is impossible."""
 
     images: tuple[Image, ...]
 
 
 class Shrunk(NamedTuple):
-    """The answer to `ShrinkImages`: as many pictures, in the same order."""
+    """The outcome of `ShrinkImages`: as many pictures, in the same order."""
 
     images: tuple[Image, ...]
 
 
 class WriteBeside(NamedTuple):
-    """Carry `steps` out beside all else, while the conversation goes on: they have a summary written. Answered by None.
+    """Carry out `steps`, which write a summary, in the background while the conversation goes on. Outcome: None.
 
-    A caller that does one thing at a time may carry them out before it answers.
+    A caller without concurrency may carry them out before it answers.
     """
 
     steps: "Steps[None]"
 
 
 class AwaitWriting(NamedTuple):
-    """Wait until the steps of the newest `WriteBeside` are over, or were stopped. Answered by None."""
+    """Wait until the steps of the newest `WriteBeside` have ended or were stopped. Outcome: None."""
 
 
 class StepStarted(NamedTuple):
-    """A step that asks a model begins; `tokens` is the size of the next request. Answered by None.
+    """A step that asks a model begins. Outcome: None.
 
-    A summary or record is to replace the entries from `first` to `last`, in about `writes` tokens; `beside`: the
-    conversation goes on meanwhile.
+    tokens: the size of the next request. first, last: the entries that the summary or record will replace, in about
+    `writes` tokens. beside: the conversation goes on meanwhile.
     """
 
     step: StepName
@@ -134,10 +134,10 @@ class StepStarted(NamedTuple):
 
 
 class StepDone(NamedTuple):
-    """A step has changed the view, or (`error`) came to nothing. Sizes in tokens of the next request; answered by None.
+    """A step has changed the view, or failed (`error`). Outcome: None.
 
-    `entry` is the entry to undo (None: nothing was entered), `items` how many messages or results it covers, `text`
-    what is shown in their place, `details` what only a record of the session keeps.
+    before, after: tokens of the next request. entry: the entry to undo; None: nothing was entered. items: how many
+    messages or results it covers. text: what is shown in their place. details: for the trace only.
     """
 
     step: StepName
@@ -153,7 +153,7 @@ class StepDone(NamedTuple):
 
 
 def step_of(entry: AnyContextEntry) -> StepDone:
-    """What an entered decision has done."""
+    """The step that an entry in the log stands for."""
     step: StepName
     items, text, cost = 1, "", None
     match entry:
@@ -177,7 +177,7 @@ def step_of(entry: AnyContextEntry) -> StepDone:
 
 
 def _shown_of(entry: Shortened) -> str:
-    """What is shown in place of each message and result, by its number."""
+    """The text shown in place of each shortened message and result, with its number."""
     return "\n\n".join(
         f"Message {seq}:\n" + "\n".join(filter(None, map(_shown_block, blocks)))
         for seq, blocks in zip(entry.items, entry.blocks, strict=True)
@@ -197,7 +197,7 @@ def _shown_block(block: Block) -> str:
 
 
 class Answer(NamedTuple):
-    """What a model wrote, which one, and what that took; `cost_usd` None: its prices are not known."""
+    """A model's text, its name, and the usage; `cost_usd`: None if prices are unknown."""
 
     text: str
     model: str
@@ -222,31 +222,31 @@ Steps: TypeAlias = Generator[Effect, Outcome, T]
 
 
 class WrongOutcome(TypeError):
-    """A caller answered an effect with something that is no answer to it."""
+    """A caller answered an effect with an outcome of the wrong type."""
 
 
 def expect(kind: type[Kind], outcome: Outcome) -> Kind:
-    """`outcome`, which is of this kind. Raises `WrongOutcome`."""
+    """Check that `outcome` is of this kind, and return it. Raises `WrongOutcome`."""
     if not isinstance(outcome, kind):
         raise WrongOutcome(f"expected {kind.__name__}, got {type(outcome).__name__}")
     return outcome
 
 
 class Extendable(Protocol):
-    """What keeps the entries of a conversation: the engine."""
+    """The part of the engine that `MemoryHost` uses."""
 
     view: "View"
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
-        """Stamp entries and take them in."""
+        """Stamp entries and apply them."""
         ...
 
 
 class MemoryHost:
-    """Carries effects out for a conversation that is kept in memory alone.
+    """Carries out effects for a conversation that is kept in memory only.
 
-    `ask` answers questions to a model; by default none is asked, and summaries are extracts. `texts` are what was kept
-    by path, `done` the steps so far.
+    `ask` calls a model; by default none is called, and summaries are extracts. `texts`: the saved texts by path.
+    `done`: the steps so far.
     """
 
     def __init__(self, engine: Extendable, ask: Callable[[AskModel], Answer | Refusal] | None = None) -> None:
@@ -256,11 +256,11 @@ class MemoryHost:
         self._ask = ask
 
     def run(self, steps: Steps[T]) -> T:
-        """Carry out every effect of `steps`; what they return at the end."""
+        """Carry out every effect of `steps`, and return their result."""
         return carry_out(steps, self)
 
     def __call__(self, effect: Effect) -> Outcome:
-        """Carry one effect out."""
+        """Carry out one effect."""
         match effect:
             case Append():
                 self._engine.extend(effect.entries)
@@ -288,7 +288,7 @@ class MemoryHost:
 
 
 def carry_out(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
-    """Carry out every effect of `steps`, in order; what they return at the end."""
+    """Carry out every effect of `steps` in order, and return their result."""
     outcome: Outcome = None
     try:
         while True:

@@ -1,8 +1,8 @@
-"""The context engine: the one owner of a conversation's view, token meter, model facts and layers.
+"""The context engine: the owner of a conversation's view, token meter, model facts and layers.
 
-It looks before every model call and decides, at the moments where that costs least, what is to be done about the
-context; between two such points a request only grows, byte for byte. It is pure: what writes, saves or asks a model
-comes out as an effect (`effects`), which its caller carries out and answers.
+Before every model call it decides what context work to do, at the moments when that costs least; between those, a
+request only grows, byte for byte. The engine is pure: to write, save or ask a model it yields an effect (`effects`),
+which its caller carries out.
 """
 
 import time
@@ -49,25 +49,25 @@ from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
 LONGEST_ANSWER = 16_384
-"""Tokens of the longest answer asked for where the window is unknown."""
+"""The longest answer to ask for if the window is unknown, in tokens."""
 
 PAGE_BYTES_PER_TOKEN = 2
-"""Bytes a token is taken for where a page is sized: few enough for any script."""
+"""Bytes assumed for a token when sizing a page: few enough for any script."""
 
 
 class Layer(Protocol):
-    """A way to keep the context small: looks at the view before a call and says what to enter, if anything."""
+    """A way to keep the context small: before a call, it may return an entry to append."""
 
     @property
     def name(self) -> str: ...
 
     def plan(self, view: View, situation: Situation, /) -> AnyContextEntry | None:
-        """The entry that is due now, with its reason and sizes before and after; None: nothing is."""
+        """The entry that is due now, with its reason and sizes before and after; None if none is."""
         ...
 
 
 class Prepared(NamedTuple):
-    """The next request, of about `tokens` tokens. `prefix_hash` is what an answer to it stores."""
+    """The next request, of about `tokens` tokens. `prefix_hash`: to store with the answer."""
 
     request: ModelRequest
     tokens: int
@@ -75,11 +75,11 @@ class Prepared(NamedTuple):
 
 
 class ContextEngine(ContextState):
-    """Decides for one conversation, whose `view` it owns.
+    """Decides on context work for one conversation, whose `view` it owns.
 
-    `never_clear` are folders (of memory and skills) whose files, once read, are never cleared. `more` are layers of
-    one's own, asked after the built-in ones. `thread` names the history that replaced turns go to. See `ContextState`
-    for the others.
+    `never_clear`: folders (of memory and skills); results of reading their files are never cleared. `more`: custom
+    layers, asked after the built-in ones. `thread`: the name of the history to which replaced turns go. For the other
+    parameters see `ContextState`.
     """
 
     def __init__(
@@ -122,25 +122,25 @@ class ContextEngine(ContextState):
 
     @override
     def use(self, model: ModelFacts) -> None:
-        """Decide for this model from here on; also when more became known of the present one."""
+        """Decide for this model from now on; also call it when more became known of the present one."""
         if model.name != self.model.name:
             self._sent = 0
         super().use(model)
 
     def follow(self, settings: Settings) -> None:
-        """Decide by another policy's settings from here on."""
+        """Decide by these settings from now on, after a change of policy."""
         self.settings = settings
         self.compaction.follow(settings)
         self.checkpoints.follow(settings)
 
     def turn_ended(self) -> None:
-        """A turn is over."""
+        """Note the end of a turn."""
         self.compaction.backoff = self.compaction.backoff.turn_ended()
 
-    # What enters
+    # Limits on what enters
 
     def shorten(self, text: str, *, paged: bool) -> ShortenedText:
-        """What of a raw tool result enters the conversation; `paged`: its tool gave a page of a fixed size."""
+        """Cut a raw tool result to what enters the conversation; `paged`: the tool returned a page of limited size."""
         return shorten(
             text,
             self.settings.output,
@@ -151,11 +151,11 @@ class ContextEngine(ContextState):
 
     @property
     def page_bytes(self) -> int:
-        """The most bytes of one page, so that it takes no more of the window than a result that is not evicted."""
+        """The most bytes of one page, so that it is never large enough to be evicted."""
         return PAGE_BYTES_PER_TOKEN * eviction_tokens(self.settings.output, self.budget.history)
 
     def fitted(self, said: Message) -> Steps[Message]:
-        """What of the user's words enters the conversation: a text too large for the window is kept as a file."""
+        """Cut the user's words to what enters the conversation: a text too large for the window goes to a file."""
         budget = self.budget
         text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
         short = shorten_prompt(
@@ -173,10 +173,10 @@ class ContextEngine(ContextState):
     # Before a call
 
     def prepare(self, *, between_turns: bool = False) -> Steps[None]:
-        """Do all that is due before the next call, in one pass.
+        """Do all context work that is due before the next call, in one pass.
 
-        A summary is written beside the conversation, and entered before the first call after that; only where the next
-        request does not fit, this waits for it. Until it is entered the other layers leave what it replaces as it is.
+        A summary is written in the background, and entered before the first call after it is done; this waits for it
+        only if the next request does not fit. Until then the other layers leave the entries it replaces alone.
         """
         waited = 0.0 if self.fits else (yield from self._summaries.await_writing())
         if self._summaries.writing is None and not waited:
@@ -189,7 +189,7 @@ class ContextEngine(ContextState):
                 yield from self.change(entry)
 
     def _look(self, *, between_turns: bool) -> Steps[None]:
-        """See which layer is due, and do what it says."""
+        """Find the layer that is due, and do what it plans."""
         here = self.situation(between_turns=between_turns)
         checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
         cleared = None if checkpoint else self.clearing.plan(self.view, here)
@@ -206,7 +206,9 @@ class ContextEngine(ContextState):
             yield from self._summaries.digest_and_clear(self.digests.plan(self.view, here), cleared)
 
     def request(self) -> Prepared:
-        """The next request, its cache edges marked: the edge of the protected tail and the request before."""
+        """The next request, with cache breakpoints at the edge of the protected tail and at the end of the last
+        request.
+        """
         messages = tuple(self.view.messages())
         edges = {self._protected_edge(len(messages)), self._sent - 1}
         self._sent = len(messages)
@@ -223,8 +225,8 @@ class ContextEngine(ContextState):
     def _protected_edge(self, messages: int) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
 
-        It stays where the last edit left it: what stands before it is read from the cache by every call, which keeps it
-        there, while a mark that moved along would be written anew each time.
+        It stays where the last edit left it: the part before it is read from the cache by every call, which keeps it
+        cached, while a moving breakpoint would be written again each time.
         """
         edited = self.view.edits
         if self._edge is None or self._edge[0] != edited or self._edge[1] >= messages:
@@ -233,20 +235,20 @@ class ContextEngine(ContextState):
         return self._edge[1]
 
     def recover(self) -> Steps[bool]:
-        """Make the next request smaller without asking a model; whether it is now smaller and fits."""
+        """Shrink the next request without asking a model; True if it is smaller now and fits."""
         return self._shrinking.recover()
 
     def give_way(self, refused: Collection[Image], *, others: bool) -> Steps[bool]:
-        """Show pictures smaller, or a note in their place, since the provider refused one; whether anything changed.
+        """Shrink pictures, or replace them by notes, after the provider refused one; False if nothing changed.
 
-        `refused` are those it named (empty: any may be meant); `others`: it has refused one before in this turn.
+        `refused`: those it named (empty: it may be any). `others`: it has refused one before in this turn.
         """
         return self._shrinking.give_way(refused, others=others)
 
-    # What the user asks for
+    # Steps that the user asks for
 
     def clear_results(self) -> Steps[StepDone | Refusal]:
-        """Clear all old results now, however little they are."""
+        """Clear all old results now, however small they are."""
         before = self.tokens
         cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True))
         if cleared is not None:
@@ -260,7 +262,7 @@ class ContextEngine(ContextState):
         return Refusal(f"There is nothing to clear: the newest {keep} results and pins stay.")
 
     def clear_items(self, items: Sequence[int]) -> Steps[StepDone | Refusal]:
-        """Clear these results now, also the newest."""
+        """Clear these results now, even the newest."""
         cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True), keep=0, only=items)
         return (
             yield from self._asked_change(
@@ -273,19 +275,19 @@ class ContextEngine(ContextState):
         )
 
     def pin(self, items: Sequence[int], *, pinned: bool = True) -> Steps[StepDone | Refusal]:
-        """Pin messages or results, each with its group, or take the pins off."""
+        """Pin messages or results, each with its group, or unpin them."""
         here = self.situation(between_turns=True)
         share = self.settings.context.pins_share
         plan = plan_pin(self.view, items, here, share=share) if pinned else plan_unpin(self.view, items, here)
         return (yield from self._asked_change(plan))
 
     def restore(self, items: Sequence[int], texts: Sequence[str] = ()) -> Steps[StepDone | Refusal]:
-        """Show messages or results whole again; `texts` has what the log holds only in part."""
+        """Restore messages or results to full text; `texts`: see `plan_restore`."""
         here = self.situation(between_turns=True)
         return (yield from self._asked_change(plan_restore(self.view, items, here, texts=texts)))
 
     def edit_words(self, edits: Sequence[Words]) -> Steps[StepDone | Refusal]:
-        """Keep other words of the user's messages beside the summaries; with an empty text none of a message."""
+        """Change the kept words of the user's messages; an empty text drops those of a message."""
         here = self.situation(between_turns=True)
         return (yield from self._asked_change(plan_words(self.view, edits, here, self.settings.compaction)))
 
@@ -300,15 +302,15 @@ class ContextEngine(ContextState):
     # Summaries
 
     def compact(self, step: Literal["compact", "checkpoint"] = "compact", subject: str = "") -> Steps[CompactionResult]:
-        """Write a summary or completion record and enter it, nobody being asked.
+        """Write a summary or completion record and enter it without review.
 
-        Where nothing can be summarised and the request does not fit, it is made smaller in the ways of a recovery.
+        If nothing can be summarised and the request does not fit, shrink it as `recover` does.
         """
         before = self.tokens
         draft = yield from self.draft(step, subject)
         if isinstance(draft, Draft):
             result = yield from self.enter(draft)
-            # Freed one by one: all turns of a long conversation at once would hold up every thread.
+            # Free the turns one by one: freeing all of a long conversation at once would block every thread.
             parts: list[object] = [*draft.plan.leaving, *draft.material.parts]
             del draft
             while parts:
@@ -319,39 +321,39 @@ class ContextEngine(ContextState):
         return CompactionResult(before, before, error=draft.reason)
 
     def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
-        """Have a summary or completion record written; the conversation stays as it is."""
+        """Write a summary or completion record without changing the conversation."""
         return self._summaries.draft(step, subject)
 
     def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
-        """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
+        """The draft for the present view, with another `text` if given; a refusal if it no longer applies."""
         return self._summaries.current(draft, text)
 
     def enter(self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
-        """Take a draft into the conversation, with another text if one is given, and all else that is due with it."""
+        """Enter a draft, with another text if given, together with other context work that is due then."""
         return self._summaries.enter(draft, text, waited_s=waited_s)
 
     def settle(self) -> Steps[None]:
-        """Enter the summary that was written beside the conversation, if one is there and still holds."""
+        """Enter the summary that was written in the background, if there is one and it still applies."""
         return self._summaries.settle()
 
     @property
     def writing(self) -> SummaryPlan | None:
-        """The summary that is being written beside the conversation, or waits to be entered."""
+        """The plan of the summary that is being written in the background or waits to be entered."""
         return self._summaries.writing
 
     @property
     def written(self) -> bool:
-        """Whether a summary that was written beside the conversation waits to be entered."""
+        """Whether a summary that was written in the background waits to be entered."""
         return self._summaries.written
 
     def still_holds(self) -> bool:
-        """Whether the summary that is being written could still be entered. Reads all that it replaces."""
+        """Whether the summary that is being written could still be entered. Reads everything it replaces."""
         return self._summaries.still_holds()
 
-    # Looking ahead
+    # Previews and figures
 
     def preview(self, step: PreviewedStep, subject: str = "") -> Outlook | Refusal:
-        """What a step would do and cost; exact for clearing, expected for a summary. Copies the view."""
+        """Preview a step's effects and cost: exact for clearing, estimated for a summary. Copies the view."""
         here = self.situation(between_turns=True)
         if step == "clear":
             cleared = self.clearing.asked_for(self.view, here)
@@ -362,11 +364,11 @@ class ContextEngine(ContextState):
         return look_at_plan(self.view, here, plan, self._summaries.expected_usd(plan))
 
     def outlook(self, draft: Draft) -> Outlook:
-        """What entering a written summary would do and cost. Copies the view."""
+        """Preview the effects and cost of entering a written summary. Copies the view."""
         return look_at_draft(self.view, self.situation(between_turns=True), draft)
 
     def forecast(self, layer: str) -> Forecast:
-        """What the layer ``clear`` or ``compact`` would do if it came now; an empty one for any other."""
+        """What the layer ``clear`` or ``compact`` would do if it acted now; empty for any other."""
         here = self.situation(between_turns=False)
         match layer:
             case "clear":
@@ -377,7 +379,7 @@ class ContextEngine(ContextState):
                 return Forecast()
 
     def stats(self) -> ContextStats:
-        """How full the window is, what comes next, and what was done; costs and models are the caller's to add."""
+        """How full the window is, what comes next, and what was done; the caller adds costs and models."""
         tokens, budget, limits, done = self.tokens, self.budget, self.thresholds, counts(self.view)
         return ContextStats(
             model=self.model.name,
@@ -405,7 +407,7 @@ class ContextEngine(ContextState):
         )
 
     def cold_send(self) -> ColdSend | None:
-        """What is to be told before the next request, whose cache is gone; None where nothing is."""
+        """The warning if the next request has a cold cache; None if there is nothing to warn of."""
         cache = self.cache
         if not cache.cold or self.view.last_call is None:
             return None

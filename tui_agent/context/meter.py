@@ -1,9 +1,9 @@
-"""How large the next request is: measured where the provider has counted, estimated for what came after.
+"""The size of the next request: measured by the provider up to the last call, estimated for what came after.
 
-The next request is what the last call read (cache reads and writes included) and wrote, plus the estimate of what was
-said since, times the model's own ratio. A measurement counts only as long as nothing before it was edited; then, and
-where nothing was measured yet, the whole is estimated. A reported figure that lies far from what any tokenizer would
-count is billed but not believed: a server that tells a wrong size must not make a conversation too large to go on.
+That is what the last call read (including cache reads and writes) and wrote, plus the estimate of everything since,
+times the model's ratio. A measurement is void once something before it was edited; then, and before the first
+measurement, the whole request is estimated. A reported figure that no tokenizer explains is billed but not used: a
+server's wrong count must not make a conversation too large to continue.
 """
 
 import math
@@ -35,11 +35,11 @@ from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.view import View
 
 PURE = 0.95
-"""The share of a growth that one class must have for it to be a sample of that class."""
+"""A growth is a sample of one content class if that class makes up at least this share of it."""
 GROWTH_WEIGHT = 0.2
-"""What the newest call weighs in the average growth per call."""
+"""The weight of the newest call in the average growth per call."""
 BELIEVED_FACTOR, BELIEVED_SLACK = 4, 4_000
-"""A measured request is believed up to this many times its estimate, and so many tokens more; likewise below it."""
+"""A measurement is used if it is within this factor of the estimate, plus this many tokens."""
 
 _EDITS = (
     Cleared,
@@ -56,7 +56,7 @@ _EDITS = (
 
 
 class Growth(NamedTuple):
-    """Tokens one call adds on average: clearable ones (tool results), and all; 0 before anything is known."""
+    """Tokens one call adds on average: clearable ones (tool results), and all; 0 while unknown."""
 
     clearable: float = 0.0
     all: float = 0.0
@@ -64,7 +64,7 @@ class Growth(NamedTuple):
 
 @dataclass(slots=True)
 class _Tail:
-    """What was said after the call recorded as entry `call`, as far as entry `read`. Estimated tokens per class."""
+    """Estimated tokens by class of what was said after the call of entry `call`, up to entry `read`."""
 
     call: int
     read: int
@@ -73,7 +73,7 @@ class _Tail:
 
 
 class TokenMeter:
-    """Measures one conversation. Owns the last measurement; costs what was said since it was last asked."""
+    """Measures one conversation, and owns the last measurement. Reads only what was said since the last query."""
 
     def __init__(self, counter: Counter | None = None, ratios: Ratios | None = None) -> None:
         self.counter = counter or Counter()
@@ -87,7 +87,7 @@ class TokenMeter:
         self._raised = 1.0
 
     def measure(self, view: View, usage: Usage) -> None:
-        """Take in what the call just recorded in the view has used: learn from it what its model counts."""
+        """Take in the usage of the call just recorded in the view, and learn the model's ratios from it."""
         call = view.last_call
         if call is None or call.seq == self._learned:
             return
@@ -99,10 +99,10 @@ class TokenMeter:
         self._learn_answer(view, call, usage)
 
     def refused(self, view: View, tokens: int) -> None:
-        """Take in how many tokens a provider counted that refused the next request as too long.
+        """Take in the size that a provider reported when it refused the next request as too long.
 
-        Until the next measurement all estimates are raised as far as this one was too low. Where nothing was measured
-        before, it is a sample too: some servers tell what they have read at no other time.
+        Until the next measurement, all estimates are scaled up accordingly. Before the first measurement it is also a
+        sample: some servers report sizes at no other time.
         """
         call = view.last_call
         if call is None or call.usage is None or not call.usage.input_tokens:
@@ -115,12 +115,12 @@ class TokenMeter:
 
     @property
     def measured(self) -> bool:
-        """Whether the size last told rests on a measurement."""
+        """Whether the last returned size is based on a measurement."""
         return self._tail.call > 0 and not self._tail.edited and self._believed
 
     @property
     def growth(self) -> Growth:
-        """What a call adds on average."""
+        """The average growth per call."""
         return self._growth or Growth()
 
     def tokens(self, view: View) -> int:
@@ -137,19 +137,19 @@ class TokenMeter:
         return max(measured, estimated if self._raised > 1.0 else 0) if self._believed else estimated
 
     def categories(self, view: View) -> dict[Category, int]:
-        """The next request estimated per category, in tokens of the model that answers."""
+        """Estimated tokens of the next request by category, for the active model."""
         return {
             category: math.ceil(count * self._ratio(view, CLASS_OF[category]))
             for category, count in self.counter.categories(view).items()
         }
 
     def fixed(self, view: View) -> int:
-        """What of the next request is there before anything is said, in tokens of the model that answers."""
+        """Tokens of the fixed part of the next request (system prompt and tools), for the active model."""
         sizes, ratio = view.sizes(), self._ratio(view, "fixed")
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
     def breakdown(self, view: View) -> dict[Category, int]:
-        """The next request per category, adding up to `tokens`: where that is measured, the estimates in proportion."""
+        """The next request by category, adding up to `tokens`; if that is measured, estimates are scaled to it."""
         known, whole = self.categories(view), self.tokens(view)
         estimated = sum(known.values())
         if estimated == whole:
@@ -160,15 +160,15 @@ class TokenMeter:
         return told
 
     def tokens_of(self, view: View, size: Size, content: ContentClass = "results") -> int:
-        """A raw size in tokens of the model that answers."""
+        """A raw size in tokens of the active model."""
         return math.ceil(self.counter.size(size, content) * self._ratio(view, content))
 
     def tokens_of_text(self, view: View, text: str, content: ContentClass = "results") -> int:
-        """A text in tokens of the model that answers."""
+        """A text's tokens for the active model."""
         return math.ceil(self.counter.text(text, content) * self._ratio(view, content))
 
     def mixed_tokens_of(self, view: View) -> Callable[[Size], int]:
-        """Raw sizes into tokens of the model that answers, for what is a mixture like the conversation as a whole."""
+        """A function from raw sizes to tokens of the active model, for content mixed like the whole conversation."""
         known = self.categories(view)
         said = NOTHING
         for category, size in view.sizes().items():
@@ -179,7 +179,7 @@ class TokenMeter:
         return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
 
     def tokens_for(self, model: str, size: Size) -> int:
-        """A raw size of prose in tokens of another model, called ``provider:id``."""
+        """A raw size of prose in tokens of another model, named ``provider:id``."""
         return math.ceil(self.counter.size(size, "prose") * self.ratios.ratio(model, self.counter.shape, "prose"))
 
     def _ratio(self, view: View, content: ContentClass) -> float:
@@ -203,7 +203,7 @@ class TokenMeter:
         self._read_on(view, self._tail, until=len(view.log))
 
     def _tail_of_branch(self, view: View) -> _Tail:
-        """What was said after the newest call of the branch that the head was moved to."""
+        """The tail after the newest call of the branch that the head was moved to."""
         call = view.last_call
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
         tail = _Tail(seq, len(view.log))
@@ -225,7 +225,7 @@ class TokenMeter:
                 tail.tokens[content] = tail.tokens.get(content, 0) + self.counter.block(block)
 
     def _tail_before(self, view: View, call: Message) -> _Tail | None:
-        """What led up to this call: all that was said since the one before it."""
+        """The tail between the previous call and this one."""
         self._read(view)
         return self._before if self._tail.call == call.seq else None
 
@@ -247,7 +247,7 @@ class TokenMeter:
                 self.ratios.learn(view.model, self.counter.shape, content, measured=grown, estimated=total)
 
     def _learn_answer(self, view: View, call: Message, usage: Usage) -> None:
-        """An answer of prose alone, or of calls alone, tells how its model counts that."""
+        """Learn a ratio from an answer that consists of prose alone, or of calls alone."""
         classes = {class_of(block) for block in call.blocks}
         if len(classes) == 1 and not usage.reasoning_tokens and call.model == view.model:
             content = classes.pop()
@@ -268,7 +268,7 @@ class TokenMeter:
 
 
 def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:
-    """What of an entry the next request says."""
+    """The blocks of an entry that the next request contains."""
     match entry:
         case Message(agent_visible=True):
             return entry.blocks
@@ -280,7 +280,7 @@ def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:
 
 
 def _doubt(message: Message, usage: Usage) -> int:
-    """How many of an answer's tokens may not be part of the next request: its reasoning."""
+    """How many of an answer's tokens may be missing from the next request: those of its reasoning."""
     if any(isinstance(block, Reasoning) for block in message.blocks):
         return usage.reasoning_tokens or usage.output_tokens
     return usage.reasoning_tokens

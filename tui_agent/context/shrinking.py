@@ -1,4 +1,4 @@
-"""Making a request smaller that does not fit, without asking a model."""
+"""Shrinks a request that does not fit, without asking a model."""
 
 from collections.abc import Collection, Sequence
 
@@ -37,7 +37,7 @@ from tui_agent.conversation.entries import Artifact, Shortened
 
 
 class Shrinking:
-    """Brings the request of one conversation below what its model takes."""
+    """Brings the request of one conversation below its model's limit."""
 
     def __init__(self, state: ContextState, clearing: Clearing, summaries: Summaries) -> None:
         self._state = state
@@ -46,10 +46,9 @@ class Shrinking:
         self._summaries = summaries
 
     def recover(self) -> Steps[bool]:
-        """Make the next request smaller without asking a model; whether it is now smaller and fits.
+        """Shrink the next request without asking a model; True if it is smaller now and fits.
 
-        A summary that is being written already is waited for, also where by our own count the request would fit, and
-        one that is written is entered.
+        Waits for a summary that is being written, even if by our own count the request fits, and enters a finished one.
         """
         start = self._state.tokens
         waited = yield from self._summaries.await_writing()
@@ -68,9 +67,9 @@ class Shrinking:
         return self._state.tokens < start
 
     def give_way(self, refused: Collection[Image], *, others: bool) -> Steps[bool]:
-        """Show pictures smaller, or a note in their place, since the provider refused one; whether anything changed.
+        """Shrink pictures, or replace them by notes, after the provider refused one; False if nothing changed.
 
-        `refused` are those it named (empty: any may be meant); `others`: it has refused one before in this turn.
+        `refused`: those it named (empty: it may be any). `others`: it has refused one before in this turn.
         """
         changes = plan_without(self._view, refused, others=others)
         if changes:

@@ -1,4 +1,4 @@
-"""What a conversation's context is now: its view, its size, the model it is for, what fits, and what is cached."""
+"""The state of a conversation's context: view, size, model, budget, and what is cached."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,19 +20,19 @@ from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
 LEAST_PICTURE_BYTES = 1_000_000
-"""Bytes in base64 from which on pictures may be why a request was too large; its text has seldom more."""
+"""Pictures of at least this many bytes of base64 may be why a request was too large; text seldom has as many."""
 
 LONG_VIEW_CHARS, LONG_LOG = 60_000, 1_000
-"""Characters of a view, or entries of a log, from which on planning takes longer than a key press may wait."""
+"""From this many characters of a view, or entries of a log, planning may take longer than a key press may wait."""
 
 
 class ContextState:
-    """The view, the token meter and the model facts of one conversation, of which it is the one owner.
+    """The owner of one conversation's view, token meter and model facts.
 
-    `model` is what is known of the model that answers; set it with `use`. `task_threshold` is the share of the window
-    at which the declared task compacts; None where none is declared. `renewed_prefix` is the system prompt and tools
-    that the next maintenance point is to send; None: those in force. `running` tells the command lines that run in the
-    background, by process id. `own_writers` are the steps whose text the caller writes itself.
+    model: the facts of the active model; set them with `use`. task_threshold: the share of the window at which the
+    declared task class compacts; None: none is declared. renewed_prefix: system prompt and tools to adopt when the
+    cache is lost anyway; None: no change. running: returns the command lines running in the background, by process id.
+    own_writers: the steps whose text the caller writes itself.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ContextState:
         self.use(self.model)
 
     def use(self, model: ModelFacts) -> None:
-        """This model answers from here on; also when more became known of the present one."""
+        """Switch to this model; also call it when more became known of the present one."""
         cap = self._picture_caps.get(model.name, model.picture_bytes)
         self.model = structs.replace(model, picture_bytes=cap)
         self.view.policy = policy_of(model)
@@ -72,9 +72,9 @@ class ContextState:
     # The conversation
 
     def extend(self, entries: Iterable[AnyEntry]) -> None:
-        """Stamp entries of one's own and take them in, for a caller that keeps no log elsewhere.
+        """Stamp entries and apply them, for a caller that keeps no log of its own.
 
-        An answer with reasoning that does not say so was made by the model in use, for the request as it stood then.
+        An answer with reasoning that names no model is taken to be the active model's, for the present request.
         """
         for entry in entries:
             if isinstance(entry, Message) and not entry.prefix_hash and _has_reasoning(entry):
@@ -83,12 +83,12 @@ class ContextState:
             self.apply(self.view.log.stamp(entry, self.clock()))
 
     def apply(self, entry: AnyEntry) -> None:
-        """Take in an entry that is stamped and, where there is a store, committed. Raises `ValueError`."""
+        """Apply an entry that is stamped and, if there is a store, committed. Raises `ValueError`."""
         self.view.apply(entry)
         self._measure(entry)
 
     def become(self, then: View, entries: Iterable[AnyEntry]) -> View:
-        """Go on with the view that `View.after` gave for `entries`; what was in its place, to be let go of."""
+        """Replace the view by the one that `View.after` made for `entries`; returns the old one, for freeing."""
         left = self.view.become(then)
         for entry in entries:
             self._measure(entry)
@@ -98,16 +98,16 @@ class ContextState:
         if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
             self.meter.measure(self.view, entry.usage)
 
-    # What fits
+    # The budget
 
     @property
     def window(self) -> Window:
-        """The window in force; one that the provider told in an overflow counts, and what the model is loaded with."""
+        """The window in force, including limits learnt from an overflow or from how a local model was loaded."""
         return self._window_of(self.model)
 
     @property
     def budget(self) -> Budget:
-        """What fits in the window."""
+        """The present budget."""
         return self._budget_of(self.model)
 
     @property
@@ -122,25 +122,25 @@ class ContextState:
 
     @property
     def fits(self) -> bool:
-        """Whether the next request may be sent; of an unknown window it always may be tried."""
+        """Whether the next request may be sent; with an unknown window it may always be tried."""
         return self.budget.fits(self.tokens) and load_of(self.view).fits(self.model)
 
     @property
     def is_long(self) -> bool:
-        """Whether reading or rendering all of the view may take longer than a key press may wait: do it in a thread."""
+        """Whether reading or rendering the whole view may take longer than a key press may wait: then use a thread."""
         return self.view.characters > LONG_VIEW_CHARS or len(self.view.log) > LONG_LOG
 
     def learn_limit(self, limit: int, tokens: int = 0) -> None:
-        """The provider told, in an overflow, how many tokens it takes, and how many the request has (0: not told)."""
+        """Take in an overflow: the provider's limit, and its count of the request, in tokens (0: not reported)."""
         if limit > 0:
             self._caps[self.model.name] = min(limit, self._caps.get(self.model.name, limit))
         if tokens > 0:
             self.meter.refused(self.view, tokens)
 
     def learn_too_many_bytes(self) -> None:
-        """The provider took the last request for too large: from here on its pictures may be two thirds as many bytes.
+        """Take in that the provider refused the last request's bytes: limit pictures to two thirds of theirs.
 
-        Nothing is learned where they were too few to be the reason.
+        Nothing is learnt if they were too few to be the reason.
         """
         sent = load_of(self.view).bytes
         if sent > LEAST_PICTURE_BYTES:
@@ -148,7 +148,7 @@ class ContextState:
             self.use(self.model)
 
     def warnings(self) -> tuple[str, ...]:
-        """Why layers rest, each said once."""
+        """The warnings on resting layers; each is returned once."""
         new = tuple(each for each in self.thresholds.warnings() if each not in self._warned)
         self._warned.update(new)
         return new
@@ -157,15 +157,15 @@ class ContextState:
         """The window and thresholds another model would have."""
         return self._window_of(model), self._thresholds_of(model)
 
-    # This moment
+    # The present situation
 
     @property
     def protected_tokens(self) -> int:
-        """The tokens at the end of the conversation in which nothing is cleared unasked."""
+        """Tokens at the end of the conversation in which nothing is cleared automatically."""
         return protected_tokens(self.settings.clearing, self.window.tokens)
 
     def situation(self, *, between_turns: bool) -> Situation:
-        """This moment, as every layer is told of it."""
+        """The present situation, for the layers."""
         tokens, model, growth = self.tokens, self.model, self.meter.growth
         sizes = self.meter.categories(self.view)
         words = words_limit(self.settings.compaction.user_words_tokens, self.window.tokens)
@@ -197,18 +197,18 @@ class ContextState:
         )
 
     def tools_of(self, prefix: Prefix | None) -> tuple[ToolDefinition, ...]:
-        """The definitions that a request carries: those that are held back only where the provider knows of that."""
+        """The definitions to send: deferred ones only if the provider supports that."""
         tools = prefix.tools if prefix else ()
         return tools if self.model.defers_tools else tuple(tool for tool in tools if not tool.deferred)
 
     def change(self, entry: AnyContextEntry) -> Steps[StepDone]:
-        """Enter a context entry, and tell of it."""
+        """Append a context entry, and report the step."""
         seq = expect(int, (yield Append((entry,))))
         done = step_of(self.view.context_entry(seq))
         yield done
         return done
 
-    # Of any model
+    # For any model
 
     def _window_of(self, model: ModelFacts) -> Window:
         known = model.window if model.told_by_provider else 0
@@ -239,5 +239,5 @@ def _has_reasoning(message: Message) -> bool:
 
 
 def policy_of(model: ModelFacts) -> ReasoningPolicy:
-    """Which reasoning goes back to a model."""
+    """Which reasoning is sent back to a model."""
     return ReasoningPolicy(model.name, model.bound_reasoning)

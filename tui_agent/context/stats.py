@@ -1,4 +1,4 @@
-"""How full the window is and what happens next: one frozen snapshot, and its text form for `/context`."""
+"""A frozen snapshot of how full the window is and what comes next, and its text form for `/context`."""
 
 from collections.abc import Callable, Mapping
 from textwrap import wrap
@@ -32,9 +32,9 @@ _INDENT = 16
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A threshold as shown: the layer (``clear``, ``compact`` or ``limit``), where it starts, and why it rests.
+    """A threshold to show: the layer (``clear``, ``compact`` or ``limit``), where it starts, and a warning if it rests.
 
-    Where the window is unknown, it starts at `messages` instead of `tokens`.
+    If the window is unknown, it starts at `messages` instead of `tokens`.
     """
 
     layer: str
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
-    """The layer that fires next: in how many tokens, and what it would do if it came now (see `Forecast`)."""
+    """The layer that acts next: in how many tokens (`distance`), and what it would do now (see `Forecast`)."""
 
     layer: str
     distance: int
@@ -60,9 +60,7 @@ class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of boundary: how many there are, when the newest was made (seconds since the epoch), and its focus or
-    note.
-    """
+    """A kind of boundary: how many there are, when the newest was made (seconds since the epoch), its focus or note."""
 
     count: int = 0
     last: float = 0.0
@@ -70,7 +68,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subtasks(msgspec.Struct, frozen=True, kw_only=True):
-    """What the subtasks used; part of the session's cost already."""
+    """The subtasks' usage; the session's cost includes it."""
 
     count: int = 0
     input_tokens: int = 0
@@ -79,8 +77,8 @@ class Subtasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server's tools take, in tokens and USD a call: `told` in front of every request, `saved` by looking tools
-    up when they are needed.
+    """The tokens, and USD for each call, of an MCP server's tool definitions: `told` are sent with every request,
+    `saved` are not, because they are looked up.
     """
 
     name: str
@@ -91,7 +89,7 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model was used for."""
+    """The usage of one model."""
 
     model: str
     calls: int
@@ -101,11 +99,12 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What context work has done to the conversation, undone steps left out.
+    """What context work has done to the conversation, without undone steps.
 
-    `evicted`, `cleared` and `digested` count results as they are shown now; `summarised_chars` is what stood in the log
-    of all that boundaries cover, `summaries` how many texts stand for it, and `depth` through how many texts the
-    deepest of it has gone. Turns stood still `waits` times until a summary was written, `waited_s` seconds in all.
+    evicted, cleared, digested: the present number of such results. summarised_chars: characters in the log of
+    everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest of it was
+    summarised.
+    waits, waited_s: how often, and how many seconds in all, turns waited for a summary.
     """
 
     messages: int = 0
@@ -122,12 +121,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How full the window is, what happens next, and what all of it costs.
+    """How full the window is, what comes next, and what everything costs.
 
-    `tokens` is the size of the next request (`measured`: counted by the provider, else estimated), `window` the model's
-    input capacity (0: unknown), `reserve` the room for an answer; `categories` splits the request, in estimated tokens.
-    Costs are in USD, None where the model's prices are not known. `cache_share` is the share of all input that was read
-    from the provider's cache; `models` are sorted by descending cost.
+    tokens: the size of the next request (`measured`: counted by the provider, else estimated). window: the model's
+    input capacity; 0: unknown. reserve: room for an answer. categories: the request in estimated tokens by category.
+    Costs are in USD, None if the model's prices are unknown. cache_share: the share of all input that was read from the
+    provider's cache. models: by descending cost.
     """
 
     model: str
@@ -166,9 +165,9 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counts(view: View) -> Counts:
-    """What context work has done to this conversation so far. Takes time in proportion to the context entries."""
+    """Count what context work has done so far, in time proportional to the number of context entries."""
     hidden, shown = view.counts(), view.boundaries()
-    # What was undone since was waited for all the same.
+    # A wait counts even if its step was undone later.
     waited = [
         entry.waited_s
         for entry, _ in view.context_entries()
@@ -201,7 +200,7 @@ def counts(view: View) -> Counts:
 
 
 def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
-    """The thresholds as people are shown them, lowest first."""
+    """The thresholds to show, lowest first."""
     return tuple(
         Mark(
             layer=each.layer,
@@ -235,7 +234,7 @@ def upcoming(tokens: int, thresholds: Thresholds, forecast: Callable[[str], Fore
 
 
 def price_text(ahead: Upcoming) -> str:
-    """What the next step costs and when it has paid; empty where prices are unknown or nothing would be freed."""
+    """What the next step costs, and when it has paid for itself; empty if prices are unknown or it frees nothing."""
     if ahead.cost_usd is None or not ahead.frees:
         return ""
     saved = price_or_time(ahead.saving_usd, ahead.saving_s)
@@ -294,7 +293,7 @@ def _thresholds(stats: ContextStats) -> list[str]:
 
 
 def _texts(stats: ContextStats) -> str:
-    """What stands for that which was summarised."""
+    """A line on the texts that replace what was summarised."""
     if not stats.summaries:
         return ""
     return f" in {stats.summaries:,} text{'s' * (stats.summaries > 1)}, at most {stats.depth} deep"
@@ -338,7 +337,7 @@ def _boundary(activity: Activity, count: int, label: str, now: float) -> str:
 
 
 def _models(models: tuple[ModelUse, ...]) -> list[str]:
-    """What each model was used for; its name is whole, on lines of its own where it is long."""
+    """The usage of each model; a long name takes lines of its own, uncut."""
     lines = []
     for number, use in enumerate(models):
         calls = f"{use.calls:,} call{'' if use.calls == 1 else 's'}"
@@ -381,7 +380,7 @@ def _clipped(line: str, width: int = WIDTH) -> str:
 
 
 def _clipped_inside(text: str, width: int) -> str:
-    """Both ends of a text that is longer than `width` columns; names that begin alike differ at their ends."""
+    """A text cut in the middle to `width` columns: names with the same beginning often differ at the end."""
     if _columns(text) <= width:
         return text
     half = (width - 3) // 2

@@ -1,4 +1,4 @@
-"""Having summaries written, at once or beside the conversation, and entering them with all that is due then."""
+"""Gets summaries written, at once or in the background, and enters them with other context work that is due then."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from tui_agent.context.summary.plan import (
     noted,
     plan_merge,
     rebased,
-    telling,
+    with_state,
 )
 from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.state import where_things_are
@@ -57,9 +57,9 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 
 @dataclass(slots=True, eq=False)
 class Writing:
-    """A summary that is written while the conversation goes on; `draft` once it is, to be entered before a call.
+    """A summary written in the background; `draft` is set once it is complete, to be entered before the next call.
 
-    `merged` is entered right after it, since the cache behind them is lost but once: the oldest summaries as one.
+    merged: the oldest summaries merged into one, entered together with it so that the cache is lost only once.
     """
 
     plan: SummaryPlan
@@ -68,9 +68,9 @@ class Writing:
 
 
 class Summaries:
-    """Writes the summaries of one conversation; owns the one that is being written beside it.
+    """Writes the summaries of one conversation, and owns the one that is being written in the background.
 
-    `thread` names the history that replaced turns go to.
+    `thread`: the name of the history to which replaced turns go.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Summaries:
         self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
         self._writing: Writing | None = None
 
-    # Written at once
+    # Writing at once
 
     def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> SummaryPlan | Refusal:
-        """The summary (its focus is `subject`) or completion record (its note) of this moment, as the user asks."""
+        """Plan a summary (with the focus `subject`) or completion record (with that note) for the user."""
         here, reason = self._state.situation(between_turns=True), "asked for"
         settings = self._state.settings.compaction
         if step == "checkpoint":
@@ -104,21 +104,21 @@ class Summaries:
         return plan_compaction(self._view, here, settings, trigger=trigger, focus=subject, asked=True, reason=reason)
 
     def expected_usd(self, plan: SummaryPlan) -> float | None:
-        """What having a summary written would cost, by the model that would be asked; None where that is not known."""
+        """The cost in USD of writing a planned summary, by the model that would be chosen; None if unknown."""
         writers = self._writers(plan)
         if writers.own:
             return None
         parts, asked = asked_of(plan, self._view, self._state.settings.compaction, self._prompts)
-        # As `look_at_plan` expects it, not the most that it may take.
+        # The expected length, as in `look_at_plan`, not the longest possible.
         return choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, writers).usd
 
     def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
-        """Have a summary or completion record written; the conversation stays as it is."""
+        """Write a summary or completion record without changing the conversation."""
         plan = self.plan(step, subject)
         return plan if isinstance(plan, Refusal) else (yield from self.write(plan, asked=True))
 
     def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
-        """Have the text of a plan written. One that was not `asked` for and fails lets the next one wait."""
+        """Write the text of a plan. If one that the user did not ask for (`asked`) fails, the next one backs off."""
         yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes)
         plan, seen = self._telling(plan), len(self._view.log)
         material = material_of(plan, self._view, self._state.settings.compaction, self._prompts)
@@ -137,12 +137,12 @@ class Summaries:
         unchanged = all(isinstance(self._view.log[seq], UnattributedCall) for seq in later)
         return Draft(plan, material, written, len(self._view.log) if unchanged else seen)
 
-    # Written beside the conversation
+    # Writing in the background
 
     def begin_beside(self, plan: SummaryPlan) -> Steps[None]:
-        """Have a summary written beside the conversation, and the oldest ones merged where it makes them too many.
+        """Start writing a summary in the background, and merging the oldest ones if there would be too many.
 
-        All that they are written from is taken here and now.
+        Their input is collected now.
         """
         settings, seen = self._state.settings.compaction, len(self._view.log)
         plans = [self._telling(plan)]
@@ -154,7 +154,7 @@ class Summaries:
         yield from self.settle()
 
     def _write_beside(self, work: Sequence[tuple[SummaryPlan, Material]], writers: Writers, seen: int) -> Steps[None]:
-        """Closed before its end, which is a cancellation, it leaves nothing behind."""
+        """Closing this generator early cancels the writing and leaves nothing behind."""
         writing = self._writing = Writing(work[0][0])
         drafts: list[Draft] = []
         try:
@@ -173,7 +173,7 @@ class Summaries:
                 self._writing = None
 
     def await_writing(self) -> Steps[float]:
-        """Wait for the summary that is being written, if there is one; how many seconds it took."""
+        """Wait for the summary that is being written, if any; returns the seconds waited."""
         if self._writing is None or self._writing.draft is not None:
             return 0.0
         began = self._state.clock()
@@ -181,9 +181,9 @@ class Summaries:
         return max(self._state.clock() - began, 1e-3)
 
     def settle(self, *, waited_s: float = 0.0) -> Steps[None]:
-        """Enter the summary that was written beside the conversation, if one is there.
+        """Enter the summary that was written in the background, if there is one.
 
-        Where what it was to replace has changed since, it is dropped.
+        If the entries it replaces have changed since, it is dropped.
         """
         writing = self._writing
         if writing is None or writing.draft is None:
@@ -200,22 +200,22 @@ class Summaries:
 
     @property
     def writing(self) -> SummaryPlan | None:
-        """The summary that is being written beside the conversation, or waits to be entered."""
+        """The plan of the summary that is being written in the background or waits to be entered."""
         return self._writing.plan if self._writing is not None else None
 
     @property
     def written(self) -> bool:
-        """Whether a summary that was written beside the conversation waits to be entered."""
+        """Whether a summary that was written in the background waits to be entered."""
         return self._writing is not None and self._writing.draft is not None
 
     def still_holds(self) -> bool:
-        """Whether the summary that is being written could still be entered. Reads all that it replaces."""
+        """Whether the summary that is being written could still be entered. Reads everything it replaces."""
         return self._writing is None or not isinstance(self._rebased(self._writing.plan), Refusal)
 
-    # Entered
+    # Entering
 
     def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
-        """The draft on the view as it is now, with another `text` if one is given; refused where it no longer holds."""
+        """The draft for the present view, with another `text` if given; a refusal if it no longer applies."""
         seen, plan = len(self._view.log), draft.plan
         if draft.seen == seen and text is None:
             return draft
@@ -232,16 +232,17 @@ class Summaries:
         return replace(draft, plan=plan, written=draft.written._replace(accepted=accepted), seen=seen)
 
     def _rebased(self, plan: SummaryPlan) -> SummaryPlan | Refusal:
-        """`plan` on the view as it is now."""
+        """`plan` recomputed for the present view."""
         return rebased(plan, self._view, self._state.situation(between_turns=False), self._state.settings.compaction)
 
     def enter(
         self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0, merged: Draft | None = None
     ) -> Steps[CompactionResult]:
-        """Take a draft into the conversation, with another text if one is given, and all else that is due with it.
+        """Enter a draft, with another text if given, together with other context work that is due.
 
-        The cache behind a boundary is lost, so clearing what is old is free at that moment, and so is entering what
-        earlier summaries were `merged` to. A turn stood still for `waited_s` seconds until the text was written.
+        The cache after a boundary is lost, so clearing old results and entering `merged` summaries is free at that
+        moment.
+        `waited_s`: how many seconds a turn has waited for the text.
         """
         now = self.current(draft, text)
         if isinstance(now, Refusal):
@@ -290,7 +291,7 @@ class Summaries:
         return CompactionResult(plan.before, accepted.after, seq, boundary.text)
 
     def extract(self, plan: SummaryPlan) -> Steps[None]:
-        """Enter a summary of words taken from the turns themselves, which needs no model."""
+        """Enter a summary extracted from the turns themselves, without a model."""
         plan = self._telling(plan)
         material = material_of(plan, self._view, self._state.settings.compaction, self._prompts)
         tokens_of = self._meter.mixed_tokens_of(self._view)
@@ -299,7 +300,7 @@ class Summaries:
             yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
 
     def _merge_oldest(self) -> Steps[None]:
-        """Have the oldest summaries become one, where all together have grown too large. If that fails they stay."""
+        """Merge the oldest summaries into one if all together have grown too large. If that fails they stay."""
         plan = None
         if self._writing is None:
             plan = plan_merge(self._view, self._state.situation(between_turns=False), self._state.settings.compaction)
@@ -310,10 +311,10 @@ class Summaries:
             if isinstance(draft, Draft):
                 yield from self._enter(draft.plan, draft.material, draft.written)
 
-    # What is due where the cache is lost
+    # Work that is free when the cache is lost
 
     def digest_and_clear(self, digest: DigestPlan | None, cleared: Cleared | None) -> Steps[None]:
-        """Carry out what these layers planned, in this order."""
+        """Carry out a planned digest and clearing, in this order."""
         if digest is not None:
             yield from self._digest(digest)
         if cleared is not None:
@@ -339,12 +340,12 @@ class Summaries:
         after = what_if(self._view, [entry], here).after
         yield from self._state.change(structs.replace(entry, after=after))
 
-    # What a summary is written from
+    # The input for a summary
 
     def _telling(self, plan: SummaryPlan) -> SummaryPlan:
         told = (where_things_are(self._view, self._state.running()), found_tools(self._view))
         state = "\n\n".join(text for text in told if text)
-        return telling(plan, state, self._view, self._meter.mixed_tokens_of(self._view))
+        return with_state(plan, state, self._view, self._meter.mixed_tokens_of(self._view))
 
     def _writers(self, plan: SummaryPlan) -> Writers:
         small = self._state.model.small
@@ -360,7 +361,7 @@ class Summaries:
         )
 
     def _asking(self) -> Callable[[str], ModelRequest]:
-        """What makes the request of this moment with an instruction at its end, as a part of the user's newest message
+        """A function that makes the present request with an instruction at its end, as part of the newest user message
         or as a new one.
         """
         prefix, messages = self._view.prefix, tuple(self._view.messages())

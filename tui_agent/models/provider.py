@@ -78,7 +78,7 @@ class Provider:
     running: Callable[[LocalModels], Sequence[OnHand]] = field(default=_none_running, compare=False)
     """The models it has now, where it can tell at once; may block for some seconds."""
     pull: Callable[[str, LocalModels], AsyncGenerator[Pulled, None]] | None = field(default=None, compare=False)
-    """Has it download a model by its id, telling how far it is. Raises `ModelError`."""
+    """Has it download a model by its id, with_state how far it is. Raises `ModelError`."""
 
     package: str = ""
     """The package its models are asked through; empty: none of its own."""

@@ -1,7 +1,4 @@
-"""The commands that go back in a conversation and on from elsewhere.
-
-What only a handler needs is imported inside it.
-"""
+"""The commands on branches: rewind, undo, fork and tree. Modules that only a handler needs are imported inside it."""
 
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
@@ -13,14 +10,14 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
 
 REWOUND: Final = ("", "files", "both", "diff")
-"""What may follow the number of /rewind: which of conversation and files is rewound, or what that would change."""
+"""What may follow the number of /rewind: rewind the files, or both, or show the diff; empty: the conversation alone."""
 
 UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "", "diff": "diff"}
-"""What may follow /undo, and what of `REWOUND` that is."""
+"""What may follow /undo, with the corresponding word of `REWOUND`."""
 
 
 async def rewind(agent: "Agent", argument: str) -> Reply:
-    """``/rewind``: list the user's messages, or take one back with what followed, with files, or alone."""
+    """``/rewind``: list the user's messages, or go back to before one, with or without the files."""
     if not argument:
         from tui_agent.aside import aside
 
@@ -61,7 +58,7 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
 
 
 async def undo(agent: "Agent", what: str) -> Reply:
-    """Take the newest turn back: what was said and the files it changed, or one of them."""
+    """``/undo``: undo the newest turn: the conversation, the files it changed, or both."""
     from tui_agent.aside import aside
 
     if what not in UNDONE:
@@ -73,7 +70,7 @@ async def undo(agent: "Agent", what: str) -> Reply:
 
 
 async def undo_edits(agent: "Agent", argument: str) -> Reply:
-    """``/undo-edits``: put back the files that the newest turn changed, or change them again."""
+    """``/undo-edits``: put back the files that the newest turn changed, or redo the changes."""
     from tui_agent.agent.history.file_texts import (
         NOTHING,
         NOTHING_TO_REDO,
@@ -95,7 +92,7 @@ async def undo_edits(agent: "Agent", argument: str) -> Reply:
 
 
 async def fork(agent: "Agent", number: str) -> Reply:
-    """``/fork``: begin another branch."""
+    """``/fork``: start another branch."""
     seq = number_of(number) if number else None
     if number and seq is None:
         return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
@@ -107,7 +104,7 @@ async def fork(agent: "Agent", number: str) -> Reply:
 
 
 async def tree(agent: "Agent", number: str) -> Reply:
-    """``/tree``: list the branches, or go to one."""
+    """``/tree``: list the branches, or switch to one."""
     if number:
         tip = number_of(number)
         try:

@@ -1,4 +1,4 @@
-"""A command of a conversation in text form: its row, what is typed of it, and what it answers."""
+"""A slash command in text form: its row in the table, parsing its name, and its reply."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
 
 AT_ONCE: Final = "!"
-"""Behind the name of a command that the app shows a preview of: do it without one."""
+"""A suffix of a command's name: run it without the preview that the app would show."""
 
 
 class Reply(NamedTuple):
-    """The answer to a command; `failed`: nothing was done, and the text says why."""
+    """The reply to a command. `failed`: nothing was done, and the text says why."""
 
     title: str
     text: str = ""
@@ -24,14 +24,14 @@ class Command(NamedTuple):
     name: str
     description: str
     run: Callable[["Agent", str], Awaitable[Reply]]
-    """Gets what follows the name, without the space around it."""
+    """The handler. It gets the text after the name, stripped."""
     argument: str = ""
-    """How what follows is called in the help; empty: nothing may follow."""
+    """The name of the argument in the help; empty: it takes none."""
     aliases: tuple[str, ...] = ()
     previews: Literal["", "compact", "checkpoint", "clear"] = ""
-    """The step of which the full-screen app shows first what it would do, except with `AT_ONCE` behind the name."""
+    """The step that the full-screen app previews before it runs the command, unless the name ends with `AT_ONCE`."""
     uses_profile: bool = False
-    """Its answer depends on what the provider tells of the model, such as the window."""
+    """Whether its reply depends on facts that the provider reports, such as the window."""
     is_available: Callable[["Agent"], bool] = lambda agent: True
 
     @property
@@ -46,16 +46,16 @@ class Command(NamedTuple):
 
 
 def is_command(text: str) -> bool:
-    """Whether a text asks for a command: ``/name``, and not a path."""
+    """Whether a text starts with a command, ``/name``, rather than a path."""
     name = text.strip().split(maxsplit=1)[0] if text.strip() else ""
     return name.startswith("/") and "/" not in name[1:] and "\n" not in text.strip()
 
 
 def command_name(text: str) -> str:
-    """The name of the command that a text asks for."""
+    """The name of the command that a text starts with."""
     return text.strip().partition(" ")[0].removeprefix("/").lower()
 
 
 def number_of(word: str) -> int | None:
-    """The number of an entry; no log has one of more than 18 digits."""
+    """Parse the number of an entry, of at most 18 digits; None if it is none."""
     return int(word) if word.isdecimal() and len(word) <= 18 else None

@@ -1,4 +1,4 @@
-"""The commands that look at the context and change it. What only a handler needs is imported inside it."""
+"""The commands that show and change the context. Modules that only a handler needs are imported inside it."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ EXCERPT_CHARS: Final = 240
 """Characters shown of a hit of /recall."""
 
 HIT_CALL_CHARS: Final = 60
-"""Characters of the call whose result was found."""
+"""Characters shown of the call whose result was found."""
 
 SAID_BY: Final = {
     "user": "you",
@@ -34,17 +34,17 @@ SAID_BY: Final = {
     "tool_result": "result of",
     "raw_output": "whole output of",
 }
-"""Whose words a hit of /recall holds; what is not named here says itself what it is."""
+"""Who said the words of a hit of /recall, by kind; other kinds are shown by their own names."""
 
 
-# What it is made of
+# Showing it
 
 
 async def context(agent: "Agent", _: str) -> Reply:
     """``/context``: what fills the window."""
     from tui_agent.context import stats
 
-    # A window that the user has set is in force whatever the provider tells.
+    # If the user has set the window, it does not come from the provider.
     note = "" if agent.settings.context.context_window else figures_from(agent.profile)
     shown = stats.text(agent.context_stats(), time.time())
     return Reply("Context", f"{shown}\n\n{note}" if note else shown)
@@ -60,7 +60,7 @@ async def items(agent: "Agent", _: str) -> Reply:
 
 
 async def recall(agent: "Agent", query: str) -> Reply:
-    """``/recall``: search all that was ever said."""
+    """``/recall``: search everything ever said."""
     from tui_agent.tools.base import ToolFailure
 
     if not query:
@@ -77,7 +77,7 @@ async def recall(agent: "Agent", query: str) -> Reply:
 
 
 def _hit_lines(hit: "RecallHit") -> Iterator[str]:
-    """Who said it and whether the model still sees it; then the words around the match."""
+    """Lines on a hit: who said it, whether the model still sees it, and the words around the match."""
     what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
     yield f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' if hit.hidden else ''}"
     excerpt = " ".join(word for word in _around(hit).split() if not word.startswith("```"))
@@ -85,7 +85,7 @@ def _hit_lines(hit: "RecallHit") -> Iterator[str]:
 
 
 def _around(hit: "RecallHit") -> str:
-    """The part of an excerpt that has the match in it, from the beginning of a word."""
+    """The part of an excerpt around the match, from the beginning of a word."""
     start = max(0, hit.offset - EXCERPT_CHARS // 3)
     return hit.excerpt[hit.excerpt.find(" ", start) + 1 if start else 0 :]
 
@@ -103,7 +103,7 @@ async def todo(agent: "Agent", _: str) -> Reply:
 
 
 async def preview(agent: "Agent", step: str) -> Reply:
-    """``/preview``: what a step would do and cost."""
+    """``/preview``: show what a step would do and cost."""
     from tui_agent.context.effects import Refusal
 
     match step:
@@ -165,19 +165,19 @@ async def clear_results(agent: "Agent", _: str) -> Reply:
 
 
 async def pin(agent: "Agent", numbers: str) -> Reply:
-    """``/pin``: keep messages or results whole."""
+    """``/pin``: keep messages or results in full."""
     if not numbers:
         return await items(agent, "")
     return await _with_items(agent, numbers, agent.pin, "Pinned")
 
 
 async def unpin(agent: "Agent", numbers: str) -> Reply:
-    """``/unpin``: take pins off."""
+    """``/unpin``: remove pins."""
     return await _with_items(agent, numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
 
 
 async def restore(agent: "Agent", numbers: str) -> Reply:
-    """``/restore``: show messages or results whole again."""
+    """``/restore``: show messages or results in full again."""
     return await _with_items(agent, numbers, agent.restore, "Brought back")
 
 
@@ -195,7 +195,7 @@ async def _with_items(
 
 
 async def words(agent: "Agent", argument: str) -> Reply:
-    """List what is kept of the user's words, or keep other words of a message, or none."""
+    """List the user's kept words, or change or drop those of a message."""
     from tui_agent.conversation.entries import Words
 
     view = agent.engine.view

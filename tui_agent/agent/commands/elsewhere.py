@@ -1,11 +1,11 @@
-"""What to type here for a slash command that other agents have, or that was mistyped."""
+"""Suggestions for slash commands that only other agents have, and for mistyped ones."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
 CLOSE_ENOUGH: Final = 0.7
-"""How alike a mistyped name and a command are, from 0 to 1: `/settings` shall not be taken for `/stats`."""
+"""The least similarity, from 0 to 1, of a mistyped name and a command; `/settings` must not suggest `/stats`."""
 
 _INSTEAD: Final = {
     "usage billing spend": "/cost says what was spent, /stats by which model",
@@ -43,7 +43,7 @@ _BY_NAME: Final = {name: instead for names, instead in _INSTEAD.items() for name
 
 
 def instead_of(name: str, known: Iterable[str]) -> str:
-    """What is typed here for `name`, which is none of the commands' `known` names: one clause, without a full stop."""
+    """What to type in place of the unknown command `name`: a clause without a full stop. `known`: all commands."""
     if name in _BY_NAME:
         return _BY_NAME[name]
     close = get_close_matches(name, known, n=1, cutoff=CLOSE_ENOUGH)

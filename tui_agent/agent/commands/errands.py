@@ -1,4 +1,4 @@
-"""Slash commands that ask the model for something: ``/init`` and ``/review``, as the message each stands for."""
+"""Slash commands that send the model a prepared message: ``/init`` and ``/review``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +10,16 @@ ERRANDS: Final = (
     ("review", "the model reviews what is changed here", "[what matters]"),
     ("init", "the model writes AGENTS.md for this project", ""),
 )
-"""Each one's name, what it does, and how what follows the name is called in the help (empty: nothing may follow)."""
+"""Name, description, and the argument's name in the help (empty: it takes none)."""
 INSTRUCTIONS = "AGENTS.md"
-"""The instruction file where the settings name none."""
+"""The name of the instruction file if the settings name none."""
 
 
 def errand(text: str, project: Path, names: Sequence[str]) -> str:
-    """The message that a slash command without a screen stands for; empty: it asks the model for nothing.
+    """The message to send for such a slash command when there is no screen; empty if it is not one.
 
-    `names` are the project's instruction files by the settings. One that is there is mended, since nobody can be asked.
+    `names`: of instruction files, from the settings. An existing file is improved, since nobody can be asked whether
+    to replace it.
     """
     word, _, about = text.strip().partition(" ")
     if word == "/review":
@@ -30,11 +31,11 @@ def errand(text: str, project: Path, names: Sequence[str]) -> str:
 
 
 def init_message(name: str, *, mend: bool) -> str:
-    """What is sent for ``/init``: write the instruction file `name`, or mend the one that is there."""
+    """The message for ``/init``: write the instruction file `name`, or with `mend` improve the existing one."""
     texts = [prompt_text("init"), prompt_text("init_again")] if mend else [prompt_text("init")]
     return "\n".join(texts).format(name=name).strip()
 
 
 def review_message(about: str = "") -> str:
-    """What is sent for ``/review``; `about`: what to look at above all."""
+    """The message for ``/review``; `about`: what to pay most attention to."""
     return prompt_text("review").format(about=f" (above all: {about})" if about else "").strip()

@@ -1,4 +1,4 @@
-"""The command /mcp: how the servers of tools stand, what they cost, turning them on and off, taking over others'."""
+"""The command /mcp: state and cost of MCP servers, turning them on and off, signing in, and importing."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ LAST_LINES: Final = 5
 
 
 async def mcp(agent: "Agent", argument: str) -> Reply:
-    """Do what /mcp asks for."""
+    """``/mcp``: show or change MCP servers."""
     word, _, rest = argument.partition(" ")
     name = rest.strip()
     offered = agent.offered
@@ -177,7 +177,7 @@ def _weights(agent: "Agent", offered: "OfferedTools") -> "dict[str, ServerWeight
 
 
 def _price(agent: "Agent", tokens: int) -> str:
-    """Tokens, and what they cost in each call: they are read from the cache where the provider has one."""
+    """Tokens with their cost in each call, at the price of cached input if the provider has a cache."""
     prices = agent.profile.prices
     if prices is None or not prices.input:
         return f"{tokens:,} tokens"

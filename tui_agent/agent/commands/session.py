@@ -1,6 +1,6 @@
-"""The commands about who answers, what may be used and done, and what the user has brought.
+"""The commands on the model, tools, permissions, extensions, styles, skills and memory.
 
-What only a handler needs is imported inside it.
+Modules that only a handler needs are imported inside it.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from tui_agent.tools.gate.permissions import GrantedRule
 
 LEARNING_S: Final = 8.0
-"""Seconds a command waits for what the provider tells of the model; an SDK's import is among them."""
+"""Seconds a command waits for the provider's facts on the model, including the import of an SDK."""
 
 DESCRIPTION_CHARS: Final = 200
 """Characters shown of a tool's description."""
 
 
 async def learn_profile(agent: "Agent") -> None:
-    """Wait for what the provider tells of the model, for `LEARNING_S` at most."""
+    """Wait at most `LEARNING_S` for the provider's facts on the model."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(agent.connect(), LEARNING_S)
 
 
 async def model(agent: "Agent", name: str) -> Reply:
-    """``/model``: who answers, or let another model answer."""
+    """``/model``: show or switch the model."""
     if name:
         refused = await _change_model(agent, name)
         if refused:
@@ -49,7 +49,7 @@ async def model(agent: "Agent", name: str) -> Reply:
 
 
 async def _change_model(agent: "Agent", name: str) -> str:
-    """Let the model `name` answer from here on; why it does not, or empty. Raises `AgentBusy`, `StorageError`."""
+    """Switch to the model `name`; returns why not, or an empty string. Raises `AgentBusy`, `StorageError`."""
     from tui_agent.agent.model_choice import configured_model
     from tui_agent.models.base import ModelError
     from tui_agent.models.catalogue import catalogue_of
@@ -65,7 +65,7 @@ async def _change_model(agent: "Agent", name: str) -> str:
 
 
 def figures_from(profile: "ModelProfile") -> str:
-    """Where the figures of a model come from, where the provider has not told them; else empty."""
+    """The source of a model's figures if they are not from the provider; else empty."""
     match profile.source:
         case "provider" | "settings":
             return ""
@@ -76,7 +76,7 @@ def figures_from(profile: "ModelProfile") -> str:
 
 
 async def escalate(agent: "Agent", _: str) -> Reply:
-    """``/escalate``: go on with the provider's frontier model."""
+    """``/escalate``: switch to the provider's frontier model."""
     from tui_agent.models.base import ModelError
 
     busy = agent.busy
@@ -90,7 +90,7 @@ async def escalate(agent: "Agent", _: str) -> Reply:
 
 
 async def tools(agent: "Agent", _: str) -> Reply:
-    """``/tools``: what the model can call."""
+    """``/tools``: list the model's tools."""
     tools = agent.tools()
     width = max((len(tool.name) for tool in tools), default=0) + 2
     lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
@@ -103,7 +103,7 @@ def _first_sentence(text: str) -> str:
 
 
 async def permissions(agent: "Agent", argument: str) -> Reply:
-    """``/permissions``: the rules in force, or take a remembered one back."""
+    """``/permissions``: list the rules in force, or revoke a remembered one."""
     from tui_agent.tools.gate.remembered import RememberedError
 
     rules = agent.permission_rules()
@@ -128,20 +128,20 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
 
 
 def rule_text(rule: "GrantedRule") -> str:
-    """A rule on a line, for a person to read."""
+    """A rule on a line, for people."""
     source = "remembered" if rule.remembered else f"settings, {rule.kind}"
     said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
     return f"{one_line(rule.text, 4_000)}{said} ({source})"
 
 
 async def extensions(agent: "Agent", _: str) -> Reply:
-    """``/extensions``: what the user and the project have brought."""
+    """``/extensions``: list the user's and the project's extensions."""
     skills = (await agent.skills()).split("\n")
     return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
 
 
 async def style(agent: "Agent", name: str) -> Reply:
-    """``/style``: how answers are written, or choose a style."""
+    """``/style``: show or switch the output style."""
     from tui_agent.agent.extensions.styles import OFF
 
     if not name:
@@ -162,12 +162,12 @@ async def style(agent: "Agent", name: str) -> Reply:
 
 
 async def skills(agent: "Agent", _: str) -> Reply:
-    """``/skills``: the skills the model can read."""
+    """``/skills``: list the skills the model can read."""
     return Reply("Skills", await agent.skills())
 
 
 async def memory(agent: "Agent", _: str) -> Reply:
-    """``/memory``: the notes kept about this project."""
+    """``/memory``: list the notes about this project."""
     return Reply("Memory", await agent.memory())
 
 

@@ -1,4 +1,4 @@
-"""The commands that tell what a session has used and spent so far."""
+"""The commands /stats and /cost: what a session has used and spent so far."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def stats(agent: "Agent", _: str) -> Reply:
-    """Tokens, cost and cache hits: of the session, of the turn, of each model; how long summaries were waited for."""
+    """``/stats``: tokens, cost and cache hits of session, turn and models, and the time spent waiting for summaries."""
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
     if count := agent.tracker.subtask_count:
@@ -28,7 +28,7 @@ async def stats(agent: "Agent", _: str) -> Reply:
 
 
 async def cost(agent: "Agent", _: str) -> Reply:
-    """What was spent, on which model and for what, what the cache has spared, and what the next call will cost."""
+    """``/cost``: spending by model and purpose, what the cache has saved, and the cost of the next call."""
     tracker = agent.tracker
     rows = [("Session", tracker.session), ("This turn", tracker.turn)]
     rows += [(f"Subtasks ({tracker.subtask_count:,})", tracker.subtasks)] if tracker.subtask_count else []
@@ -54,7 +54,7 @@ def _next_call(agent: "Agent") -> str:
     cold = tokens * max(1.0, rates.write) * rates.input_usd / MILLION
     warm = tokens * rates.read * rates.input_usd / MILLION
     if edited := not cache.cold and engine.view.edits_since_call > 0:
-        # What stands before the first edit is read from the cache: at least the system prompt and the tools.
+        # The part before the first edit is read from the cache: at least the system prompt and the tools.
         kept = min(tokens, engine.meter.fixed(engine.view))
         warm = (kept * rates.read + (tokens - kept) * max(1.0, rates.write)) * rates.input_usd / MILLION
     if edited:

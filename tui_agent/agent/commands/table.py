@@ -1,7 +1,7 @@
-"""The commands of a conversation in text form, the same for the full-screen app and for one-shot use.
+"""The table of slash commands in text form, for the full-screen app and for one-shot use alike.
 
-Each command is one row of `COMMANDS` or `IN_TEXT`: its name, what it does, and the handler that does it. Help and
-completion read the rows before there is an agent, so what only a handler needs is imported inside it.
+Each command is a row of `COMMANDS` or `IN_TEXT`: name, description and handler. Help and completion read the rows
+before there is an agent, so modules that only a handler needs are imported inside it.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Reply:
-    """Do what ``/name argument`` says. `learn`: wait for what the provider tells of the model, whatever the command.
+    """Run ``/name argument``. `learn`: wait for the provider's facts on the model, whatever the command.
 
-    Raises `AgentBusy` where it cannot be done while a turn runs, and `StorageError`.
+    Raises `AgentBusy` if the command cannot run during a turn, and `StorageError`.
     """
     word, _, argument = text.strip()[1:].partition(" ")
     name, argument = word.lower(), argument.strip()
@@ -48,12 +48,12 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
 
 
 def available_commands(agent: "Agent") -> tuple[Command, ...]:
-    """The commands this agent has: without checkpoints there is no /done."""
+    """The commands available with this agent; without checkpoints there is no /done."""
     return tuple(command for command in (*COMMANDS, *IN_TEXT) if command.is_available(agent))
 
 
 async def own_prompt(agent: "Agent", text: str) -> "OwnPrompt | None":
-    """The user's own command that a text asks for, where the program has none of that name."""
+    """The user's own command that a text starts with, unless a built-in one has that name."""
     name = command_name(text)
     known = {known for command in available_commands(agent) for known in command.names}
     return None if name in known else await agent.own_prompt(name)
@@ -64,7 +64,7 @@ async def _help(agent: "Agent", _: str) -> Reply:
 
 
 def help_text(commands: Iterable[Command]) -> str:
-    """Every command on a line."""
+    """The help text of commands, one on each line."""
     usages = [(f"/{command.name} {command.argument}".rstrip(), command) for command in commands]
     width = max(len(usage) for usage, _ in usages) + 2
     return "\n".join(f"{usage:<{width}}{command.description}" for usage, command in usages)
@@ -114,7 +114,7 @@ IN_TEXT: Final = (
     Command("model", "who answers, or let another model answer", session.model, "[name]"),
     Command("escalate", "go on with the provider's frontier model", session.escalate, uses_profile=True),
 )
-"""Commands that the full-screen app has in a form of its own."""
+"""Commands that the full-screen app implements itself."""
 
 ON_SCREEN: Final = {
     "key": "set the provider's variable, such as ANTHROPIC_API_KEY",
@@ -133,4 +133,4 @@ ON_SCREEN: Final = {
     "exit": "",
     "q": "",
 }
-"""Commands that only the full-screen app has, and what does the same without it (empty: nothing has to)."""
+"""Commands that exist only in the full-screen app, with what to use without it (empty: nothing is needed)."""

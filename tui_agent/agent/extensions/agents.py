@@ -1,4 +1,4 @@
-"""Agents of the user's own: Markdown files that say what a subtask is for, which tools it has and what it may cost."""
+"""The user's own agents: Markdown files that define a kind of subtask, its tools and its limits."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ RUN_AGENT: Final = "run_agent"
 """The tool's name."""
 
 READING: Final = ("read_file", "grep", "glob", "list_dir")
-"""The tools of an agent that names none."""
+"""The default tools of an agent."""
 COMMON_NAMES: Final = {
     "bash": "run_command",
     "read": "read_file",
@@ -32,19 +32,19 @@ COMMON_NAMES: Final = {
     "ls": "list_dir",
     "webfetch": "fetch_url",
 }
-"""Tools as agents written for Claude Code name them."""
+"""Our tools by the names that agents written for Claude Code use."""
 GRANTABLE: Final = frozenset((*COMMON_NAMES.values(), "recall", "memory", "command_output", "stop_command"))
 
 CHANGING: Final = frozenset(("run_command", "write_file", "edit_file"))
-"""Those of them that change files."""
+"""Tools that can change files."""
 
 STEPS: Final = 20
 MOST_STEPS: Final = 100
 LARGE: Final = 4
-"""Agents of one step that start unasked; before more of them the user sees what they may cost."""
+"""If one step starts more agents than this, the user first sees what they may cost."""
 TYPICAL_INPUT: Final = 40_000
 TYPICAL_OUTPUT: Final = 3_000
-"""Tokens that an agent without a budget is taken to cost: some ten calls over a few files, mostly from the cache."""
+"""Tokens assumed for an agent without a budget: some ten calls over a few files, mostly read from the cache."""
 
 INTRODUCTION: Final = (
     "Agents that the user has written for some kinds of task. Have one do such a task with run_agent; it works in a "
@@ -59,8 +59,10 @@ _ANSWER: Final = (
 
 
 class OwnAgent(NamedTuple):
-    """One such agent. `model` may be empty (the session's small model) or ``inherit``; `window` and `budget_usd` 0: no
-    bound of its own. `problem` says why it cannot be used, if so.
+    """One of the user's own agents.
+
+    model: empty for the session's small model, or ``inherit``. window (tokens), budget_usd: 0: no limit of its own.
+    problem: why it cannot be used; empty if it can.
     """
 
     name: str
@@ -77,17 +79,17 @@ class OwnAgent(NamedTuple):
 
 
 def own_agents(shelves: tuple[Shelf, ...]) -> tuple[OwnAgent, ...]:
-    """The agents there are. Reads files: call it off the event loop. Raises nothing."""
+    """All agents. Reads files: call it in a thread. Never raises."""
     return tuple(map(_agent, written(shelves, ROOM)))
 
 
 def agents_signature(shelves: tuple[Shelf, ...]) -> tuple[object, ...]:
-    """A value that changes when an agent is added, removed or edited. Cheap: no file is read."""
+    """A value that changes whenever an agent is added, removed or edited. Cheap: reads no file."""
     return signature(shelves, ROOM)
 
 
 def index_lines(agents: Sequence[OwnAgent]) -> list[str]:
-    """The agents that can be used, one a line, as the model is told of them."""
+    """The usable agents for the system prompt, one on each line."""
     return [f"- {agent.name}: {agent.description}" for agent in agents if not agent.problem]
 
 
@@ -127,7 +129,7 @@ def _tool(name: str) -> str:
 
 
 class RunAgent:
-    """Has a task done by one of the user's own agents."""
+    """The tool that runs one of the user's own agents on a task."""
 
     effect: Effect = "read"
 
@@ -138,7 +140,7 @@ class RunAgent:
         settings: Settings,
         parent: Callable[[], str],
     ) -> None:
-        """`agents` are those there are now; `parent` names the model that answers in the session."""
+        """`agents` returns the present agents, `parent` the name of the session's active model."""
         self._subtasks = subtasks
         self._agents = agents
         self._settings = settings
@@ -177,16 +179,16 @@ class RunAgent:
         return digest(await self._subtasks.run(spec, context.progress, context.call_id))
 
     def may_change(self, arguments: str) -> bool:
-        """Whether the agent that a call names has tools that change files. Reads files: call it off the event loop."""
+        """Whether the agent that a call names has tools that change files. Reads files: call it in a thread."""
         try:
             return bool(CHANGING & set(self._found(str(self._signature.parse(arguments)["agent"])).tools))
         except ToolFailure:
             return False
 
     def expected(self, calls: Sequence[ToolCall]) -> str:
-        """What the user is to know before so many agents start, with a price; empty where they may start unasked.
+        """The question to ask before these agents start, with their price; empty if none is needed.
 
-        Reads files and price tables: call it off the event loop.
+        Reads files and price tables: call it in a thread.
         """
         if len(calls) <= LARGE:
             return ""
@@ -219,7 +221,7 @@ class RunAgent:
         return meant_model(self._settings, agent.model, self._parent())
 
     def _price(self, agent: OwnAgent) -> float | None:
-        """Dollars that it may cost: its budget, else what a typical one does; None where prices are not known."""
+        """What an agent may cost in USD: its budget, else the cost of a typical one; None if prices are unknown."""
         if agent.budget_usd:
             return agent.budget_usd
         try:

@@ -1,4 +1,4 @@
-"""Where the user's own commands, hooks and helpers lie: in the project under trust, and in the user's folder."""
+"""The folders of commands, agents, styles and hooks: in the project, if it is trusted, and in the user's folder."""
 
 import os
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import split_front_matter
 
 MOST_FILES: Final = 200
-"""Files looked at in one folder."""
+"""The most files read in one folder."""
 MOST_BYTES: Final = 262_144
-"""Bytes of one file."""
+"""The most bytes of one file."""
 
 Source: TypeAlias = Literal["project", "yours"]
 
 
 class Shelf(NamedTuple):
-    """A folder with what is somebody's own: the project's, which may not lead out of it, or the user's."""
+    """A folder of extensions: the user's, or the project's, whose links must not lead outside `within`."""
 
     folder: Path
     source: Source
@@ -29,7 +29,7 @@ class Shelf(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A Markdown file with its front matter taken apart. `problem` says why it cannot be used, if so."""
+    """A Markdown file with its front matter parsed. `problem`: why it cannot be used; empty if it can."""
 
     name: str
     keys: dict[str, str]
@@ -39,15 +39,15 @@ class Written(NamedTuple):
     problem: str = ""
 
     def key(self, *names: str) -> str:
-        """The value of the first of these keys that is there, on one line."""
+        """The value, on one line, of the first of these keys that is set."""
         found = next((self.keys[name] for name in names if self.keys.get(name)), "")
         return shown(" ".join(valid_text(found).split()), 1_000)
 
 
 def written(shelves: tuple[Shelf, ...], room: str) -> tuple[Written, ...]:
-    """The Markdown files in the folder `room` of each shelf, by name; of two with one name the first shelf's counts.
+    """The Markdown files in the subfolder `room` of each shelf, by name; for equal names, the first shelf wins.
 
-    One in a folder below is called ``folder:name``. Reads files: call it off the event loop. Raises nothing.
+    A file in a folder below is called ``folder:name``. Reads files: call it in a thread. Never raises.
     """
     found: dict[str, Written] = {}
     for shelf in shelves:
@@ -57,7 +57,7 @@ def written(shelves: tuple[Shelf, ...], room: str) -> tuple[Written, ...]:
 
 
 def signature(shelves: tuple[Shelf, ...], *rooms: str) -> tuple[object, ...]:
-    """A value that changes when a file is added, removed or written to. Cheap: no file is read."""
+    """A value that changes whenever a file is added, removed or written. Cheap: reads no file."""
     files = (path for shelf in shelves for room in rooms for _, path in _files(shelf, shelf.folder / room))
     return tuple(_state(path) for path in files)
 

@@ -1,7 +1,7 @@
-"""Hooks: programs of the user's own that hear of what happens in a session, and may have a say in it.
+"""Hooks: the user's own programs that are run on events of a session and can influence it.
 
-They are told and answer in the JSON of Claude Code's hooks (https://code.claude.com/docs/en/hooks), so that those work
-here. Whatever a hook does wrong is told with its name, and the session goes on as if it were not there.
+Input and output are the JSON of Claude Code's hooks (https://code.claude.com/docs/en/hooks), so that those work here.
+If a hook fails, the user is told, with its name, and the session goes on without it.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ EVENTS: Final[dict[Event, str]] = {
     "PostCompact": "after a summary was entered",
     "Stop": "before a turn ends; may make it go on",
 }
-"""What each hears of."""
+"""What each event is about."""
 
 TIMEOUT_S: Final = 60.0
 MOST_TIMEOUT_S: Final = 600.0
 MOST_BYTES: Final = 262_144
-"""Bytes of a file of hooks that are read."""
+"""The most bytes read of a file of hooks."""
 MOST_TOLD: Final = 10_000
-"""Characters of it that reach the model."""
+"""The most characters of a hook's answer that reach the model."""
 MOST_STOPS: Final = 5
-"""How often in a row hooks may have a turn go on."""
+"""How often in a row hooks may keep a turn from ending."""
 BLOCKED: Final = 2
-"""The exit code that refuses, with the reason on standard error."""
+"""The exit code with which a hook refuses; the reason is on standard error."""
 
 _TELLING: Final = frozenset(("SessionStart", "UserPromptSubmit"))
-"""Events of which plain text is what the model is told."""
+"""Events for which plain-text output goes to the model."""
 
 _COMMON_NAMES: Final = {
     "run_command": "Bash",
@@ -65,7 +65,7 @@ _COMMON_NAMES: Final = {
     "fetch_url": "WebFetch",
     "todo": "TodoWrite",
 }
-"""Tools as hooks written for Claude Code call them in a ``matcher``."""
+"""Our tools by the names that matchers of hooks written for Claude Code use."""
 
 _MODES: Final = {"plan": "plan", "ask": "default", "auto": "acceptEdits", "allow": "bypassPermissions"}
 
@@ -79,11 +79,11 @@ Emit = Callable[[events.AgentEvent], None]
 
 
 class HookBlocked(Exception):
-    """A hook refused the user's words; the text is its reason."""
+    """A hook refused the user's prompt; the message is its reason."""
 
 
 class Hook(NamedTuple):
-    """One hook: a command line, run for the tools whose name fits `matcher` (empty: for all)."""
+    """One hook: a command line, run for tools whose names match `matcher` (empty: all)."""
 
     event: Event
     command: str
@@ -94,7 +94,7 @@ class Hook(NamedTuple):
     name: str
 
     def wants(self, event: Event, subject: str) -> bool:
-        """Whether it hears of this; `subject` is a tool's name where it is about a call."""
+        """Whether to run it for this event; `subject`: the tool's name if the event is about a call."""
         if self.event != event:
             return False
         if self.matcher in {"", "*"} or not subject:
@@ -104,15 +104,17 @@ class Hook(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The hooks there are, and what is wrong with the files they are in."""
+    """All hooks, and the problems of their files."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 class Say(NamedTuple):
-    """What the hooks of one event said together: `refused` and `asked` are reasons, `told` is for the model, and
-    `arguments` take the place of a call's.
+    """The combined answer of an event's hooks.
+
+    refused, asked: reasons to refuse or to ask the user; empty: none. told: text for the model. arguments: a
+    replacement for those of the call.
     """
 
     refused: str = ""
@@ -122,7 +124,7 @@ class Say(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What every hook is told of the session."""
+    """Facts on the session that every hook is given."""
 
     session: str
     record: Path
@@ -133,7 +135,7 @@ class Facts(NamedTuple):
 
 
 class Hooks:
-    """The hooks of one session. They are read again when their files have changed, at the beginning of a turn."""
+    """The hooks of one session. Changed files are read again at the beginning of a turn."""
 
     def __init__(
         self, shelves: Sequence[Shelf], facts: Facts, heard: frozenset[Event] = frozenset(get_args(Event))
@@ -146,18 +148,18 @@ class Hooks:
         self._begun = False
 
     def of_calls(self) -> "Hooks":
-        """The same for a subtask, of which they hear the calls only."""
+        """The hooks for a subtask: only those on calls."""
         return Hooks(self._shelves, self._facts, frozenset(("PreToolUse", "PostToolUse")))
 
     def look(self) -> Found:
-        """The hooks as they are now. Reads files: call it off the event loop."""
+        """The present hooks. Reads files: call it in a thread."""
         state = tuple(_state(shelf.folder / FILE) for shelf in self._shelves)
         if state != self._state:
             self._found, self._state = _read(self._shelves), state
         return self._found
 
     async def begin_turn(self, emit: Emit) -> Say:
-        """Look whether the files have changed; at the first turn tell the hooks of the session."""
+        """Reload changed files; at the first turn, run the hooks for the start of the session."""
         before = self._found.problems
         found = await asyncio.to_thread(self.look)
         for problem in found.problems if found.problems != before else ():
@@ -169,7 +171,7 @@ class Hooks:
         return await self.fire("SessionStart", {"source": source}, emit)
 
     async def fire(self, event: Event, told: Mapping[str, object], emit: Emit, subject: str = "") -> Say:
-        """Run the hooks of an event, side by side. Raises nothing: what goes wrong is told with the hook's name."""
+        """Run the hooks of an event in parallel. Never raises: failures are reported with the hook's name."""
         if event not in self._heard:
             return Say()
         if self._state is None:
@@ -254,13 +256,13 @@ _decoder = msgspec.json.Decoder(_Said)
 
 
 def _understood(said: _Said, hook: Hook) -> Say:
-    """What a hook's answer means. That it allows a call says nothing: the gate decides all the same."""
+    """Interpret a hook's answer. "allow" has no effect: the gate decides regardless."""
     specific = said.hook_specific_output
     reason = specific.permission_decision_reason or said.reason or said.stop_reason or f"The hook {hook.name} says so."
     told = valid_text(specific.additional_context)
     refuses = said.decision in {"block", "deny"} or specific.permission_decision == "deny" or not said.goes_on
     if refuses and hook.event == "Stop" and not said.goes_on:
-        # "continue: false" is a wish to stop, and the turn stops anyway.
+        # "continue: false" asks to stop the turn, and on this event it stops anyway.
         return Say(told=told)
     if refuses and hook.event == "PostToolUse":
         return Say(told="\n".join(filter(None, (valid_text(reason), told))))
@@ -296,7 +298,7 @@ def _read(shelves: Sequence[Shelf]) -> Found:
 
 
 def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str]:
-    """The hooks of a file, and a sentence for each part of it that is none."""
+    """The hooks of a file, and a sentence for each invalid part."""
     named = document.get("hooks", document) if isinstance(document, dict) else None
     if not isinstance(named, dict):
         yield "there is no object of hooks by their events."
@@ -335,7 +337,7 @@ def _group(event: Event, group: object, shelf: Shelf, path: Path) -> Iterator[Ho
 
 
 def _command(given: Mapping[str, object]) -> str:
-    """The command line of a hook; empty: it has none."""
+    """The command line of a hook; empty if it has none."""
     command, call = given.get("command"), given.get("call")
     if given.get("type", "command") == "command":
         return command.strip() if isinstance(command, str) else ""

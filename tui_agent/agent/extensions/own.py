@@ -1,4 +1,4 @@
-"""What is the user's own in a session: looked up when it is wanted, and again when it has changed."""
+"""The extensions of a session: commands, agents and styles, read from their folders on demand."""
 
 from pathlib import Path
 from typing import Final
@@ -17,31 +17,31 @@ SOURCES: Final = {"project": "the project's", "yours": "yours"}
 
 
 class Extensions:
-    """What lies on the shelves of a session: the project's first, where it is trusted, then the user's own."""
+    """The extensions on a session's shelves: the project's first, if it is trusted, then the user's."""
 
     def __init__(self, shelves: tuple[Shelf, ...], folder: Path) -> None:
         self.shelves = shelves
         self.folder = folder
-        """The working folder, from which ``@path`` is looked up."""
+        """The working folder, relative to which ``@path`` is resolved."""
 
     def prompts(self) -> tuple[OwnPrompt, ...]:
-        """The slash commands. Reads files: call it off the event loop."""
+        """The slash commands. Reads files: call it in a thread."""
         return own_prompts(self.shelves)
 
     def agents(self) -> tuple[OwnAgent, ...]:
-        """The agents. Reads files: call it off the event loop."""
+        """The agents. Reads files: call it in a thread."""
         return own_agents(self.shelves)
 
     def styles(self) -> tuple[OwnStyle, ...]:
-        """The output styles. Reads files: call it off the event loop."""
+        """The output styles. Reads files: call it in a thread."""
         return own_styles(self.shelves)
 
     def style(self, name: str) -> OwnStyle | None:
-        """The output style of this name. Reads files: call it off the event loop."""
+        """The output style of this name. Reads files: call it in a thread."""
         return next((found for found in self.styles() if found.name == name and not found.problem), None)
 
     def listed(self, hooks: Hooks | None) -> str:
-        """All of it for a person to read, with whose it is. Reads files: call it off the event loop."""
+        """A listing of all extensions and their sources, for people. Reads files: call it in a thread."""
         found = hooks.look() if hooks is not None else Found()
         prompts = [
             _line(f"/{each.name} {each.hint}", each.problem or each.description, each) for each in self.prompts()
@@ -56,7 +56,7 @@ class Extensions:
         return "\n\n".join((*told, f"Looked in: {looked}"))
 
     def prompt(self, name: str) -> OwnPrompt | None:
-        """The slash command of this name. Reads files: call it off the event loop."""
+        """The slash command of this name. Reads files: call it in a thread."""
         return next((found for found in self.prompts() if found.name == name and not found.problem), None)
 
 

@@ -1,7 +1,7 @@
-"""Slash commands of the user's own: Markdown files whose text is sent to the model, with arguments put in.
+"""The user's own slash commands: Markdown files whose text is sent to the model, with arguments filled in.
 
-``$ARGUMENTS`` stands for all that was typed behind the name, ``$1`` to ``$9`` for one word of it, `` !`command` `` for
-what a command prints, and ``@path`` for what a file says. What the user typed is never read for these signs again.
+``$ARGUMENTS`` stands for everything typed after the name, ``$1`` to ``$9`` for single words of it, `` !`command` `` for
+a command's output, and ``@path`` for a file's contents. Typed arguments are never expanded themselves.
 """
 
 import asyncio
@@ -24,13 +24,14 @@ _ARGUMENT: Final = re.compile(r"\$ARGUMENTS\b|\$[1-9](?!\d)")
 _PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
 
 Call = Callable[[str, str], Awaitable[str]]
-"""Does a call of a tool, by its name and arguments, and gives what it answers. Raises `ToolFailure`, `NobodyToAsk`."""
+"""Calls a tool by name and arguments and returns its result. Raises `ToolFailure`, `NobodyToAsk`."""
 
 
 class OwnPrompt(NamedTuple):
-    """One such command. `hint` says how what follows its name is called; `problem` why it cannot be used, if so.
+    """One of the user's own slash commands.
 
-    `model` answers the turn that it begins; empty: the session's.
+    hint: the argument's name in the help. problem: why it cannot be used; empty if it can. model: answers the turn that
+    the command starts; empty: the session's.
     """
 
     name: str
@@ -41,12 +42,12 @@ class OwnPrompt(NamedTuple):
     source: Source
     problem: str = ""
     server: str = ""
-    """The server of tools that has it; empty: it is a file."""
+    """The MCP server that offers it; empty: it is a file."""
     model: str = ""
 
 
 def own_prompts(shelves: tuple[Shelf, ...]) -> tuple[OwnPrompt, ...]:
-    """The commands there are. Reads files: call it off the event loop. Raises nothing."""
+    """All commands. Reads files: call it in a thread. Never raises."""
     return tuple(
         OwnPrompt(
             found.name,
@@ -63,7 +64,7 @@ def own_prompts(shelves: tuple[Shelf, ...]) -> tuple[OwnPrompt, ...]:
 
 
 async def expanded(prompt: OwnPrompt, argument: str, folder: Path, call: Call) -> str:
-    """What is sent for the command. Every command in it passes the gate, and so does every file. Raises as `call`."""
+    """The text to send for the command. Shell commands and files in it pass the gate. Raises as `call`."""
     words = _words(argument)
     parts: list[str] = []
     end = 0
@@ -83,7 +84,7 @@ async def expanded(prompt: OwnPrompt, argument: str, folder: Path, call: Call) -
 
 
 async def _file(path: str, mention: str, folder: Path, call: Call) -> str:
-    """What a file says, behind its mention; of what is no file the mention alone, which the model can look up."""
+    """The mention followed by the file's contents; if it is no file, the mention alone, for the model to look up."""
     if not await asyncio.to_thread(_is_file, folder, path):
         return mention
     return f"{mention}\n{await call('read_file', _json({'path': path}))}\n"
@@ -101,7 +102,7 @@ def _put(sign: str, argument: str, words: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """An argument as the shell takes it, as it was typed."""
+    """An argument quoted for the shell."""
     return text if _PLAIN.fullmatch(text) else shlex.quote(text) if text else ""
 
 

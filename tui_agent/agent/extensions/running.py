@@ -1,4 +1,4 @@
-"""Running a hook: as a command of the user's own, unconfined, within its time, and ended with all it has started."""
+"""Runs a hook: outside the sandbox, with a time limit, and ending every process it started."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.run_command import shell
 
 MOST_BYTES: Final = 262_144
-"""Bytes of a hook's output that are read."""
+"""The most bytes read of a hook's output."""
 
 _INPUT, _ERRORS = "input.json", "errors.txt"
 
 
 class HookEnded(NamedTuple):
-    """How a hook ended, and what it printed."""
+    """A hook's exit code and output."""
 
     exit_code: int
     output: str
@@ -29,7 +29,7 @@ class HookEnded(NamedTuple):
 async def run_hook(command: str, data: bytes, folder: Path, project: Path, *, seconds: float) -> HookEnded:
     """Run a hook's command in `folder`, with `data` on its standard input, for `seconds` at most.
 
-    Raises TimeoutError where it took longer than it may, and OSError, ValueError or ToolFailure where it cannot be run.
+    Raises TimeoutError if it took too long, and OSError, ValueError or ToolFailure if it cannot be run.
     """
     place = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="tui-agent-hook-")
     try:

@@ -1,4 +1,4 @@
-"""Output styles of the user's own: Markdown files that say how answers are to be written."""
+"""The user's own output styles: Markdown files that tell the model how to write its answers."""
 
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -7,11 +7,11 @@ from tui_agent.agent.extensions.files import Shelf, Source, signature, written
 
 ROOM: Final = "styles"
 OFF: Final = "off"
-"""What is written for no style."""
+"""The name that turns the style off."""
 
 
 class OwnStyle(NamedTuple):
-    """One such style. `problem` says why it cannot be used, if so."""
+    """One of the user's own styles. `problem`: why it cannot be used; empty if it can."""
 
     name: str
     description: str
@@ -22,7 +22,7 @@ class OwnStyle(NamedTuple):
 
 
 def own_styles(shelves: tuple[Shelf, ...]) -> tuple[OwnStyle, ...]:
-    """The styles there are. Reads files: call it off the event loop. Raises nothing."""
+    """All styles. Reads files: call it in a thread. Never raises."""
     return tuple(
         OwnStyle(found.name, found.key("description"), found.text, found.file, found.source, found.problem)
         for found in written(shelves, ROOM)
@@ -30,11 +30,11 @@ def own_styles(shelves: tuple[Shelf, ...]) -> tuple[OwnStyle, ...]:
 
 
 def style_text(shelves: tuple[Shelf, ...], name: str) -> str:
-    """What the style of this name says; empty where there is none."""
+    """The text of the style of this name; empty if there is none."""
     wanted = (style.text for style in own_styles(shelves) if style.name == name and not style.problem)
     return next(wanted, "") if name else ""
 
 
 def styles_signature(shelves: tuple[Shelf, ...]) -> tuple[object, ...]:
-    """A value that changes when a style is added, removed or edited. Cheap: no file is read."""
+    """A value that changes whenever a style is added, removed or edited. Cheap: reads no file."""
     return signature(shelves, ROOM)

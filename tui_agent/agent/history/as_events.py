@@ -1,4 +1,4 @@
-"""Entries of the log turned back into the events that told of them, for a front end that shows an old conversation."""
+"""Converts entries of the log back into the events that announced them, to show an earlier conversation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ from tui_agent.conversation.states import INTERRUPTED
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
-    """The events that told of these entries, oldest first."""
+    """The events that announced these entries, oldest first."""
     queued: dict[int, Queued] = {}
     calls: dict[str, ToolCall] = {}
     for entry in entries:
@@ -47,15 +47,16 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
 
 
 def newest(entries: Sequence[AnyEntry], least: int) -> int:
-    """Where the newest entries begin, `least` of them or more, that can be told of by themselves: at a message of the
-    user's, with all that is delivered later. 0: only all of them can.
+    """The start of the newest `least` or more entries that can be shown without the earlier ones.
+
+    That is at a message of the user's with no earlier text delivered after it; 0: only all entries can.
     """
     places = range(len(entries) - least, 0, -1)
     return next((start for start in places if _stands_alone(entries, start)), 0)
 
 
 class Ending(NamedTuple):
-    """The end of a conversation by itself: what told of it, and the numbers of its first and its last entry."""
+    """The events of the end of a conversation, and the numbers of its first and last entry."""
 
     told: list[events.AgentEvent]
     first: int
@@ -63,10 +64,10 @@ class Ending(NamedTuple):
 
 
 def ending(folder: Path, least: int) -> Ending | None:
-    """The end of the conversation of the session in `folder`, of `least` entries where it has as many, read beside
-    whoever has it open; None: nothing of it can be told of by itself. Looks at no more of a long log than that.
+    """Read the end of the conversation in a session's `folder`, of at least `least` entries if it has as many.
 
-    Raises `StorageError`.
+    Works while another process has the session open, and reads no more of a long log than needed. None if no part can
+    be shown on its own. Raises `StorageError`.
     """
     from tui_agent.storage.log import log_file, read_newest
 
@@ -81,7 +82,7 @@ def ending(folder: Path, least: int) -> Ending | None:
     path.reverse()
     start = newest(path, least)
     if not start and seq:
-        # It goes on before what was read.
+        # There are earlier entries that were not read.
         start = next((place for place in range(len(path)) if _stands_alone(path, place)), len(path))
     if start == len(path):
         return None
@@ -89,7 +90,7 @@ def ending(folder: Path, least: int) -> Ending | None:
 
 
 def _stands_alone(entries: Sequence[AnyEntry], start: int) -> bool:
-    """Whether what begins here needs nothing from before."""
+    """Whether the entries from here on can be shown without the earlier ones."""
     entry = entries[start]
     if not isinstance(entry, Message) or not entry.user_visible or entry.role != "user" or entry.kind == "tool_result":
         return False
@@ -144,23 +145,23 @@ def _status(message: Message, result: ToolResult) -> str:
 
 
 def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:
-    """The event that tells of a user message; `queued`: the number it waited under."""
+    """The event of a user message; `queued`: the number of the `Queued` entry it waited as."""
     images = tuple(block for block in blocks if isinstance(block, Image))
     return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
 
 
 def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:
-    """Of these blocks, what a user message may contain: texts and pictures."""
+    """What a user message may contain of these blocks: texts and pictures."""
     return tuple(block for block in blocks if isinstance(block, Text | Image))
 
 
 def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> str:
-    """The texts of all blocks of this kind, an empty line between two."""
+    """The texts of all blocks of this kind, separated by blank lines."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, kind) and block.text)
 
 
 def step_event(done: StepDone) -> events.ContextStep:
-    """A step of the engine as listeners are told of it."""
+    """The event of an engine's step."""
     return events.ContextStep(
         step=done.step,
         seq=done.entry.seq if done.entry is not None else 0,

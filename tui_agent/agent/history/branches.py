@@ -1,4 +1,4 @@
-"""The branches of a conversation: where the head was moved, each way it once went can be gone again."""
+"""The branches of a conversation: moving the head leaves a branch behind, to which the user can return."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from tui_agent.conversation.log import Log
 
 
 class Branch(NamedTuple):
-    """One way the conversation went, from its beginning to the entry `tip`, with `messages` of the user and the model.
+    """A branch, from the conversation's first entry to the entry `tip`, with `messages` of the user and the model.
 
-    It left the present branch after entry `fork` (0: at the beginning). What tells it from others, untrusted: `text` is
-    the user's first words where it is on its own, else their newest, `answer` what the model said last after that.
-    `time` is when its newest entry was made (seconds).
+    fork: the last entry it shares with the present branch; 0: none. text: to recognise it by, the user's first words
+    after the fork, else their newest; answer: the model's last words after that; both untrusted. time: of its newest
+    entry, in seconds since the epoch.
     """
 
     tip: int
@@ -26,9 +26,9 @@ class Branch(NamedTuple):
 
 
 class Prompt(NamedTuple):
-    """A message of the user, by its number: its text, untrusted, and when it was said (seconds).
+    """A message of the user's: number, untrusted text, and time in seconds since the epoch.
 
-    `messages`: how many of the user and the model a rewind to it would take back, itself among them.
+    messages: how many messages a rewind to it would take back, including itself.
     """
 
     seq: int
@@ -45,7 +45,7 @@ def branches(log: Log) -> tuple[Branch, ...]:
     tips = {
         end
         for end in ends - {log.head, 0}
-        # Where the conversation went on from an end, it is none any more, unless it was kept as one by a fork there.
+        # An end from which the conversation continued is no end any more, unless a fork there kept it as one.
         if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
     }
     found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in tips]
@@ -55,14 +55,14 @@ def branches(log: Log) -> tuple[Branch, ...]:
 
 
 def is_end_of_present(log: Log, tip: int) -> bool:
-    """Whether the present branch ended at entry `tip` until context work lengthened it."""
+    """Whether the present branch ends at entry `tip`, apart from later context work."""
     if not 1 <= tip <= len(log) or log.fork_point(tip, log.head) != tip:
         return False
     return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path())
 
 
 def turn_start(log: Log, seq: int) -> tuple[int, str]:
-    """The entry before the user's message `seq` of the present branch, and its text. Raises ValueError."""
+    """The number of the entry before the user's message `seq` on this branch, and its text. Raises ValueError."""
     entry = log[seq] if 1 <= seq <= len(log) else None
     if entry is None or log.fork_point(seq, log.head) != seq or (text := _said_by_user(entry, log)) is None:
         raise ValueError(f"number {seq} is no message of yours on this branch")
@@ -81,7 +81,7 @@ def prompts(log: Log) -> tuple[Prompt, ...]:
 
 
 def _kept(moves: Iterable[HeadMoved]) -> set[int]:
-    """The ends that a fork left as they were, to which nobody has gone back since."""
+    """The branch ends that a fork kept, and to which the conversation has not returned since."""
     kept: set[int] = set()
     for move in moves:
         if move.reason == "fork" and move.to == move.parent:
@@ -101,7 +101,7 @@ def _branch(log: Log, tip: int, fork: int) -> Branch:
 
 
 def _answered(entry: AnyEntry) -> str:
-    """What the model said in an entry; empty where it said nothing."""
+    """The model's text in an entry; empty if it has none."""
     if not isinstance(entry, Message) or entry.role != "assistant":
         return ""
     return "\n".join(block.text for block in entry.blocks if isinstance(block, Text)).strip()
@@ -112,7 +112,7 @@ def _is_said(entry: AnyEntry) -> bool:
 
 
 def _said_by_user(entry: AnyEntry, log: Log) -> str | None:
-    """The user's words in an entry; None where it has none."""
+    """The user's words in an entry; None if it has none."""
     match entry:
         case Message(role="user", kind=""):
             blocks = entry.blocks

@@ -1,8 +1,7 @@
-"""What tools change in files, kept before they do it, and put back when the user wants that.
+"""Saves files before tools change them, and puts them back on request.
 
-Around each call that may change files two entries are made: `FilesKept` before it, once the contents that are known to
-go are on disk, and `FilesChanged` with its result. A program that is killed in between leaves the first one alone,
-which says what may have happened.
+Each call that may change files gets two entries: `FilesKept` before it, once the present contents are saved, and
+`FilesChanged` with its result. If the program is killed in between, the first entry alone says what may have changed.
 """
 
 import os
@@ -27,22 +26,24 @@ from tui_agent.tools.files.tree import Kept, Tree, TreeLimits
 from tui_agent.tools.gate.workspace import shown
 
 KEPT_EARLIER: Final = "what it was before the turn is kept, not this"
-"""Why a content is not kept that a tool makes and changes again in the same turn."""
+"""The reason for not saving contents that a tool wrote and changed again in the same turn."""
 
 UNKEPT_NAMED: Final = 3
-"""Files that a notice names."""
+"""The most files that a notice names."""
 
 
 class PutBackDone(NamedTuple):
-    """The files that were put back, and those that were not, with the reason; all by their names, untrusted."""
+    """The files that were put back, and those that were not, with the reasons. Names are untrusted."""
 
     done: tuple[FileStep, ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
 
 
 class FileHistory:
-    """Keeps what the tools of one session change in files. `folders` are looked through around a command, the first one
-    is what names are relative to; what lies in the `excluded` ones is the program's own.
+    """Saves the files that the tools of one session change.
+
+    folders: compared before and after each command; names are relative to the first. excluded: folders of the program
+    itself, which are left out.
     """
 
     def __init__(self, kept: Kept, folders: Sequence[Path], excluded: Iterable[Path], limits: TreeLimits) -> None:
@@ -60,7 +61,7 @@ class FileHistory:
 
     @asynccontextmanager
     async def watching(self, call_id: str, accesses: Sequence[Access], record: Record) -> AsyncIterator[None]:
-        """Keep what a call with these accesses changes meanwhile. Raises `StorageError`, before the call alone."""
+        """A context that records the changes of a call with these accesses. Raises `StorageError`, only on entering."""
         paths, tree = self._touched(accesses)
         if not paths and not tree:
             yield
@@ -74,44 +75,43 @@ class FileHistory:
         try:
             yield
         finally:
-            # With the call's result, which comes next, cancelled or not.
+            # It is appended with the call's result, which follows even on cancellation.
             record.append_soon(await to_completion(self._changed(kept, before, tree)))
 
     def take_news(self) -> tuple[str, ...]:
-        """Sentences about what cannot be put back, each said once."""
+        """Sentences about files that cannot be put back; each is returned once."""
         news, self._news = tuple(self._news), []
         return news
 
     def plan(self, log: Log, seq: int) -> PutBack:
-        """What putting files back to before entry `seq` would do. Slow: it reads files."""
+        """Plan putting files back to their state before entry `seq`. Slow: reads files."""
         return plan(seq, files_since(log, seq), self._root, self._kept.read)
 
     async def put_back(self, planned: PutBack, record: Record, *, overwrite: bool = False) -> PutBackDone:
-        """Do what was planned, except with files that are otherwise by now; `overwrite` those of somebody else as well.
+        """Carry out a plan, except for files that changed since. `overwrite`: also files that somebody else changed.
 
-        What stands there is kept first. Raises `StorageError`, and then nothing has changed.
+        The present contents are saved first. Raises `StorageError`, and then nothing was changed.
         """
         return await to_completion(self._put_back(planned, record, overwrite))
 
     def newest(self, log: Log, *, redo: bool = False) -> PutBack | None:
-        """What putting back the changes of the newest turn that has any would do; with `redo`, what undoing the newest
-        putting back would. None where there is none. Slow: it reads files.
+        """Plan undoing the newest turn that changed files; with `redo`, undoing the last put-back.
+
+        None if there is nothing to do. Slow: reads files.
         """
         newest = newest_changes(log)
         seq = newest.put_back if redo else newest.changes
         return self.plan(log, seq) if seq else None
 
     def resume(self, past: Sequence[FilesKept | FilesChanged]) -> None:
-        """Go on after these entries of the log: heed the files they name, and remove what a killed program left beside
-        them.
-        """
+        """Continue after these entries of the log: watch their files, and remove leftovers of a killed program."""
         self._heed(path for entry in past if isinstance(entry, FilesChanged) for path in _paths(entry.files))
         for begun in unfinished(past):
             for change in begun.files:
                 clear_leftovers(Path(change.path))
 
     def close(self) -> None:
-        """Let the copies go that no command has changed."""
+        """Delete the copies of files that no command has changed."""
         self._kept.close()
 
     # Around a call
@@ -122,7 +122,7 @@ class FileHistory:
             tree.heed(heeded)
 
     def _touched(self, accesses: Sequence[Access]) -> tuple[list[Path], bool]:
-        """The files that a call may change, and whether it may change any."""
+        """The files that a call is known to change, and whether it may also change any other."""
         tree, paths = False, list[Path]()
         for access in accesses:
             if access.effect == "run":
@@ -139,7 +139,7 @@ class FileHistory:
         return any(path.is_relative_to(folder) for folder in inside)
 
     def _before(self, paths: Iterable[Path], log: Log) -> tuple[FileChange, ...]:
-        """The files as they are; what is not kept of them yet since the user's newest words is kept."""
+        """The present state of the files; contents not saved since the user's newest words are saved now."""
         past = {file.path: file for file in files_since(log, newest_user_message(log)).files}
         found: list[FileChange] = []
         for path in paths:
@@ -155,7 +155,7 @@ class FileHistory:
         return tuple(found)
 
     def _keep(self, seen: Seen) -> str:
-        """Keep a content; why that is not so."""
+        """Save a file's contents; returns why not, or an empty string."""
         if seen.state.kind == "absent":
             return ""
         if seen.state.kind == "other":

@@ -1,4 +1,4 @@
-"""What is told of files that can be put back, and of those that were; all of it untrusted text."""
+"""Texts on files that can be put back, and on those that were; they contain untrusted names and diffs."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from tui_agent.agent.history.file_history import PutBackDone
 from tui_agent.tools.files.put_back import FileStep, PutBack
 
 NAMED: Final = 50
-"""Files of a kind that are named."""
+"""The most files of each kind that are named."""
 
 NOTHING: Final = "No turn has changed files that could be put back"
 NOTHING_TO_REDO: Final = "No files were put back that could be changed again"
@@ -15,7 +15,7 @@ DOES: Final = {"restore": "changed back", "bring back": "brought back", "remove"
 
 
 def plan_title(planned: PutBack) -> str:
-    """How many files there are, in a few words."""
+    """The number of files, in a few words."""
     parts = [f"{_files(len(planned.ours))} can be put back"]
     if planned.theirs:
         parts.append(f"{len(planned.theirs):,} changed by somebody else")
@@ -25,13 +25,13 @@ def plan_title(planned: PutBack) -> str:
 
 
 def plan_text(planned: PutBack) -> str:
-    """Every file that would be put back, with its diff; those that stay; and what is not known."""
+    """Every file that would be put back, with its diff; those that would stay; and what is unknown."""
     named = [f"{step.name}: {DOES[step.does]}" for step in planned.ours]
     return "\n\n".join(part for part in ("\n".join(named), *rest_of_plan(planned), planned.diff) if part)
 
 
 def rest_of_plan(planned: PutBack) -> tuple[str, ...]:
-    """What stays as it is, and what is not known."""
+    """What would stay, and what is unknown."""
     theirs = [(step.name, step.others) for step in planned.theirs]
     parts = (_listed("Stay as they are", [*theirs, *planned.impossible]), "\n".join(planned.gaps))
     return tuple(part for part in parts if part)
@@ -45,7 +45,7 @@ def title_of_done(done: PutBackDone) -> str:
 
 
 def done_text(planned: PutBack, done: PutBackDone) -> str:
-    """The files that were put back, those that were not, and what is not known."""
+    """The files that were put back, those that were not, and what is unknown."""
     names = "\n".join(_done(step) for step in done.done[:NAMED])
     more = f"and {len(done.done) - NAMED:,} more" if len(done.done) > NAMED else ""
     put = {step.path for step in done.done}

@@ -1,4 +1,4 @@
-"""Searching a conversation for what has left its view."""
+"""Search in everything that was said in a conversation, including what has left the view."""
 
 import asyncio
 from typing import Final
@@ -11,14 +11,14 @@ from tui_agent.storage.recall import Recalled, RecallIndex
 from tui_agent.tools.base import ToolFailure
 
 IN_VIEW: Final = frozenset(("verbatim", "restored"))
-"""States in which the view shows all there is."""
+"""States in which the view has the full text."""
 
 _AT_ONCE: Final = 200
-"""Items that are looked at before other work has its turn: some milliseconds."""
+"""Items checked before other tasks get a turn: a few milliseconds."""
 
 
 class Recaller:
-    """The index over one conversation and its files, brought up to date when it is asked."""
+    """The search index of one conversation and its files, updated on each search."""
 
     def __init__(self, view: View, artifacts: Artifacts) -> None:
         self._view = view
@@ -26,7 +26,9 @@ class Recaller:
         self._index = RecallIndex(artifacts.folder)
 
     async def __call__(self, query: str, limit: int) -> Recalled:
-        """The best hits for any text, what has left the view first, on other branches too. Raises `ToolFailure`."""
+        """The best hits for any query, also on other branches; what has left the view comes first. Raises
+        `ToolFailure`.
+        """
         log = self._view.log
         elsewhere = await asyncio.to_thread(_elsewhere, log, log.head, len(log))
         hidden = await self._hidden()
@@ -37,7 +39,7 @@ class Recaller:
             raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
 
     async def _hidden(self) -> set[int]:
-        """The entries of which the view does not show all."""
+        """The entries whose full text is not in the view."""
         hidden: set[int] = set()
         for number, item in enumerate(self._view.outline()):
             if item.state not in IN_VIEW:
@@ -48,6 +50,6 @@ class Recaller:
 
 
 def _elsewhere(log: Log, head: int, last: int) -> set[int]:
-    """The entries up to number `last` that the conversation ending at `head` lacks. The log may grow meanwhile."""
+    """The entries up to number `last` that are not on the branch ending at `head`. The log may grow meanwhile."""
     on_path = set(log.path(head).numbers)
     return {seq for seq in range(1, last + 1) if seq not in on_path}

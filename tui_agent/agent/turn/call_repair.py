@@ -1,11 +1,11 @@
-"""What a weak model meant as a tool call: mended where only one reading is possible, left alone everywhere else.
+"""Repairs malformed tool calls of weak models, if only one reading is possible.
 
-Models of a few billion parameters write calls as text, quote as Python does, leave a comma behind, or send ``"5"`` for
-5. What is valid stays as it was, byte for byte. Nothing is completed: a tool, an argument or an end that the model did
-not write is not put there, so that half a call never runs. What cannot be mended is told the model with the shape of
-the call and an example (`tools.schema`).
+Models of a few billion parameters write calls as text, quote as in Python, leave trailing commas, or send ``"5"`` for
+5. Valid calls stay the same, byte for byte. Nothing is made up: a tool, argument or end that the model did not write is
+never added, so half a call never runs. For a call that cannot be repaired, the model is told its correct shape with an
+example (`tools.schema`).
 
-What enters the log is valid for every provider, whoever answered: valid text, and calls with ids of their own.
+Whatever model answered, the blocks that enter the log are valid for every provider: valid text, calls with unique ids.
 """
 
 import ast
@@ -22,10 +22,10 @@ from tui_agent.conversation.view import View
 from tui_agent.conversation.wire import fresh_id, is_object, read_arguments
 from tui_agent.models.base import Completed
 
-LONGEST = 100_000
-"""Characters of a text that is looked at: what is longer is an answer, not a call."""
-DEEPEST = 20
-"""Levels of a value whose types are mended."""
+MAX_SEARCHED = 100_000
+"""Longer texts are not searched for calls: they are answers."""
+MAX_DEPTH = 20
+"""Types are repaired down to this depth of nesting."""
 
 _TAGGED = re.compile(
     r"<(?P<tag>tool_call|function_call|tool|function)(?:=(?P<name>[\w.-]{1,128}))?(?:>|(?=\{))\s*(?P<body>.*?)\s*</(?P=tag)>",
@@ -38,24 +38,24 @@ _COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
 
 _SPACE = re.compile(r"\A(?:functions|default_api|tools)[.:]+")
-"""What OpenAI's and Gemini's models put before a tool's name."""
+"""Prefixes that OpenAI's and Gemini's models put before a tool's name."""
 _SEVERAL = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 
 _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
 _BESIDE = frozenset({"type", "id", "thought"})
-"""What may stand in a written call besides its name and its arguments."""
+"""Keys that a written call may have besides its name and arguments."""
 
 
 class _Written(NamedTuple):
-    """A call as a text has it."""
+    """A call that a model wrote as text."""
 
     name: str
     arguments: dict[str, object]
 
 
 def as_meant(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
-    """The answer with its calls as they were meant."""
+    """The answer with its calls repaired; `in_text`: see `repaired`."""
     blocks = repaired(completed.blocks, tools, in_text=in_text and completed.stop_reason == "end_turn")
     if blocks is completed.blocks:
         return completed
@@ -66,8 +66,9 @@ def as_meant(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: 
 
 
 def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
-    """The blocks of an answer as a log may hold them: valid text, arguments that are one JSON object, and every call's
-    id unlike any before it. Providers demand it, not all provide it.
+    """An answer's blocks made valid for the log: valid text, arguments that are a JSON object, and unique call ids.
+
+    Every provider requires this of requests, but not every one guarantees it of answers.
     """
     seen: set[str] = set()
     numbers: dict[str, int] = {}
@@ -92,10 +93,10 @@ def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
 
 
 def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_text: bool = False) -> tuple[Block, ...]:
-    """An answer's blocks with its calls mended; the same object where nothing was to mend.
+    """An answer's blocks with its calls repaired; the same object if nothing was wrong.
 
-    `in_text`: the server leaves it to the model how calls are written, so where there is none, the last text is looked
-    at. It counts as calls only where it ends with them and each names one of `tools` and is an object.
+    `in_text`: the server does not parse calls, so if the answer has none, look for them at the end of its last text.
+    They count only if each is an object and names one of `tools`.
     """
     by_name = {tool.name: tool for tool in tools}
     mended = tuple(
@@ -108,7 +109,7 @@ def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_t
 
 
 def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[ToolCall, ...]:
-    """The call, mended; of one that holds several, as OpenAI's models make one up, these."""
+    """The repaired call, or several: OpenAI's models sometimes invent a call that contains others."""
     if call.name in tools or call.name not in _SEVERAL:
         return (_mended(call, tools),)
     told = (read_object(call.malformed or call.arguments) or {}).get("tool_uses")
@@ -120,7 +121,7 @@ def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[Tool
 
 
 def _held_in(value: object, tools: Mapping[str, ToolDefinition]) -> _Written | None:
-    """A call among several in one; None where it is none of a tool there is."""
+    """A call inside another one; None if it names no known tool."""
     if not isinstance(value, dict):
         return None
     name, arguments = value.get("recipient_name"), value.get("parameters")
@@ -129,7 +130,7 @@ def _held_in(value: object, tools: Mapping[str, ToolDefinition]) -> _Written | N
 
 
 def _own_name(name: str, tools: Mapping[str, ToolDefinition]) -> str:
-    """The tool that is meant where a model names the space its tools are told it in, too."""
+    """A tool's name without the namespace that some models put before it."""
     bare = _SPACE.sub("", name)
     return bare if name not in tools and bare in tools else name
 
@@ -155,7 +156,7 @@ def _from_text(blocks: tuple[Block, ...], tools: Mapping[str, ToolDefinition]) -
     if place is None or place != len(blocks) - 1:
         return blocks
     text = blocks[place]
-    if not isinstance(text, Text) or len(text.text) > LONGEST:
+    if not isinstance(text, Text) or len(text.text) > MAX_SEARCHED:
         return blocks
     said, written = _split(text.text)
     if not written or any(call.name not in tools for call in written):
@@ -166,7 +167,7 @@ def _from_text(blocks: tuple[Block, ...], tools: Mapping[str, ToolDefinition]) -
 
 
 def _split(text: str) -> tuple[str, list[_Written]]:
-    """What a text says before the calls it ends with, and these; none where it ends with anything else."""
+    """Split a text into its prose and the calls at its end; no calls if it ends with anything else."""
     tagged = list(_TAGGED.finditer(text))
     if tagged:
         between = [text[before.end() : after.start()] for before, after in pairwise(tagged)] + [
@@ -184,7 +185,7 @@ def _split(text: str) -> tuple[str, list[_Written]]:
 
 
 def _calls_in(text: str, name: str = "") -> list[_Written]:
-    """The calls that a text is: one, or a list of them. With `name`, the text is the arguments alone."""
+    """Parse a text as one call or a list of calls. With `name`, the text is only the arguments."""
     value = _read(text)
     if name:
         return [_Written(name, value)] if isinstance(value, dict) else []
@@ -194,7 +195,7 @@ def _calls_in(text: str, name: str = "") -> list[_Written]:
 
 
 def _call_of(value: object) -> _Written | None:
-    """The call an object is: a name, arguments, and nothing else that would mean something."""
+    """Parse an object as a call: a name, arguments, and nothing else of meaning; None if it is not one."""
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
@@ -211,17 +212,17 @@ def _call_of(value: object) -> _Written | None:
 
 
 def read_object(text: str) -> dict[str, object] | None:
-    """The object a text is, read as JSON and else as what models write in its place; None where it is none.
+    """Parse a text as an object: as JSON, or as what models write in its place; None if it is neither.
 
-    Understood are a fence around it, the text of a text (twice encoded), commas before a closing bracket, line breaks
-    in strings, and Python's quotes and constants. A text that ends too early is none.
+    Accepted: a fence around it, double encoding, trailing commas, line breaks in strings, and Python's quotes and
+    constants. A truncated text is rejected.
     """
     value = _read(text)
     return value if isinstance(value, dict) else None
 
 
 def _read(text: str) -> object:
-    if len(text) > LONGEST:
+    if len(text) > MAX_SEARCHED:
         return None
     for _ in range(3):
         fence = _FENCE.match(text.strip())
@@ -233,7 +234,7 @@ def _read(text: str) -> object:
 
 
 def _value(text: str) -> object:
-    """The value a text stands for; None where it stands for none, or has no JSON."""
+    """Parse a text as JSON or Python; None if it is neither, or its value has no JSON form."""
     for read in (_json, _without_commas, _python):
         try:
             value = read(text)
@@ -260,7 +261,7 @@ def _refused(constant: str) -> object:
 
 
 def _plain(value: object) -> object:
-    """A value as JSON has it. Raises TypeError where it has none."""
+    """Convert a Python value to its JSON form. Raises TypeError if it has none."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -279,12 +280,12 @@ def _text(value: object) -> str:
 
 
 def fit(value: dict[str, object], schema: Mapping[str, object]) -> dict[str, object]:
-    """The arguments with each value that has the wrong type by the tool's JSON Schema as the one it means."""
+    """The arguments with values of the wrong type converted to those of the tool's JSON Schema, where unambiguous."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return value
     return {
-        key: _fitted(each, wanted, DEEPEST) if isinstance(wanted := properties.get(key), dict) else each
+        key: _fitted(each, wanted, MAX_DEPTH) if isinstance(wanted := properties.get(key), dict) else each
         for key, each in value.items()
     }
 
@@ -316,7 +317,7 @@ def _inside(value: object, schema: Mapping[str, object], levels: int) -> object:
 
 
 def _kinds(schema: Mapping[str, object]) -> Iterator[str]:
-    """The types a schema allows; none where it does not say, or says more than a type."""
+    """The types a schema allows; empty if it does not say, or says more than a type."""
     kind = schema.get("type")
     if isinstance(kind, str):
         yield kind
@@ -347,7 +348,7 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _as(value: object, kind: str) -> object:
-    """A value as another type, where it can mean nothing else; None where it may."""
+    """Convert a value to another type if that is unambiguous, else None."""
     if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         return _text(value)
     if not isinstance(value, str):
@@ -376,5 +377,5 @@ def _schema(tool: ToolDefinition) -> Mapping[str, object]:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Equal in type, too: ``1`` is no ``True``."""
+    """Equality that also compares types: ``1`` is not ``True``."""
     return _text(one) == _text(other)

@@ -1,9 +1,9 @@
-"""The guards of a turn: the cost ceiling and the watchdog, which look at what stands between one step and the next.
+"""The guards of a turn, checked between its steps: the cost ceiling and the watchdog.
 
-A guard that stops a turn raises a `ModelError`: the turn then ends as after any failed call, with everything kept. The
-ceiling is looked at before and after every model call, subtasks included. Once reached, nothing more is asked of a
-model until the user resets it: a session that costs more than it should almost always has something wrong with it. That
-it was reached, and what was granted since, stands in the log, so it holds in the next process too.
+A guard stops a turn by raising a `ModelError`, so the turn ends as after any failed call, with everything kept. The
+ceiling is checked before and after every model call, including those of subtasks. Once it is reached, no model is
+called until the user resets it: a session that costs too much almost always has something wrong with it. The log
+records that it was reached and each reset, so it also holds in the next process.
 """
 
 import time
@@ -26,14 +26,14 @@ WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
 
 WATCHDOG = "watchdog"
-"""What asks, where it is not a tool."""
+"""The name under which the watchdog asks its question, in place of a tool's."""
 
 _ESCALATES = "The provider's frontier model goes on from the next step."
 _BY_HAND = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."
 
 
 class StoppedByUser(ModelError):
-    """Asked whether a turn that looks stuck should go on, the user said no, and perhaps why (`feedback`)."""
+    """The user declined to continue a turn that looks stuck; `feedback`: why, if they said so."""
 
     kind = "watchdog"
 
@@ -43,7 +43,7 @@ class StoppedByUser(ModelError):
 
 
 def not_done(error: ModelError) -> str:
-    """What answers the calls of a turn that ended in an error."""
+    """The result for calls that were not done because the turn ended in an error."""
     match error:
         case CostCeilingReached():
             return "[not done: the cost ceiling was reached before this call; call again if it is still needed]"
@@ -60,7 +60,7 @@ _KEYS = {"turn": "agent.max_turn_cost_usd", "session": "agent.max_session_cost_u
 
 
 class CostCeilingReached(ModelError):
-    """A bound is met or exceeded, or the next call's input alone would do so: the call is not made."""
+    """The call was not made: a limit is reached, or the call's input alone would exceed it."""
 
     kind = "cost_ceiling"
 
@@ -71,14 +71,14 @@ class CostCeilingReached(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a turn and a session may cost, in USD; None: no bound."""
+    """The most that a turn and a session may cost, in USD; None: no limit."""
 
     turn: float | None = None
     session: float | None = None
 
 
 class CostCeiling:
-    """One ceiling for a session and all its subtasks; `tracker` is the session's, which subtasks record into too."""
+    """The cost ceiling of a session and its subtasks, which record into the session's `tracker`."""
 
     def __init__(self, limit: Limit, tracker: UsageTracker) -> None:
         self._limit = limit
@@ -91,15 +91,15 @@ class CostCeiling:
         self._under_way: list[float] = []
 
     def restore(self, entries: Iterable[AnyEntry]) -> None:
-        """Take over what a log says of ceilings that were reached and of what was granted since."""
+        """Restore the ceiling's state from a log: whether it was reached, and what was granted since."""
         for entry in entries:
             match entry:
                 case CeilingReached():
                     now = self._limit.turn if entry.bound == "turn" else self._limit.session
-                    # A ceiling that was raised or taken away since lets the session go on.
+                    # If the limit was raised or removed since, the session may go on.
                     still = now is not None and now <= entry.limit_usd
                     self._reached = CostCeilingReached(entry.message, entry.bound) if still else None
-                    # One that this process was not told of may still be reset for the next one.
+                    # A limit that this process does not have can still be reset, for the next process.
                     self._unreset = entry if still or now is None else None
                 case CeilingReset():
                     self._reached = self._unreset = None
@@ -109,17 +109,17 @@ class CostCeiling:
                     pass
 
     def take_news(self) -> CeilingReached | None:
-        """That the ceiling was reached, for the log, told once."""
+        """The entry that records that the ceiling was reached; returned once, then None."""
         news, self._told = self._told, None
         return news
 
     @property
     def reached(self) -> bool:
-        """Whether it stays shut until `reset`."""
+        """Whether calls are refused until `reset`."""
         return self._reached is not None
 
     def check(self) -> None:
-        """Raises `CostCeilingReached`, the same again until `reset`, where a bound is met or exceeded."""
+        """Raise `CostCeilingReached` if a limit is reached; the same error again until `reset`."""
         if self._reached is not None:
             raise self._reached
         for bound, spent, most in self._bounds():
@@ -129,10 +129,10 @@ class CostCeiling:
 
     @contextmanager
     def calling(self, profile: ModelProfile, tokens: int, cached: int = 0) -> Iterator[None]:
-        """For the time of one call, from before it is made until it is recorded.
+        """A context for one call, from before it is made until it is recorded.
 
-        Raises as `check` does, also where `tokens` tokens of input would break a bound by themselves, together with the
-        input of calls under way at the same time. `cached`: how many of them the provider probably holds in its cache.
+        Raises as `check`, and also if its `tokens` tokens of input, with those of other calls in progress, would exceed
+        a limit. `cached`: how many of them the provider probably has cached.
         """
         self.check()
         expected = 0.0 if profile.prices is None else input_cost_usd(profile.prices, tokens, cached)
@@ -156,7 +156,7 @@ class CostCeiling:
                 raise self._shut(f"{call} {so_far}; its ceiling is {money_text(most)} ({_KEYS[bound]}).", bound, most)
 
     def unwatched(self, profile: ModelProfile) -> str:
-        """That calls to this model cannot be counted against the ceiling, said once per model; else nothing."""
+        """A warning, once for each model, that its calls cannot be counted against the ceiling; else empty."""
         bounded = self._limit.turn is not None or self._limit.session is not None
         if not bounded or profile.prices is not None or profile.name in self._unwatched:
             return ""
@@ -164,8 +164,9 @@ class CostCeiling:
         return f"The prices of {profile.id} are not known: what it costs does not count towards the cost ceiling."
 
     def reset(self) -> tuple[str, CeilingReset | None]:
-        """Let the session go on, by decision of the user: a sentence that says what it may cost from here on, and the
-        entry for the log (None: nothing was reset).
+        """Let the session go on, as the user decided.
+
+        Returns a sentence with the new limit, and the entry for the log (None: nothing was reset).
         """
         reached = self._unreset
         if reached is None:
@@ -179,12 +180,12 @@ class CostCeiling:
                 f"its ceiling is now {money_text(spent + more)}."
             )
             return told, CeilingReset(session_usd=spent + more)
-        # The rest of what was asked is a turn of its own, also where it goes on with the same question.
+        # What follows counts as a new turn, even if it continues with the same question.
         self._tracker.start_turn()
         return f"The next turn may cost {money_text(self._limit.turn or reached.limit_usd)} again.", CeilingReset()
 
     def _bounds(self) -> list[tuple[Bound, float, float]]:
-        """Each bound there is: its name, what was spent, what may be."""
+        """Each limit that is set: its name, what was spent, and the most that may be."""
         found: list[tuple[Bound, float, float]] = []
         if self._limit.turn is not None and self._tracker.in_turn:
             found.append(("turn", self._tracker.turn.cost_usd, self._limit.turn))
@@ -199,7 +200,7 @@ class CostCeiling:
 
 
 def input_cost_usd(prices: Prices, tokens: int, cached: int = 0) -> float:
-    """What `tokens` tokens of input cost in USD, `cached` of them read from the provider's cache."""
+    """The cost in USD of `tokens` tokens of input, `cached` of them read from the provider's cache."""
     rates = prices_for(prices, tokens)
     read = rates.input if rates.cache_read is None else rates.cache_read
     held = min(cached, tokens)
@@ -207,9 +208,9 @@ def input_cost_usd(prices: Prices, tokens: int, cached: int = 0) -> float:
 
 
 def probably_cached(last: Message | None, profile: ModelProfile, now: float | None = None) -> int:
-    """How many tokens of the next request the provider's cache still holds, by the `last` call and its age.
+    """How many tokens of the next request the provider probably has cached, judged by the `last` call and its age.
 
-    `now` in seconds since the epoch (by default, the clock's).
+    `now`: seconds since the epoch; by default the present time.
     """
     if last is None or last.usage is None or last.model != profile.name:
         return 0
@@ -218,8 +219,9 @@ def probably_cached(last: Message | None, profile: ModelProfile, now: float | No
 
 
 class WatchdogGuard:
-    """A watchdog at work: what it sees, and what follows from an alert (`mode`). `larger` names the model to go on with
-    instead of the one given, or nothing.
+    """Feeds a watchdog from the log, and acts on its alerts as `mode` says.
+
+    `larger`: maps a model to the larger one to escalate to; empty if there is none.
     """
 
     def __init__(
@@ -238,7 +240,7 @@ class WatchdogGuard:
         self._escalation = ""
 
     async def look(self, profile: ModelProfile, record: Record, emit: Emit) -> None:
-        """Take in what is new in the log; tell, ask or prepare to escalate. Raises `StoppedByUser`, `NobodyToAsk`."""
+        """Observe what is new in the log; on an alert warn, ask or escalate. Raises `StoppedByUser`, `NobodyToAsk`."""
         for observation in self._observer.observe(record.engine.window.tokens):
             if self.mode == "off":
                 continue
@@ -246,11 +248,11 @@ class WatchdogGuard:
                 await self._raised(alert, profile, record, emit)
 
     def escalate(self, name: str) -> None:
-        """Go on with the model `name` from the next step."""
+        """Switch to the model `name` at the next step."""
         self._escalation = name
 
     def take_escalation(self) -> str:
-        """The model to go on with, told once; empty: the present one."""
+        """The model to switch to; returned once, then empty."""
         name, self._escalation = self._escalation, ""
         return name
 
@@ -281,25 +283,25 @@ class WatchdogGuard:
 
 
 class Guards:
-    """The guards of one conversation; a subtask has its session's ceiling and no watch of its own."""
+    """The guards of one conversation. A subtask has its session's ceiling and no watchdog."""
 
     def __init__(self, ceiling: CostCeiling, watch: WatchdogGuard | None = None) -> None:
         self.ceiling = ceiling
         self.watch = watch
 
     def calling(self, profile: ModelProfile, tokens: int, record: Record, emit: Emit) -> AbstractContextManager[None]:
-        """For the time of a call with `tokens` tokens of input; see `CostCeiling.calling`."""
+        """A context for a call with `tokens` tokens of input; see `CostCeiling.calling`."""
         unwatched = self.ceiling.unwatched(profile)
         if unwatched:
             emit(events.Notice(level="warning", title="The cost ceiling is blind", text=unwatched))
         return self.ceiling.calling(profile, tokens, probably_cached(record.view.last_call, profile))
 
     async def after_call(self, profile: ModelProfile, record: Record, emit: Emit) -> None:
-        """Look at what the call cost and did. Raises `CostCeilingReached`, `StoppedByUser`, `NobodyToAsk`."""
+        """Check what the call cost and did. Raises `CostCeilingReached`, `StoppedByUser`, `NobodyToAsk`."""
         self.ceiling.check()
         if self.watch is not None:
             await self.watch.look(profile, record, emit)
 
     def take_escalation(self) -> str:
-        """The model to go on with, told once; empty: the present one."""
+        """The model to switch to; returned once, then empty."""
         return self.watch.take_escalation() if self.watch is not None else ""

@@ -1,4 +1,4 @@
-"""What the user can do next, for each kind of error that ends a turn; everything before the error is kept."""
+"""Hints on what to do next, for each kind of error that ends a turn. Everything before the error is kept."""
 
 from typing import Final
 
@@ -19,20 +19,20 @@ HINTS: Final = {
 }
 
 IN_TEXT: Final = {"auth": "Set another key and run it again, with -c; everything so far is kept."}
-"""The same where there is no screen, for the kinds whose hint is about the screen."""
+"""Hints without a screen, for the kinds whose hint in `HINTS` is about the screen."""
 
 UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
-"""Where a tool call needs an approval and there is nobody to ask."""
+"""The hint if a tool call needs approval and nobody can be asked."""
 
 UNANSWERED_QUESTION: Final = 'Answer it with tui-agent -c -p "your answer", or in the full-screen app with -c.'
 UNANSWERED_PLAN: Final = (
     'Approve it with tui-agent -c -p "approve" (or "approve ask": changes are asked about), send it back with other '
     "words, or look at it in the full-screen app with -c."
 )
-"""Where the model asks the user and there is nobody."""
+"""The hints if the model asks a question or submits a plan and nobody can answer."""
 
 UNASKED_WATCHDOG: Final = (
     "Everything so far is kept. --watchdog warn only tells of it, --watchdog auto goes on with a larger model; with "
     "--watchdog prompt somebody must be there: go on in the full-screen app with -c."
 )
-"""Where the watchdog wants to ask and there is nobody."""
+"""The hint if the watchdog asks and nobody can answer."""

@@ -1,4 +1,4 @@
-"""Pictures on their way into a conversation: read, brought to what providers take, the original kept beside the log."""
+"""Pictures for a conversation: read, converted to what providers accept, with the originals saved in the session."""
 
 import re
 from base64 import b64decode, b64encode
@@ -16,12 +16,12 @@ from tui_agent.tools.files.encodings import HEAD, sniff
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
 
 FOLDER: Final = "pictures"
-"""Where originals lie in a session's folder."""
+"""The subfolder of a session for original pictures."""
 MAX_PICTURES: Final = 50
-"""Pictures that one text may name."""
+"""The most pictures of one text."""
 MAX_NAME: Final = 30
 SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-"""How the names of files end that a text is taken to mean as pictures."""
+"""Suffixes of files that are read as pictures when a text mentions them."""
 
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 _ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
@@ -32,7 +32,7 @@ class PictureProblem(Exception):
 
 
 class Picture(NamedTuple):
-    """A picture as it was given. name: how it is called in its chip."""
+    """A picture before conversion. name: shown in its chip. media: its media type."""
 
     name: str
     media: str
@@ -40,9 +40,7 @@ class Picture(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """The pictures a text names, ready to be sent, a sentence for each that cannot be, and how many are not sent as
-    they are but smaller.
-    """
+    """The pictures of a text, ready to send, a sentence for each that cannot be sent, and how many were scaled down."""
 
     images: tuple[Image, ...] = ()
     problems: tuple[str, ...] = ()
@@ -50,8 +48,8 @@ class Pictures(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """Pictures as they enter the conversation, a note in place of each that cannot be read, with why; and how many were
-    made smaller.
+    """Blocks for the conversation: pictures, with a note in place of each unreadable one; the reasons for those; and
+    how many pictures were made smaller.
     """
 
     blocks: tuple[Text | Image, ...]
@@ -60,18 +58,18 @@ class Attached(NamedTuple):
 
 
 def smaller_text(count: int) -> str:
-    """What people are told of pictures that were made smaller."""
+    """The notice to the user on pictures that were made smaller."""
     which = "The original is" if count == 1 else f"The originals of {count} are"
     return f"Providers take at most {LARGEST_SIDE:,} pixels a side, and 5 MiB. {which} kept in the session's folder."
 
 
 def mentions_in(text: str) -> list[tuple[int, str]]:
-    """Where a text mentions a path, and which."""
+    """The mentioned paths of a text, each with its position."""
     return [(found.start(), found[1] or found[2].rstrip(".,;:!?)]}'")) for found in _MENTION.finditer(text)]
 
 
 def mentioned_pictures(text: str, folder: Path) -> list[tuple[int, str, Callable[[], Picture]]]:
-    """The pictures that a text mentions by their paths: where, which, and how to read each."""
+    """The pictures that a text mentions by path: position, path, and a function that reads the picture."""
 
     def reader(name: str) -> Callable[[], Picture]:
         return lambda: read_picture(folder / Path(name).expanduser())
@@ -80,7 +78,7 @@ def mentioned_pictures(text: str, folder: Path) -> list[tuple[int, str, Callable
 
 
 def read_pictures(named: Mapping[str, Callable[[], Picture]], session_folder: Path | None) -> Pictures:
-    """These pictures, read one after the other. Reads and writes files and scales: call it in a thread."""
+    """Read and scale these pictures. Slow, it reads and writes files: call it in a thread."""
     images: list[Image] = []
     problems: list[str] = []
     smaller = 0
@@ -99,7 +97,7 @@ def read_pictures(named: Mapping[str, Callable[[], Picture]], session_folder: Pa
 
 
 def read_picture(path: Path) -> Picture:
-    """The picture in a file. Raises PictureProblem and OSError."""
+    """Read a picture file. Raises PictureProblem and OSError."""
     if not path.is_file():
         raise PictureProblem("there is no such file")
     with path.open("rb") as file:
@@ -107,7 +105,7 @@ def read_picture(path: Path) -> Picture:
 
 
 def as_picture(data: bytes, name: str = "") -> Picture:
-    """The picture that these bytes begin like. Raises PictureProblem."""
+    """A picture of these bytes, with the type they start like. Raises PictureProblem."""
     if len(data) > MAX_IMAGE_BYTES:
         raise PictureProblem(too_large())
     kind = sniff(data[:HEAD], whole=len(data) <= HEAD)
@@ -118,12 +116,12 @@ def as_picture(data: bytes, name: str = "") -> Picture:
 
 
 def too_large() -> str:
-    """Why a picture is not read."""
+    """The problem of a picture that exceeds the size limit."""
     return f"it is too large to be read (at most {MAX_IMAGE_BYTES / 1024**2:.0f} MiB); scale it down"
 
 
 async def attach(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
-    """Bring pictures to what providers take, in a thread; the originals of those that change go to `folder`."""
+    """Convert pictures to what providers accept, in a thread; originals of changed ones are saved in `folder`."""
     return await aside(lambda: _attached(images, folder)) if images else Attached(())
 
 
@@ -143,7 +141,7 @@ def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached
             problems.append(reason)
             blocks.append(Text(f"[A picture was given here that cannot be sent: {reason}.]"))
         else:
-            # One that changes nothing stays the same object, and its text is not held twice.
+            # Keep an unchanged picture the same object, so that its data is not held twice.
             same = not changed and made.media_type == image.media_type
             blocks.append(image if same else made)
             smaller += changed
@@ -151,15 +149,16 @@ def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached
 
 
 def _fit(data: bytes, media: str, folder: Path | None) -> tuple[Image, bool]:
-    """The picture as it is sent, and whether it was made smaller. Raises `UnreadablePicture`."""
+    """The picture to send, and whether it was made smaller. Raises `UnreadablePicture`."""
     made = fitted(data)
     original = _kept(data, media, folder) if made.changed and folder is not None else ""
     return Image(made.media_type, b64encode(made.data).decode(), original=original), made.changed
 
 
 def _kept(data: bytes, media: str, session_folder: Path) -> str:
-    """Where the original lies below the session's folder; empty where the disk does not take it: the picture counts
-    more than its pixels.
+    """Save the original; returns its path below the session's folder, or an empty string if the disk refuses.
+
+    That is no reason not to send the picture.
     """
     folder = session_folder / FOLDER
     try:

@@ -1,4 +1,4 @@
-"""Plan mode as the model hears of it, and the user's word on a plan that nobody was there to approve."""
+"""Tells the model about plan mode, and reads the user's later approval of a plan that nobody was there to approve."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
 
 APPROVING: Final = frozenset(("approve", "approved", "yes", "ok"))
-"""Words that approve a plan; a mode may follow."""
+"""Words that approve a plan; the name of a mode may follow."""
 
 
 class Planning:
-    """Tells the model where plan mode begins and ends."""
+    """Tells the model when plan mode begins and ends."""
 
     def __init__(self, record: Record, gate: PermissionGate, registry: ToolRegistry) -> None:
         self._record = record
@@ -24,8 +24,12 @@ class Planning:
         self._head = 0
         self._told = False
 
-    async def hear(self, words: str) -> None:
-        """Before the user's words enter: say what has become of the mode, by these words too. Raises `StorageError`."""
+    async def announce_mode(self, words: str) -> None:
+        """Call it before the user's words enter: tells the model of changes of the mode, also those that the words
+        make.
+
+        Raises `StorageError`.
+        """
         if PLAN not in self._registry:
             return
         log = self._record.view.log
@@ -41,7 +45,7 @@ class Planning:
 
 
 def approving_mode(words: str, gate: PermissionGate) -> Mode | None:
-    """The mode in which a plan is to be carried out, where these words approve it: ``approve``, or ``approve ask``."""
+    """The mode in which to carry out a plan, if these words approve it (``approve``, ``approve ask``); else None."""
     word, _, named = words.strip().lower().rstrip(".!").partition(" ")
     modes = modes_after_plan(gate)
     if word.rstrip(",") not in APPROVING:

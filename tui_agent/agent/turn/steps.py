@@ -1,8 +1,8 @@
-"""Carrying out what the context engine asks for: entries are committed, models asked, texts kept, listeners told.
+"""Carries out the effects that the context engine yields: commits entries, asks models, saves texts, tells listeners.
 
-A summary's text is written before anything is appended, so a cancellation, a crash or a failing model leaves the view
-as it was. It is written in a task of its own while the conversation goes on; what it came to is entered by the turn
-that runs, before its next call, or at once where none does.
+A summary's text is complete before anything is appended, so a cancellation, a crash or a failing model leaves the view
+unchanged. It is written in a background task while the conversation goes on; the running turn enters it before its next
+call, or it is entered at once if no turn runs.
 """
 
 import asyncio
@@ -53,26 +53,26 @@ T = TypeVar("T")
 Emit = Callable[[events.AgentEvent], None]
 
 ATTEMPTS = 2
-"""How often one request for a summary is tried before the next way is taken."""
+"""How often one request for a summary is tried before falling back to the next way of making one."""
 
 _NOT_WRITTEN = "The summary was not entered"
 _AS_IT_WAS = "The conversation is as it was. `tui-agent trace SESSION` shows what happened, for a report of the fault."
 
 
 class Texts(Protocol):
-    """Keeps texts that entries point at: whole tool results, summarised turns."""
+    """Stores texts that entries refer to: full tool results, summarised turns."""
 
     @property
     def folder(self) -> Path:
-        """The session's own folder: what a tool writes for itself goes below it."""
+        """The session's folder; tools keep their own files below it."""
         ...
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
-        """Keep a text durably, before the entry that points at it. Raises `StorageError`."""
+        """Save a text durably, before the entry that refers to it. Raises `StorageError`."""
         ...
 
     async def append_history(self, thread: str, text: str) -> str:
-        """Add turns to a history; where it lies. Raises `StorageError`."""
+        """Append turns to a history file; returns its path. Raises `StorageError`."""
         ...
 
     async def read(self, artifact: Artifact) -> str:
@@ -81,11 +81,13 @@ class Texts(Protocol):
 
 
 class Compactor(Protocol):
-    """Writes summaries in place of the built-in way. `Checkpointer` has the same shape, for completion records."""
+    """Writes summaries in place of the built-in writer. `Checkpointer` is the same for completion records."""
 
     def write(self, parts: tuple[str, ...], instruction: str, subject: str) -> Awaitable[str]:
-        """A text for the turns in `parts`, oldest first. `instruction` is what a model would be asked; `subject` the
-        user's focus. What it raises leads to the built-in way; the text is checked and completed as every other.
+        """Summarise the turns in `parts`, oldest first.
+
+        `instruction`: what a model would be asked. `subject`: the user's focus. If it raises, the built-in writer is
+        used. The text is checked and completed like that of a model.
         """
         ...
 
@@ -95,14 +97,14 @@ Checkpointer = Compactor
 
 @dataclass(frozen=True, slots=True)
 class _Over(Generic[T]):
-    """The steps are at their end."""
+    """The generator of effects has returned `result`."""
 
     result: T
 
 
 @dataclass(slots=True, eq=False)
 class _Beside:
-    """A summary that is being written: by `task`, which is past writing once `over`. `stopped` says who stopped it."""
+    """A summary being written in the background. `over`: set once `task` has written it. `stopped`: why, if it was."""
 
     over: asyncio.Event
     account: CallAccount
@@ -111,10 +113,10 @@ class _Beside:
 
 
 class StepRunner:
-    """Carries out the steps of one conversation's engine. Owns the task that writes a summary beside it.
+    """Carries out the steps of one conversation's engine, and owns the task that writes a summary in the background.
 
-    `writers` write summaries or records of their own; `exclusive` is held by whoever may change the conversation;
-    `tell` hears of what happens outside a turn.
+    `exclusive`: the lock to hold while changing the conversation. `tell`: called with events outside a turn. `writers`:
+    custom writers of summaries and records.
     """
 
     def __init__(
@@ -144,10 +146,10 @@ class StepRunner:
         self._awaited = self._closed = False
 
     async def run(self, steps: Steps[T], emit: Emit, first: Effect | None = None) -> T:
-        """Carry out every effect of `steps`, in order; what they return at the end. Raises `StorageError`.
+        """Carry out every effect of `steps` in order, and return their result. Raises `StorageError`.
 
-        `first` is what `start` gave, where it was called. The engine thinks in a thread where the view is long, so that
-        nothing holds up the event loop.
+        `first`: the effect that `start` returned, if that was called. For a long view the engine computes in a thread,
+        to keep the event loop free.
         """
         return await self._run(steps, emit, self._account, first)
 
@@ -163,12 +165,12 @@ class StepRunner:
             steps.close()
 
     async def start(self, steps: Steps[T]) -> Effect | None:
-        """The first effect of `steps`, not yet carried out; None where there is nothing to do, and all is over."""
+        """The first effect of `steps`, not yet carried out; None if there is nothing to do and `steps` have ended."""
         advanced = await self._advance(steps, None)
         return None if isinstance(advanced, _Over) else advanced
 
     async def compute(self, work: Callable[[], T]) -> T:
-        """What `work` gives, which reads the view: in a thread where the view is long."""
+        """Run `work`, which reads the view; in a thread if the view is long."""
         if not self._engine.is_long:
             return work()
         self._engine.view.sizes()
@@ -227,20 +229,20 @@ class StepRunner:
         if self._hooks is not None and step == "summary":
             await self._hooks.fire(about, told, emit)
 
-    # A summary that is written beside the conversation
+    # Writing a summary in the background
 
     @property
     def writing(self) -> bool:
-        """Whether a summary is being written beside the conversation."""
+        """Whether a summary is being written in the background."""
         return self._beside is not None and not self._beside.over.is_set()
 
     @property
     def awaited(self) -> bool:
-        """Whether a turn stands still until that is done."""
+        """Whether a turn is waiting for that summary."""
         return self._awaited
 
     def stop_writing(self, why: str) -> bool:
-        """Stop it; listeners are told `why`, a sentence, and what it has cost so far. Whether there was anything."""
+        """Stop it, and tell listeners `why` (a sentence) and its cost so far. False if none was being written."""
         beside = self._beside
         if beside is None or beside.task is None or beside.over.is_set():
             return False
@@ -249,17 +251,17 @@ class StepRunner:
         return True
 
     async def drop_writing(self, why: str) -> None:
-        """Stop it, and wait until nothing of it is left."""
+        """Stop it, and wait for its end."""
         if self.stop_writing(why) and self._beside is not None:
             await self._beside.over.wait()
 
     async def keep_if_it_holds(self) -> None:
-        """Stop it where the conversation has changed so that it could not be entered any more."""
+        """Stop it if the conversation has changed so that it could no longer be used."""
         if self.writing and not await self.compute(self._engine.still_holds):
             await self.drop_writing("What it was to replace has changed.")
 
     async def end_writing(self) -> None:
-        """The conversation is closed: what is written is entered, what is not is stopped. Raises `StorageError`."""
+        """On closing the conversation: enter a finished summary, stop an unfinished one. Raises `StorageError`."""
         self._closed = True
         beside, self._beside = self._beside, None
         if beside is not None and beside.task is not None:
@@ -274,7 +276,7 @@ class StepRunner:
             return
 
         def ended(_: "asyncio.Task[None]") -> None:
-            # Where it is cancelled before its first step, no `finally` of its own sees it.
+            # If it is cancelled before its first step, its own `finally` never runs.
             steps.close()
             beside.over.set()
 
@@ -298,7 +300,7 @@ class StepRunner:
             beside.over.set()
         if not self._engine.written:
             return
-        # While a turn runs this waits for its end, unless the turn enters the summary before its next call.
+        # Waits for a running turn to end, unless that enters the summary before its next call.
         async with self._exclusive:
             try:
                 await self.run(self._engine.settle(), self._tell)
@@ -325,10 +327,10 @@ class StepRunner:
             )
         )
 
-    # What a step asks for
+    # Effects that ask a model
 
     async def _ask(self, asked: AskModel, account: CallAccount) -> Answer | Refusal:
-        """Ask a model for a text. Whatever it raises is a refusal: context work goes on another way."""
+        """Ask a model for a text. Any error becomes a refusal, so that context work can fall back."""
         model = (self._active.small if asked.who == "small" else None) or self._active.model
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
         try:

@@ -1,4 +1,4 @@
-"""Doing the tool calls of one step: ask, run, record. Every call gets exactly one result, whatever happens."""
+"""Runs the tool calls of one step: ask, run, record. Every call gets exactly one result, whatever happens."""
 
 import asyncio
 import time
@@ -48,28 +48,28 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.schema import expected
 
 HOOK_CHARS = 100_000
-"""Characters of a result that hooks are shown."""
+"""Characters of a result that hooks are given."""
 BY_A_HOOK = "A hook of the user refuses this call:"
 CHANGED_BY_A_HOOK = "[a hook of the user changed the arguments of this call to {arguments}]"
 
 DECLINED = "The user declined to start so many agents. Start fewer, or ask what they want."
 
 Expected: TypeAlias = Callable[[Sequence[ToolCall]], str]
-"""What the user is to know before these agents start; empty: nothing. Called in a thread."""
+"""The notice to show before these agents start; empty: none is needed. Called in a thread."""
 
 PARALLEL = 8
-"""Read-only calls of one step that run at the same time."""
+"""How many read-only calls of one step run at the same time."""
 
 
 NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
-"""What answers the calls of a turn that a question without a person to answer it ended."""
+"""The result for calls of a turn that ended because nobody could answer a question."""
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a running call may use; see `tools.base.ToolContext`."""
+    """What a running call has access to; see `tools.base.ToolContext`."""
 
     workspace: WorkspaceView
     artifacts: Path
@@ -110,10 +110,10 @@ class Toolbox:
         self._texts = texts
 
     async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
-        """Do these calls: neighbouring read-only ones in parallel, others one after another.
+        """Run these calls: adjacent read-only ones in parallel, the others one after another.
 
-        Every call that was told of as started is told of as finished, and has its result in the log, whatever is
-        raised. Raises `NobodyToAsk` where a call needs a person's word and there is none, and `StorageError`.
+        Every call that was reported as started is reported as finished and has its result in the log, whatever is
+        raised. Raises `NobodyToAsk` if a call needs approval and nobody can give it, and `StorageError`.
         """
         calls = [inner_call(call) for call in calls]
         unfinished = {call.id: call for call in calls}
@@ -133,7 +133,7 @@ class Toolbox:
             calls = [call for call in calls if call not in declined]
             waiting: list[PermissionQuestion] = []
             for batch in self._batches(calls[:most]):
-                # Where something waits for the user's word, no more is done, but all that they are asked is said.
+                # Once a call waits for the user's answer, run no more calls, but collect the other questions.
                 doing = [call for call in batch if not waiting or call.name == ASK]
                 waiting += await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in doing])
             if waiting:
@@ -153,7 +153,7 @@ class Toolbox:
             raise
 
     async def _declined(self, calls: Sequence[ToolCall], emit: Emit) -> list[ToolCall]:
-        """Of many agents at once the user is told the price first; the calls they decline. Raises `NobodyToAsk`."""
+        """Before many agents start, tell the user their price; returns the calls they decline. Raises `NobodyToAsk`."""
         agents = [call for call in calls if call.name == RUN_AGENT and call.name in self.registry]
         told = await asyncio.to_thread(self._expected, agents) if agents and self.gate.mode != "allow" else ""
         if not told:
@@ -168,7 +168,7 @@ class Toolbox:
     async def _leave(
         self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit, *, is_error: bool = True
     ) -> None:
-        """End calls that will not be done."""
+        """Answer calls that will not be run."""
         for call in list(calls):
             output = ToolOutput(text, is_error=is_error)
             try:
@@ -179,7 +179,7 @@ class Toolbox:
     async def run_for_user(
         self, command: str, engine: ContextEngine, emit: Emit, keep: Callable[[str], Awaitable[int]]
     ) -> None:
-        """Run a command of the user's own, unasked; `keep` gets what of it enters the conversation, stopped or not."""
+        """Run a user's own command without asking; `keep` gets its text for the conversation, even if stopped."""
         call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, as_shown(command))
         emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         began, shown = time.monotonic(), ""
@@ -189,7 +189,7 @@ class Toolbox:
             shown = event.text if isinstance(event, events.ToolProgress) else shown
             emit(event)
 
-        # What the user runs is theirs: no sandbox confines it.
+        # The user's own commands are not confined by the sandbox.
         granted = (Access("run", command, outside=True),)
         asking = self._asking(pass_on)
         context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on, asking)
@@ -211,9 +211,9 @@ class Toolbox:
         await finish("error" if output.is_error else "ok", output)
 
     async def call_for_user(self, name: str, arguments: str, engine: ContextEngine, emit: Emit) -> str:
-        """Do a call that a text of the user's own asks for, through the gate; what it answers, as far as fits.
+        """Run a call for a command of the user's own, through the gate; returns its result, cut to what fits.
 
-        Raises `ToolFailure` where it is refused or fails, and `NobodyToAsk`.
+        Raises `ToolFailure` if it is refused or fails, and `NobodyToAsk`.
         """
         call = ToolCall(f"own-{uuid.uuid4().hex[:12]}", name, arguments)
         tool = self.registry.get(name)
@@ -253,7 +253,7 @@ class Toolbox:
             yield batch
 
     def _is_harmless(self, call: ToolCall) -> bool:
-        """Whether it can run beside others: it only reads, or is not done at all."""
+        """Whether it can run in parallel with others: it only reads, or is refused anyway."""
         try:
             return self.registry.get(call.name).effect in ("read", "none")
         except ToolFailure:
@@ -264,7 +264,7 @@ class Toolbox:
         asking = self._asking(emit)
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
-            # How long the user thinks is no part of how long the call takes.
+            # The time the user takes to answer does not count as time of the call.
             nonlocal began
             asked = time.monotonic()
             try:
@@ -324,7 +324,7 @@ class Toolbox:
             reason = error.strerror or error_text(error)
             return "error", _refusal(f"{call.name} failed: {reason}. Try another way, or tell the user.")
         except BaseException as error:
-            # Of the tool's own making, whatever it is: neither this program nor this turn is over for it.
+            # A tool may raise anything, also BaseExceptions; that ends neither the program nor the turn.
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
             record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
@@ -332,7 +332,7 @@ class Toolbox:
         return ("error" if output.is_error else "ok"), output
 
     def _taught(self, call: ToolCall) -> str:
-        """What to tell a model whose call could not be read."""
+        """The result for a call that could not be parsed: its correct shape."""
         again = "Nothing was done. Call it again with one JSON object"
         if call.name in self.registry:
             advice = f"{again}. {expected(self.registry.get(call.name).definition)}"
@@ -341,13 +341,13 @@ class Toolbox:
         return f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
 
     async def _before(self, call: ToolCall, emit: Emit) -> Say:
-        """What the user's hooks say of a call before it is judged."""
+        """Run the user's hooks before a call is judged."""
         if self._hooks is None:
             return Say()
         return await self._hooks.fire("PreToolUse", _told_of(call), emit, call.name)
 
     async def _after(self, call: ToolCall, output: ToolOutput, before: Say, emit: Emit) -> ToolOutput:
-        """The result with what hooks have to say: that they changed the call, and what they tell the model."""
+        """The result with the additions of hooks: a note if they changed the call, and their text for the model."""
         if self._hooks is None:
             return output
         answer = {"tool_response": {"text": output.text[:HOOK_CHARS], "is_error": output.is_error}}
@@ -358,7 +358,10 @@ class Toolbox:
 
     @asynccontextmanager
     async def _keeping(self, context: CallContext, record: Record, changes: tuple[Access, ...]) -> AsyncIterator[None]:
-        """Keep what a call changes in files, so that it can be put back; `changes`: what it does by calls of others."""
+        """Record the files that a call changes, so that they can be put back.
+
+        `changes`: the accesses of calls that it makes itself.
+        """
         if self._files is None:
             yield
             return
@@ -404,7 +407,7 @@ class Toolbox:
         emit(_finished(call, status, output, fitted, seq, duration_ms))
 
     async def _fit(self, call: ToolCall, raw: str, paged: bool, engine: ContextEngine) -> "_Fitted":
-        """What of a result enters the conversation; the whole is on disk before the entry that points at it."""
+        """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
         shortened = engine.shorten(raw, paged=paged)
         if isinstance(shortened, Whole):
             return _Fitted(raw, raw)
@@ -413,7 +416,7 @@ class Toolbox:
 
 
 class _Fitted(NamedTuple):
-    """A result, what of it enters the conversation, and the file that holds the whole where that is not all."""
+    """A raw result, the text of it that enters the conversation, and the file with all of it if that was cut."""
 
     raw: str
     text: str
@@ -441,13 +444,14 @@ def _finished(
 
 
 def _since(began: float) -> int:
-    """Milliseconds."""
+    """Milliseconds since `began`."""
     return int(1000 * (time.monotonic() - began))
 
 
 async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> list[PermissionQuestion]:
-    """Wait for every task, also when cancelled (then they are, too); what waits for the user's word, where nobody could
-    be asked. Raises the first other error.
+    """Wait for every task; if cancelled, cancel them all and wait.
+
+    Returns the questions that nobody could answer. Raises the first other error.
     """
     if not tasks:
         return []
@@ -470,7 +474,7 @@ async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
 
 
 def _told_of(call: ToolCall) -> dict[str, object]:
-    """What hooks are told of a call."""
+    """The description of a call for hooks."""
     return {"tool_name": call.name, "tool_input": msgspec.Raw(call.arguments.encode()), "tool_use_id": call.id}
 
 

@@ -1,4 +1,4 @@
-"""One turn: ask the model, run what it calls for, and again, until it has nothing more to call for."""
+"""One turn: ask the model, run the tools it calls, and repeat until it calls no more."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ from tui_agent.text import call_summary, error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
-"""How often text that is still streaming is saved."""
+"""Seconds between two saves of text that is still streaming."""
 
 NOT_ENTERED = "It did not enter the conversation{}. /extensions lists the hooks."
 UP = "; Up brings it back"
@@ -62,11 +62,11 @@ UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what 
 
 
 class TooLarge(ContextOverflow):
-    """The program itself refuses a request that cannot fit: no provider has told a limit by it."""
+    """The program refused a request that cannot fit. Unlike a provider's refusal, it reveals no limit."""
 
 
 class Parts(NamedTuple):
-    """What a turn works with; all of it belongs to the agent and outlives the turn."""
+    """What a turn needs; all of it belongs to the agent and outlives the turn."""
 
     record: Record
     active: ActiveModel
@@ -77,13 +77,13 @@ class Parts(NamedTuple):
     caches: CacheWatch
     planning: Planning
     resources: Callable[[str], Awaitable[tuple[str, ...]]]
-    """What the model is told of what a text of the user mentions, read at servers."""
+    """Reads the resources of MCP servers that a user's text mentions, as texts for the model."""
     hooks: Hooks | None
 
 
 @dataclass(slots=True)
 class Reply:
-    """What of one answer has streamed in so far."""
+    """The answer that has streamed in so far."""
 
     text: str = ""
     saved: int = 0
@@ -94,7 +94,7 @@ class Reply:
 
     @property
     def timings(self) -> Timings:
-        """What the call took by the time of its first event, where the server tells nothing better."""
+        """The call's timings, estimated from the time of its first event, for servers that do not report them."""
         first = self.first or time.monotonic()
         return Timings(first - self.began, time.monotonic() - first)
 
@@ -125,8 +125,8 @@ class Turn:
         return self._stop_reason == "error"
 
     async def run(self, prompt: Message | None) -> None:
-        """Run to the end. Whatever goes wrong becomes events, of which the last is `TurnFinished`; a cancellation
-        leaves a valid log and is raised.
+        """Run to the end. Errors become events, and the last event is `TurnFinished`. A cancellation is raised, after
+        the log was made valid.
         """
         self._tracker.start_turn()
         try:
@@ -168,7 +168,7 @@ class Turn:
             raise
 
     async def _step(self) -> bool:
-        """One model call and the tool calls it asks for; whether the turn goes on."""
+        """One model call with its tool calls; True if the turn goes on."""
         self._guards.ceiling.check()
         if larger := self._guards.take_escalation():
             await self._escalate(larger)
@@ -183,8 +183,8 @@ class Turn:
     # Before the first call
 
     async def _begin(self, prompt: Message | None) -> None:
-        """Bring the log to where the model is to answer: the model introduced, what a crash left open completed, what
-        is due done, and the user's words taken in.
+        """Prepare the log for the first call: introduce the model, complete what a crash left open, do the context
+        work that is due, and take in the user's words.
         """
         await self._active.introduce()
         self._tell_of_tools()
@@ -200,7 +200,7 @@ class Turn:
         steps = self._engine.prepare(between_turns=True)
         first = await self._steps.start(steps)
         if prompt is not None and first is not None and not isinstance(first, WriteBeside):
-            # What takes a while comes first; the user's words are on disk meanwhile.
+            # Context work that takes a while comes first; meanwhile the user's words are safe on disk.
             self._heard_by_hooks = await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
             prompt = None
         if first is not None:
@@ -208,7 +208,7 @@ class Turn:
         await self._hear(prompt)
 
     async def _ask_hooks(self, prompt: Message | None) -> None:
-        """Tell the user's hooks of the session and of their words. Raises `HookBlocked` where one refuses these."""
+        """Run the user's hooks for the session and the prompt. Raises `HookBlocked` if one refuses the prompt."""
         if self._hooks is None:
             return
         await self._tell_the_model(await self._hooks.begin_turn(self._emit))
@@ -223,7 +223,7 @@ class Turn:
             await self._record.append(notice(f"[a hook of the user says] {said.told}"))
 
     async def _goes_on_for_hooks(self) -> bool:
-        """Ask the user's hooks whether the turn may end; whether one of them has it go on."""
+        """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
         if self._hooks is None or self._told_to_go_on >= MOST_STOPS:
             return False
         told = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._answer}
@@ -241,11 +241,9 @@ class Turn:
         await self._record.answer_open_calls()
 
     async def _hear(self, prompt: Message | None) -> None:
-        """Take in what the user has said: what waits, then `prompt`, which is not repeated where it is the newest
-        message already, unanswered.
-        """
+        """Take in queued texts, then `prompt`, unless that is already the newest message and still unanswered."""
         await self._deliver()
-        await self._planning.hear(text_of(prompt.blocks, Text) if prompt is not None else "")
+        await self._planning.announce_mode(text_of(prompt.blocks, Text) if prompt is not None else "")
         if prompt is None:
             return
         fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
@@ -256,7 +254,7 @@ class Turn:
         self._emit(said(seq, fitted.blocks))
 
     async def _deliver(self) -> bool:
-        """Hand over what the user sent meanwhile; whether any of it waits for an answer."""
+        """Deliver texts that the user sent meanwhile; True if any of them needs an answer."""
         waiting = self._record.view.queued()
         for queued in waiting:
             if await self._refused_by_hooks(queued):
@@ -272,12 +270,12 @@ class Turn:
         return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
 
     async def _read_resources(self, text: str) -> None:
-        """Tell the model what is said by the resources of servers that the user mentions."""
+        """Add the contents of MCP resources that the user's text mentions."""
         for told in () if is_note(text) else await self._resources(text):
             await self._record.append(notice(told))
 
     async def _refused_by_hooks(self, queued: Queued) -> bool:
-        """Whether a hook refuses what waits; then it is taken back, and the user told."""
+        """Whether a hook refuses a queued text; then it is withdrawn, and the user told."""
         text = text_of(queued.blocks, Text)
         if self._hooks is None or is_note(text) or queued.seq == self._heard_by_hooks:
             return False
@@ -296,13 +294,13 @@ class Turn:
         return bool(said.refused)
 
     def _is_asked(self) -> bool:
-        """Whether there is anything to answer."""
+        """Whether there is a message to answer."""
         return self._record.view.ends_with == "user"
 
     # A call
 
     async def _ask_within_the_window(self) -> Completed:
-        """Ask; where the request does not fit after all, make it smaller and ask again, as often as is allowed."""
+        """Ask the model; if the request turns out not to fit, shrink it and retry, within limits."""
         while True:
             try:
                 if not self._engine.fits:
@@ -329,14 +327,15 @@ class Turn:
                 await self._active.introduce()
                 self._tell_of_tools()
             except PictureRefused as refused:
-                # Smaller, then none: so it ends.
+                # First smaller pictures, then none, so this loop ends.
                 again, self._picture_refused = self._picture_refused, True
                 if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
 
     def _learn_limit(self, overflow: ContextOverflow) -> bool:
-        """Go by what the provider said it takes, and tell of it where that is less than was known. Whether a shorter
-        answer is asked for from here on.
+        """Adopt the limit that the provider's error states, and tell the user if it is lower than was known.
+
+        True if that means asking for a shorter answer from now on.
         """
         before, reserve = self._engine.window.tokens, self._engine.budget.reserve
         self._engine.learn_limit(overflow.limit, overflow.tokens)
@@ -353,7 +352,7 @@ class Turn:
         return self._engine.budget.reserve < reserve
 
     def _tell_of_tools(self) -> None:
-        """Say, once, that the model is given no tools, or not yet one for the user's first agents."""
+        """Tell the user, once, that the model is given no tools, or not yet the one for their first agents."""
         name = self._active.profile.id
         if self._active.take_chat_news():
             self._emit(
@@ -386,7 +385,7 @@ class Turn:
             )
 
     async def _announce_a_cold_send(self) -> None:
-        """Say, once for each answer, what a call costs whose cache is gone."""
+        """Tell the user, once for each answer, what a call with an expired cache costs."""
         last = self._record.view.last_call
         if last is None or last.seq == self._announced:
             return
@@ -434,19 +433,19 @@ class Turn:
             stop_reason=completed.stop_reason,
             duration_ms=duration_ms,
         )
-        # Even a cancellation lets this entry in: then it is the answer, and there is nothing left to be kept of one.
+        # The entry is appended even on cancellation: it is the whole answer, so no partial one remains to be saved.
         self._reply = Reply()
         seq = await self._record.append(message)
         self._take_in(message, seq)
         return completed
 
     async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
-        """Tell the model's speed of a call; `last` is what the one before it used."""
+        """Measure the model's speed by a call; `last`: the usage of the call before."""
         if not self._active.profile.local:
             return
         usage, kept, cold = completed.usage, 0, self._engine.cache.cold
         if not usage.input_tokens:
-            # The server tells nothing, so both are estimated; of what it kept nothing is known, unless all was new.
+            # The server reports no usage: estimate it. How much it had cached is known only if everything was new.
             written = self._engine.meter.tokens_of_text(self._record.view, self._reply.text, "prose")
             usage = Usage(input_tokens=prepared.tokens if cold else 0, output_tokens=written)
         elif last is not None and not cold and self._engine.meter.measured:
@@ -487,7 +486,7 @@ class Turn:
     async def _retrying(self, event: Retrying) -> None:
         error = event.error
         if self._reply.saved:
-            # What was streamed is void from here on, also for a next start.
+            # The text streamed so far is void, also after a restart.
             await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
         self._reply = Reply()
         await self._account.broke_off()
@@ -536,7 +535,7 @@ class Turn:
         )
 
     def _tell_of_nothing(self) -> None:
-        """After the calls of a turn some models have nothing to add; to a question it is no answer."""
+        """Tell the user of an empty answer, unless tool calls came before it: some models then have nothing to add."""
         if self._calls > 1:
             hint = "what it did stands above; ask it to sum up"
             self._emit(events.Notice(level="info", title="The model ended without a word", hint=hint))
@@ -552,7 +551,7 @@ class Turn:
     # How it ends
 
     async def _leave(self, answer: str = INTERRUPTED) -> None:
-        """Leave a valid log: what has streamed is kept, and `answer` answers the calls that were not done."""
+        """Make the log valid: save the text streamed so far, and answer calls that were not run with `answer`."""
         await self._account.broke_off()
         await self._keep_reply()
         await self._record.answer_open_calls(answer)
@@ -609,7 +608,7 @@ class Turn:
 
 
 def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
-    """What is told where calls need somebody's word and there is nobody: a plan first, then questions, then calls."""
+    """The event for calls that nobody could approve; it is about a plan first, else questions, else the calls."""
     questions = refusal.questions
     kinds = [question.kind for question in questions]
     if "plan" in kinds:

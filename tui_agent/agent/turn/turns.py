@@ -1,4 +1,4 @@
-"""The turns of a conversation, one at a time: the one that runs, what the user says meanwhile, and what has to wait."""
+"""Runs a conversation's turns one at a time, queues the user's texts meanwhile, and guards against concurrent steps."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -26,10 +26,10 @@ class NotRunning(RuntimeError):
 
 
 class Turns:
-    """Runs the turns of one conversation; owns the one that runs, and who may change the conversation beside it.
+    """Runs the turns of one conversation, and owns the running one.
 
-    `lock` is held by whoever may change it: a turn, a context step, or the summary that was written beside it. `tell`
-    hears of what happens outside a turn.
+    `lock`: held by whatever changes the conversation: a turn, a context step, or entering a summary that was written
+    in the background. `tell`: called with events outside a turn.
     """
 
     def __init__(self, parts: Parts, lock: asyncio.Lock, texts: Texts, tell: Emit) -> None:
@@ -43,7 +43,7 @@ class Turns:
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
         self._wished = ("", "")
-        """The text of the user's own command that may begin the next turn, and the model that it names."""
+        """The expanded text of a user's own command, and the model to answer a turn that starts with it."""
 
     async def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
         """See `Agent.run`."""
@@ -53,7 +53,7 @@ class Turns:
         message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
         self._turn = None
         worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
-        # Also where it is cancelled before its first step, which no `finally` of its own would see.
+        # A callback, because a task cancelled before its first step never runs its own `finally`.
         worker.add_done_callback(lambda done: self._turn_over(done, stream))
         try:
             while (event := await stream.get()) is not None:
@@ -81,7 +81,7 @@ class Turns:
             if message is not None:
                 message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
             if message is not None and self._lock.locked():
-                # The user asked for a compaction that still runs; their next words are on disk meanwhile.
+                # A compaction that the user asked for is running: keep their words on disk meanwhile.
                 await self._record.append(Queued(blocks=user_blocks(message.blocks)))
                 message = None
             async with self._lock, self._answered_by(self._take_wish(text)):
@@ -92,18 +92,18 @@ class Turns:
                 tell(events.stopped_before_it_began())
 
     def have_answered(self, text: str, model: str) -> None:
-        """Have a turn that is begun with this text next answered by this model; empty: by the present one."""
+        """Note that this model answers the next turn if it starts with this text; empty: the active one does."""
         self._wished = (text, model)
 
     def _take_wish(self, text: str) -> str:
-        """The model that is to answer a turn which begins with this text; empty: the present one."""
+        """The model to answer a turn that starts with this text; empty: the active one."""
         (begins, model), self._wished = self._wished, ("", "")
         present = self._parts.active.profile.name
         return model if begins and text.startswith(begins) and model != present else ""
 
     @asynccontextmanager
     async def _answered_by(self, name: str) -> AsyncIterator[None]:
-        """Have this model answer meanwhile, then the one before; empty: the one before all along."""
+        """A context in which this model is active; afterwards the one before it is again. Empty: no change."""
         before = self._parts.active.profile.name
         if name:
             await self._change_model(name)
@@ -120,7 +120,7 @@ class Turns:
         self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
     async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
-        """One turn, and another for what was sent too late to be part of it."""
+        """Run one turn, and another one for texts that were sent too late for it."""
         while True:
             turn = self._turn = Turn(self._parts, emit)
             await turn.run(message)
@@ -149,13 +149,13 @@ class Turns:
         return True
 
     async def close(self) -> None:
-        """End the running turn, and wait for its end."""
+        """Stop the running turn, and wait for its end."""
         worker = self._worker
         if worker is not None:
             worker.cancel()
             await to_completion(_ended(worker))
 
-    # What the user says besides
+    # Texts during a turn
 
     async def queue(self, text: str, images: tuple[Image, ...]) -> int:
         """See `Agent.queue`."""
@@ -170,13 +170,13 @@ class Turns:
 
     @property
     def _takes_texts(self) -> bool:
-        """Whether a turn runs that may have another step: one that failed is only being put away."""
+        """Whether a turn is running that may have another step; one that failed is only cleaning up."""
         return self.busy and not (self._turn is not None and self._turn.failed)
 
     async def _attached(
         self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
     ) -> tuple[Text | Image, ...]:
-        """What was said, its pictures as providers take them; listeners are told what became of the others."""
+        """The blocks with pictures converted for providers; tells listeners of pictures changed or left out."""
         attached = await attach(
             tuple(block for block in blocks if isinstance(block, Image)), lambda: self._texts.folder
         )
@@ -207,7 +207,7 @@ class Turns:
             waits = self.taken
             return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if waits else message)
 
-    # What has to wait for a turn
+    # Exclusive access
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -218,17 +218,17 @@ class Turns:
 
     @property
     def taken(self) -> bool:
-        """Whether a turn or a context step runs."""
+        """Whether a turn or a context step is running."""
         return self.busy or self._lock.locked()
 
     def must_be_idle(self) -> None:
-        """Raises `AgentBusy` where a turn runs, unless its task is the one that holds the conversation."""
+        """Raise `AgentBusy` if a turn is running, unless this task holds the conversation."""
         if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
 
     @asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:
-        """Wait until nobody else changes the conversation, and let nobody meanwhile. A task may enter it again."""
+        """A context with exclusive access to the conversation; reentrant within a task."""
         task = asyncio.current_task()
         if self._holder is task:
             yield

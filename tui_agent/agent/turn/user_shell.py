@@ -1,4 +1,4 @@
-"""Shell commands that the user runs: the text the model is shown of one, and how the screen reads it back."""
+"""Shell commands run by the user: the message that shows one to the model, and parsing it for the screen."""
 
 import re
 from typing import Final, NamedTuple
@@ -8,10 +8,10 @@ import msgspec
 from tui_agent.tools.base import ToolOutput
 
 USER_SHELL: Final = "your shell"
-"""The name such a command has in events; no tool of the model has it."""
+"""The name of such a command in events; no tool of the model has this name."""
 
 TIMEOUT_S: Final = 86_400
-"""Seconds such a command may take; the user can stop it at any time."""
+"""The time limit in seconds; the user can stop the command at any time."""
 
 STOPPED: Final = "[stopped by the user]"
 
@@ -19,7 +19,7 @@ _NOTE: Final = re.compile(r"<user-command>\n(.*?)\n</user-command>\n<output>\n(.
 
 
 class UserCommand(NamedTuple):
-    """A command line and what it printed; the last line tells the exit code and the time it took."""
+    """A command line and its output; the last line has the exit code and the duration."""
 
     command: str
     output: str
@@ -36,7 +36,7 @@ class UserCommand(NamedTuple):
 
     @property
     def ending(self) -> str:
-        """How it ended, taken from its last line; empty where that does not tell."""
+        """How it ended, from its last line; empty if that does not say."""
         last = self.output.rstrip().rpartition("\n")[2]
         return last.strip("[]") if last.startswith("[") and last.endswith("]") else ""
 
@@ -47,31 +47,31 @@ class _Arguments(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_shown(command: str) -> str:
-    """The arguments shown on the command's card, as JSON text."""
+    """The JSON arguments to show on the command's card."""
     return msgspec.json.encode(_Arguments(command)).decode()
 
 
 def as_arguments(command: str) -> str:
-    """The arguments ``run_command`` is called with, as JSON text."""
+    """The JSON arguments for ``run_command``."""
     return msgspec.json.encode(_Arguments(command, TIMEOUT_S)).decode()
 
 
 def as_note(run: UserCommand) -> str:
-    """The text of the user message that tells the model of the command."""
+    """The text of the user message that shows the command to the model."""
     return f"<user-command>\n{run.command}\n</user-command>\n<output>\n{run.output}\n</output>"
 
 
 def read_note(text: str) -> UserCommand | None:
-    """The command that a user message tells of; None where the user wrote the text."""
+    """The command in such a user message; None if the user wrote the text themselves."""
     found = _NOTE.fullmatch(text)
     return UserCommand(found[1], found[2]) if found else None
 
 
 def is_note(text: str) -> bool:
-    """Whether a user message tells of a command; the model does not have to answer it."""
+    """Whether a user message shows a command; the model need not answer it."""
     return read_note(text) is not None
 
 
 def stopped(shown: str) -> ToolOutput:
-    """The output of a command that the user stopped; `shown` is what it had printed."""
+    """The output of a command that the user stopped; `shown`: what it had printed."""
     return ToolOutput(f"{shown.rstrip()}\n{STOPPED}".lstrip(), is_error=True, summary=STOPPED.strip("[]"))

@@ -1,8 +1,8 @@
-"""The watchdog: notices a model that is stuck, by what it does rather than by what it costs.
+"""The watchdog: detects a stuck model by its behaviour.
 
-An observer reads the log as a row of plain facts, each once. Signals watch them: each for one pattern, and it speaks
-once while that pattern lasts. A signal of one's own is a class with `name` and `observe`, and a watchdog of one's own
-any `Watchdog`.
+An observer turns the log into a sequence of observations, each reported once. Signals watch these for one pattern each,
+and alert once while the pattern lasts. A custom signal is a class with `name` and `observe`; a custom watchdog is any
+`Watchdog`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,14 +20,16 @@ from tui_agent.tools.base import Effect
 
 
 class UserSpoke(msgspec.Struct, frozen=True):
-    """The user said something: a turn begins, or goes on with a new wish. `time` in seconds since the epoch."""
+    """The user said something: a turn begins, or continues with new words. `time`: seconds since the epoch."""
 
     time: float = 0.0
 
 
 class ModelAnswered(msgspec.Struct, frozen=True):
-    """A model call ended. `spoke`: the answer has words for the user. `tokens` is the size of its request with its
-    answer, `window` the model's (0: unknown); `cost_usd` is what was spent since the answer before, subtasks included.
+    """A model call ended.
+
+    spoke: the answer has text for the user. tokens: the size of its request and answer. window: of the model, in
+    tokens; 0: unknown. cost_usd: spent since the previous answer, including subtasks.
     """
 
     spoke: bool = False
@@ -38,14 +40,14 @@ class ModelAnswered(msgspec.Struct, frozen=True):
 
 
 class ToolCalled(msgspec.Struct, frozen=True):
-    """The model asks for a call; `arguments` is JSON text as the model wrote it."""
+    """The model called a tool; `arguments`: JSON text as the model wrote it."""
 
     name: str
     arguments: str
 
 
 class ToolAnswered(msgspec.Struct, frozen=True):
-    """A call has its result. `effect` is the worst its tool can do."""
+    """A call has its result. `effect`: the worst its tool can do."""
 
     name: str
     effect: Effect
@@ -53,17 +55,17 @@ class ToolAnswered(msgspec.Struct, frozen=True):
 
 
 class ViewEdited(msgspec.Struct, frozen=True):
-    """What the model is shown was changed: results cleared, turns summarised, something restored or undone."""
+    """A context step changed the view: results cleared, turns summarised, something restored or undone."""
 
 
 Observation: TypeAlias = UserSpoke | ModelAnswered | ToolCalled | ToolAnswered | ViewEdited
 
 
 class Observer:
-    """Reads a view's log on from where it last stopped."""
+    """Reads a view's log, each time from where it last stopped."""
 
     def __init__(self, view: View, tracker: UsageTracker, effect_of: Callable[[str], Effect]) -> None:
-        """`effect_of`: the effect of the tool of this name."""
+        """`effect_of`: maps a tool's name to its effect."""
         self._view = view
         self._tracker = tracker
         self._effect_of = effect_of
@@ -71,7 +73,7 @@ class Observer:
         self._cost_usd = tracker.session.cost_usd
 
     def observe(self, window: int) -> Iterator[Observation]:
-        """What happened since the last time, oldest first; `window` is that of the model which answers."""
+        """The observations since the last call, oldest first; `window`: of the active model, in tokens."""
         while self._read < len(self._view.log):
             self._read += 1
             yield from self._facts(self._view.log[self._read], window)
@@ -112,16 +114,16 @@ class Observer:
 
 
 SHORTEST_BURN_S = 60.0
-"""A cost rate is measured over at least this long, in seconds: one dear call at the start of a turn is no rate yet."""
+"""Cost rates are measured over at least this many seconds, so that one expensive first call does not alert."""
 
 WAITING = frozenset(("command_output",))
-"""Tools whose answer to the same call is a new one each time."""
+"""Tools that are called repeatedly to wait for something."""
 
 _SHOWN = 200
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A pattern that a stuck model shows: the signal's name, and a sentence for people."""
+    """A detected pattern: the signal's name, and a sentence for people."""
 
     signal: str
     text: str
@@ -134,12 +136,12 @@ class Signal(Protocol):
     def name(self) -> str: ...
 
     def observe(self, observation: Observation) -> str:
-        """Take the next fact in; a sentence where it completes the pattern, else nothing. Once per pattern."""
+        """Take in the next observation; returns a sentence if it completes the pattern, else an empty string."""
         ...
 
 
 class Watchdog(Protocol):
-    """Takes in what happens and says when it looks stuck."""
+    """Takes in observations and returns alerts."""
 
     def observe(self, observation: Observation) -> tuple[Alert, ...]: ...
 
@@ -156,7 +158,7 @@ class SignalWatchdog:
 
 
 def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:
-    """The five built-in signals as far as their limits are not 0, and `more`."""
+    """A watchdog of the built-in signals whose limits are not 0, and `more`."""
     signals: list[Signal] = []
     if limits.repeated_calls:
         signals.append(RepeatedCalls(limits.repeated_calls))
@@ -172,10 +174,10 @@ def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:
 
 
 class RepeatedCalls:
-    """The same call `limit` times in a row: the same tool and, letter by letter, the same arguments.
+    """The same call `limit` times in a row: the same tool with exactly the same arguments.
 
-    Calls before an edit of the view do not count: what they returned may no longer be in it, and reading it again is
-    no loop. Nor is waiting for a command that runs.
+    Calls before a change of the view do not count: their results may have left it, and reading those again is no loop.
+    Neither is waiting for a running command.
     """
 
     name = "repeated-tool-call"
@@ -203,7 +205,7 @@ class RepeatedCalls:
 
 
 class ToolsWithoutText:
-    """`limit` tool calls without a word to the user."""
+    """`limit` tool calls without any text for the user."""
 
     name = "tools-without-text"
 
@@ -225,7 +227,7 @@ class ToolsWithoutText:
 
 
 class FilesNotTouched:
-    """`limit` tool calls since the user spoke, and no file changed by a tool for files."""
+    """`limit` tool calls since the user spoke without a file tool changing a file."""
 
     name = "files-not-touched"
 
@@ -247,9 +249,9 @@ class FilesNotTouched:
 
 
 class ContextGrowth:
-    """What the calls since the user spoke have added to the context, as a share of the model's window.
+    """The calls since the user spoke added more than `share` of the model's window to the context.
 
-    Only growth counts, so that a compaction in between hides none of it.
+    Only growth is summed up, so a compaction in between hides none of it.
     """
 
     name = "context-growth"
@@ -278,7 +280,7 @@ class ContextGrowth:
 
 
 class CostBurn:
-    """US dollars a minute, over what was spent since the user spoke."""
+    """More than `usd_per_minute` USD a minute were spent since the user spoke."""
 
     name = "cost-burn"
 

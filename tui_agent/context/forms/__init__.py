@@ -1,4 +1,4 @@
-"""Message lists of other programs: read into messages of a conversation, and written back in the same form.
+"""Reads message lists of other programs into a conversation, and writes them back in the same form.
 
 Three forms: Anthropic Messages (``role``, ``content``), Gemini contents (``role``, ``parts``) and OpenAI Chat
 Completions (``role``, ``content``, ``tool_calls``)::
@@ -6,15 +6,15 @@ Completions (``role``, ``content``, ``tool_calls``)::
     conversation.extend(read("anthropic", messages))
     messages = write("anthropic", conversation.messages())
 
-A list that its provider accepts comes back as it was: signatures, redacted thinking, cache marks and keys that nothing
-here has heard of travel in the blocks' `opaque` texts, in the fields of our own adapters where those have one for it.
-Written in another form a list is valid there; what only the first provider understands stays behind.
+A valid list round-trips: signatures, redacted thinking, cache marks and unknown keys are kept in the blocks' `opaque`
+texts, in the fields of our own adapters where those have one. Written in another form, a list is valid there, without
+what only the first provider understands.
 
-What a form can spell in two ways, and a conversation in one, comes back in that one: results stand in the order of
-their calls and before what else their message says; blank text, and a message of nothing else, is left out; a call
-without a result gets one that says so; keys of Gemini's parts are in camelCase, contents without a role are the
-user's, bytes are base64; characters that are no Unicode become U+FFFD. Reasoning comes back where the conversation
-lets it through (`ReasoningPolicy`).
+Where a form allows two spellings but a conversation has only one, the list comes back in that one: results are in the
+order of their calls and before other content of their message; blank text, and a message with nothing else, is left
+out; a call without a result gets one that says so; keys of Gemini's parts are in camelCase, contents without a role are
+the user's, bytes are base64; invalid Unicode becomes U+FFFD. Reasoning comes back if the conversation's
+`ReasoningPolicy` allows it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -45,25 +45,22 @@ def read(
     open_calls: Sequence[ToolCall] = (),
     taken_ids: Collection[str] = (),
 ) -> list[Message]:
-    """The messages of a list in this form, as entries without a number: the user's, the model's, and one a result.
+    """Read a list in this form as entries without numbers: one for each message, and one for each result.
 
     Each message is a mapping, or an object of the provider's SDK (anything with ``model_dump``). `model`
-    (``provider:id``) is noted as who made the assistant's messages. Where the list goes on a conversation,
-    `open_calls` are its calls that still lack a result and `taken_ids` the ids its calls have.
+    (``provider:id``): recorded as the author of the assistant's messages. If the list continues a conversation,
+    `open_calls` are its calls without a result, and `taken_ids` the ids of its calls.
 
     A system or developer message of an OpenAI list becomes a notice in its place; see `split_system`.
 
-    Raises `UnknownForm`; ValueError where there is no such form.
+    Raises `UnknownForm`; ValueError if there is no such form.
     """
     reader = _of(form)[0](model, open_calls, taken_ids)
     return [entry for number, message in enumerate(messages) for entry in reader.read(Place(number), message)]
 
 
 def write(form: Form, messages: Iterable[RequestMessage]) -> list[Json]:
-    """The messages of a request in this form; the system prompt is no part of them.
-
-    Raises ValueError where there is no such form.
-    """
+    """The messages of a request in this form, without the system prompt. Raises ValueError if there is no such form."""
     writer = _of(form)[1]()
     return [written for message in apart(form, messages) for written in writer.write(message.role, message.blocks)]
 

@@ -1,7 +1,7 @@
 """Message lists of the Gemini API: contents.
 
-In a block's opaque text, `thought` and `thoughtSignature` are those of a part that is reasoning; `after` are the parts
-that follow the block and hold a signature and nothing else, where the block has no place for it.
+In a block's opaque text, `thought` and `thoughtSignature` are those of a reasoning part; `after` holds parts after the
+block that have only a signature, if the block itself has no field for it.
 """
 
 import base64
@@ -41,7 +41,7 @@ from tui_agent.conversation.entries import Message, Role
 from tui_agent.conversation.wire import read_opaque, safe_name, write_opaque
 
 SENTINEL: Final = "skip_thought_signature_validator"
-"""Stands for the signature of a call that Gemini did not make (Gemini API, thought signatures)."""
+"""The signature to send for a call that Gemini did not make (Gemini API, thought signatures)."""
 
 _DATA: Final = ("text", "inlineData", "functionCall", "functionResponse")
 _CAMEL: Final = {
@@ -117,14 +117,14 @@ class GeminiReader(Reader):
         )
 
     def _opaque(self, signature: str, call_id: str = "") -> str:
-        """As our adapter notes it, which sends a signature back only to the model that made it."""
+        """The opaque text in our adapter's form; that sends a signature back only to the model that made it."""
         if not signature and not call_id:
             return ""
         fields = {"model": self.model.partition(":")[2] or self.model, "signature": signature, "id": call_id}
         return write_opaque(**{name: text for name, text in fields.items() if text})
 
     def _signed(self, block: Block, part: Fields, place: Place) -> Block:
-        """A block with the part behind it that holds a signature and nothing else."""
+        """A block with the following part, which has only a signature, attached."""
         signature = _base64(part, "thoughtSignature", place)
         fields = read_opaque(block.opaque)
         if isinstance(block, Text) and "signature" not in fields and len(part) == len(("text", "thoughtSignature")):
@@ -163,7 +163,7 @@ def _camel(part: Fields) -> Json:
 
 
 def _data_of(part: Fields, place: Place) -> str:
-    """The key that says what a part is."""
+    """The key of a part's data, which determines its kind."""
     found = [key for key in _DATA if part.get(key) is not None]
     if not found:
         raise place.at(next(iter(part), "text")).unknown("this part is no text, picture, function call or response")
@@ -177,7 +177,7 @@ def _is_only_signed(part: Fields) -> bool:
 
 
 def _base64(fields: Fields, key: str, place: Place) -> str:
-    """Bytes under a key, or the text that stands for them."""
+    """The bytes under a key, as base64."""
     value = fields.get(key)
     return base64.b64encode(value).decode() if isinstance(value, bytes) else text_at(fields, key, place)
 

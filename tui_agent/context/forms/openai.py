@@ -1,7 +1,7 @@
-"""Message lists of OpenAI's Chat Completions API, and of the many programs that speak it.
+"""Message lists of OpenAI's Chat Completions API, and of the many programs that use it.
 
 In a block's opaque text, `role` is that of a system or developer message; `refusal` says whether a text was a message's
-``refusal`` or a part of that type; `arguments` is what the model wrote, where that is not how a call has them.
+``refusal`` or a part of that type; `arguments` are those the model wrote, if they were no valid JSON object.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ _OF_RESULTS: Final = "(pictures of the results above)"
 
 
 def split_system(messages: Sequence[object]) -> tuple[str, Sequence[object]]:
-    """The texts of the system and developer messages an OpenAI list begins with, and the rest of the list.
+    """Split an OpenAI list into the texts of its leading system and developer messages, and the rest.
 
-    A system prompt is no part of a conversation: read as a message it would be summarised with the turns around it.
+    A system prompt is not part of a conversation: read as a message, it would be summarised with the turns around it.
     Raises `UnknownForm`.
     """
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""What reading and writing message lists have in common, whatever their form."""
+"""The common part of reading and writing message lists, independent of their form."""
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,13 +21,13 @@ USER: Final[Role] = "user"
 ASSISTANT: Final[Role] = "assistant"
 
 _COMMON_PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Kinds of pictures that every provider takes."""
+"""Media types of pictures that every provider accepts."""
 
 _BlockT = TypeVar("_BlockT", bound=Block)
 
 
 class UnknownForm(ValueError):
-    """A message that cannot be read: number `index` of the list, at `key` in it, such as ``content[1].source.type``."""
+    """A message cannot be read: number `index` of the list, at `key` in it, such as ``content[1].source.type``."""
 
     def __init__(self, index: int, key: str, why: str) -> None:
         super().__init__(f"messages[{index}]{'.' if key else ''}{key}: {why}")
@@ -36,7 +36,7 @@ class UnknownForm(ValueError):
 
 
 class Place(NamedTuple):
-    """Where something stands in a list: in which message, at which key of it."""
+    """A place in a list: the message's index, and the key in it."""
 
     message: int
     key: str = ""
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 def marked(form: Form, block: _BlockT, **fields: str) -> _BlockT:
-    """The block with those of the fields that are not empty in its opaque text."""
+    """The block with the non-empty fields added to its opaque text."""
     given = {name: text for name, text in fields.items() if text}
     if not given:
         return block
@@ -72,19 +72,19 @@ def marked(form: Form, block: _BlockT, **fields: str) -> _BlockT:
 
 
 def own(form: Form, block: Block) -> Mapping[str, str]:
-    """What was noted in a block's opaque text when it was read in this form."""
+    """The fields of a block's opaque text, if it was read in this form; else empty."""
     fields = read_opaque(block.opaque)
     return fields if fields.get("form") == form else {}
 
 
 def kept(fields: Mapping[str, str], name: str = "extra") -> Json:
-    """The keys that are kept under this name."""
+    """The unknown keys saved in a field of this name."""
     found: object = json.loads(fields.get(name, "{}"))
     return found if isinstance(found, dict) else {}
 
 
 def apart(form: Form, messages: Iterable[RequestMessage]) -> Iterator[RequestMessage]:
-    """The messages of a request, divided where they came as messages of their own."""
+    """The messages of a request, split where they were separate messages when read."""
     for message in messages:
         blocks: list[Block] = []
         for block in message.blocks:
@@ -99,7 +99,7 @@ def apart(form: Form, messages: Iterable[RequestMessage]) -> Iterator[RequestMes
 
 
 def mapping(value: object, place: Place) -> Fields:
-    """`value` as an object; one of an SDK as what was set of it."""
+    """`value` as a mapping; of an SDK's object, the fields that were set."""
     if not isinstance(value, Mapping) and isinstance(value, _Dumpable):
         value = value.model_dump(mode="json", exclude_unset=True)
     if not isinstance(value, Mapping):
@@ -131,7 +131,7 @@ def text_at(fields: Fields, key: str, place: Place) -> str:
 
 
 def checked_picture(media_type: str, place: Place) -> str:
-    """The media type of a picture; nothing else can be part of a conversation."""
+    """Check that a media type is a picture's; a conversation can hold no other media."""
     if not media_type.startswith("image/"):
         raise place.unknown(f"only pictures can be read, got {media_type!r:.80}")
     return media_type
@@ -145,13 +145,13 @@ def as_json(value: object, place: Place) -> str:
 
 
 def rest(fields: Fields, known: Collection[str], place: Place) -> str:
-    """The keys that are not among the known ones, as JSON; empty where there are none."""
+    """The keys that are not among the known ones, as JSON; empty if there are none."""
     left = {key: value for key, value in fields.items() if key not in known}
     return as_json(left, place) if left else ""
 
 
 def arguments_at(value: object, place: Place) -> str:
-    """A call's arguments, as the text of one JSON object."""
+    """A call's arguments, as the text of a JSON object."""
     arguments = as_json(dict(mapping(value, place)), place)
     if not is_object(arguments):
         raise place.unknown("these arguments cannot be sent: nested too deeply, or a number too large")
@@ -159,19 +159,19 @@ def arguments_at(value: object, place: Place) -> str:
 
 
 def listed(form: Form, blocks: list[_BlockT]) -> list[_BlockT]:
-    """The blocks of a list. A text alone in one is noted, for it could have been a string."""
+    """The blocks of a list of parts; a single text is marked, because it could also have been a string."""
     if len(blocks) == 1 and isinstance(blocks[0], Text):
         return [marked(form, blocks[0], list="yes")]
     return blocks
 
 
 def with_text(form: Form, result: ToolResult, text: str) -> ToolResult:
-    """A result whose content is a text. How a blank one was spelled is noted: a conversation shows it otherwise."""
+    """A result with a text as its content; the spelling of a blank one is noted, since conversations change it."""
     return marked(form, structs.replace(result, text=text), content="" if text.strip() else f"={text}")
 
 
 def with_parts(form: Form, result: ToolResult, parts: Sequence[Text | Image]) -> ToolResult:
-    """A result whose content is a list of texts and pictures. How they were mixed is noted."""
+    """A result with a list of texts and pictures as its content; their order is noted."""
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
     images = tuple(part for part in parts if isinstance(part, Image))
     mixture = [[len(part.text), part.opaque] if isinstance(part, Text) else [] for part in parts]
@@ -180,12 +180,12 @@ def with_parts(form: Form, result: ToolResult, parts: Sequence[Text | Image]) ->
 
 
 def digest(text: str) -> str:
-    """Tells whether a text is still the one that was read."""
+    """A digest by which to tell whether a text is still the one that was read."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 class Call(NamedTuple):
-    """A call as a list has it, and its id in the conversation."""
+    """A call's id and name in the list, and its id in the conversation (`own_id`)."""
 
     id: str
     name: str
@@ -193,7 +193,7 @@ class Call(NamedTuple):
 
 
 class Reader:
-    """Reads one list. Owns which calls still lack a result, and which ids are taken."""
+    """Reads one list. Keeps track of calls without a result, and of taken ids."""
 
     form: Form
 
@@ -208,14 +208,14 @@ class Reader:
         raise NotImplementedError
 
     def called(self, call_id: str, name: str) -> Call:
-        """A call was made. In the conversation it keeps its id where no other call has that."""
+        """Note a call. It keeps its id in the conversation unless another call has that."""
         call = Call(call_id, name, call_id if call_id and call_id not in self._taken else fresh_id())
         self._taken.add(call.own_id)
         self._open.append(call)
         return call
 
     def answered(self, place: Place, call_id: str, name: str = "") -> Call:
-        """The call that is answered: told by its id or, without one, by its name."""
+        """The call that is answered, found by its id or, without one, by its name."""
         for call in self._open:
             if call.id == call_id if call_id else call.name == name:
                 self._open.remove(call)
@@ -225,14 +225,14 @@ class Reader:
     def entries(self, place: Place, role: Role, blocks: Sequence[Block], keys: str, named: str = "") -> list[Message]:
         """The entries of a message: one for each of its results, then one for the rest.
 
-        `keys` are the message's other ones, as JSON. `named` is its role where the list calls it otherwise: what the
-        program says, and not the user.
+        `keys`: the message's other keys, as JSON. `named`: its role in the list if that is not the user's but the
+        program's, such as "system".
         """
         if not blocks:
             raise place.unknown("the message is empty")
         begins = "yes" if self.last_role == (named or role) else ""
         self.last_role = named or role
-        # Reasoning may be held back, and what was noted with it.
+        # Not in a reasoning block: that may be withheld, and the notes with it.
         anchor = next((number for number, block in enumerate(blocks) if not isinstance(block, Reasoning)), 0)
         noted = list(blocks)
         noted[anchor] = marked(self.form, noted[anchor], message=keys, begins=begins)
@@ -249,7 +249,7 @@ class Reader:
 
 
 def call_fields(call: Call) -> dict[str, str]:
-    """What is to be noted with a call so that it comes back under its own id and name."""
+    """The fields to note with a call so that it can be written under its original id and name."""
     as_it_is = call.id == call.own_id == safe_id(call.own_id)
     return {"call_id": "" if as_it_is else call.id, "name": "" if call.name == safe_name(call.name) else call.name}
 
@@ -263,7 +263,7 @@ def _written_id(call: ToolCall) -> str:
 
 
 class Writer:
-    """Writes one list. Owns how its calls were written."""
+    """Writes one list. Keeps track of how its calls were written."""
 
     form: Form
 
@@ -271,20 +271,20 @@ class Writer:
         self._calls: dict[str, Call] = {}
 
     def write(self, role: Role, blocks: Sequence[Block]) -> list[Json]:
-        """What one message of a request becomes."""
+        """Write one message of a request."""
         raise NotImplementedError
 
     def called(self, block: ToolCall, call_id: str, name: str) -> Call:
-        """A call was written under this id and name."""
+        """Note the id and name under which a call was written."""
         self._calls[block.id] = Call(call_id, name, block.id)
         return self._calls[block.id]
 
     def answered(self, result: ToolResult) -> Call:
-        """The call of a result, as it was written."""
+        """The written call that a result answers."""
         return self._calls.get(result.call_id) or Call(safe_id(result.call_id), "unnamed", result.call_id)
 
     def message_keys(self, blocks: Iterable[Block]) -> Json:
-        """The other keys of the messages these blocks came in."""
+        """The unknown keys of the messages from which these blocks were read."""
         keys: Json = {}
         for block in blocks:
             keys = {**kept(own(self.form, block), "message"), **keys}
@@ -292,7 +292,7 @@ class Writer:
 
 
 def parts_of(form: Form, result: ToolResult) -> list[Text | Image] | None:
-    """The parts a result was read from; None where it was no list, or is no longer shown as it was then."""
+    """The parts a result was read from; None if it was not a list, or is shown differently now."""
     noted = own(form, result).get("content", "")
     if not noted.startswith("{"):
         return None
@@ -314,7 +314,7 @@ def parts_of(form: Form, result: ToolResult) -> list[Text | Image] | None:
 
 
 def text_of(form: Form, result: ToolResult) -> str | None:
-    """A result's text as it is to be written; a blank one as it was spelled, None where there was none at all."""
+    """A result's text to write; a blank one in its original spelling, None if there was none at all."""
     if result.text.strip() and result.text != NO_OUTPUT:
         return result.text
     noted = own(form, result).get("content", "")
@@ -324,17 +324,17 @@ def text_of(form: Form, result: ToolResult) -> str | None:
 
 
 def content_of(form: Form, blocks: Sequence[Block], written: Sequence[Json]) -> object:
-    """The content of a message: a string where it is one text and came as that, else the list of what was written."""
+    """The content of a message: a string if it is a single text that was read from one, else the list of parts."""
     texts = [block for block in blocks if isinstance(block, Text) and block.text.strip()]
     plain = len(written) == len(texts) == 1 and written[0] == {"type": "text", "text": texts[0].text}
     return texts[0].text if plain and "list" not in own(form, texts[0]) else list(written)
 
 
 def can_be_shown(form: Form, image: Image) -> bool:
-    """Whether a picture may be written in this form: every provider takes its kind, or it came in this form."""
+    """Whether a picture may be written in this form: its type is common to all, or it was read in this form."""
     return image.media_type in _COMMON_PICTURES or bool(own(form, image))
 
 
 def unseen(image: Image) -> str:
-    """What stands for a picture that cannot be shown."""
+    """The text in place of a picture that cannot be written."""
     return f"(a picture that cannot be shown here: {image.media_type})"

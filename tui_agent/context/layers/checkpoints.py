@@ -1,9 +1,9 @@
 """Checkpoints: a finished task becomes its completion record.
 
-The task is what was said since the last boundary, up to and including the step that declared it done; `plan_checkpoint`
-gives the same kind of plan as a compaction, and `summary.plan.accept` takes its text. The model declares with the tool
-`mark_task_done`, which only sets a pending flag: the next run writes the record before anything else. What the model
-said after it declared stays in view.
+The task is everything since the last boundary, up to and including the step that declared it done. `plan_checkpoint`
+returns the same kind of plan as a compaction, and `summary.plan.accept` takes its text. The model declares a task done
+with the tool `mark_task_done`, which only sets a flag: the next turn writes the record before anything else. What the
+model said after the declaration stays in view.
 """
 
 from typing import Final, NamedTuple
@@ -36,11 +36,11 @@ class Checkpoints:
         self._declarations = Declarations()
 
     def follow(self, settings: Settings) -> None:
-        """Decide by these settings from here on."""
+        """Decide by these settings from now on."""
         self._settings = settings.compaction
 
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
-        """The record of a task that the model has declared done, at the next start of a turn."""
+        """The record of a task that the model has declared done, due at the start of the next turn."""
         if not self.on or self._off or not situation.between_turns:
             return None
         task = self._declarations.newest(view)
@@ -52,21 +52,21 @@ class Checkpoints:
 
 
 class Declared(NamedTuple):
-    """The model said that a task is done: the first entry of the step in which it did, and what it said of it."""
+    """A declaration that a task is done: the first entry of its step, and the model's description."""
 
     step: int
     detail: str
 
 
 class Declarations:
-    """Where the model has declared tasks done. One for each conversation; reads each entry once."""
+    """Finds the model's declarations in one conversation; reads each entry once."""
 
     def __init__(self) -> None:
         self._read = 0
         self._steps: list[int] = []
 
     def newest(self, view: View) -> Declared | None:
-        """As `declared` says, at no cost where nothing was declared since the last record."""
+        """The same as `declared`, without a search if nothing was declared since the last record."""
         for seq in range(self._read + 1, len(view.log) + 1):
             entry = view.log[seq]
             if isinstance(entry, Message) and _declares(entry.blocks):
@@ -87,7 +87,7 @@ def _records(view: View) -> list[Checkpointed]:
 
 
 def declared(view: View) -> Declared | None:
-    """The newest declaration in view that no record answers, be it undone or not. Looks through the whole view."""
+    """The newest declaration in view without a record, undone ones included. Searches the whole view."""
     recorded = _records(view)
     for group in reversed(view.groups()):
         detail = _detail(group)
@@ -108,9 +108,9 @@ def plan_checkpoint(
     note: str = "",
     reason: str = "",
 ) -> SummaryPlan | Refusal:
-    """The record of the task that ended with the step that begins at entry `step`; None: it ended just now.
+    """Plan the record of the task that ended with the step starting at entry `step`; None: it ended just now.
 
-    Pins stay. A tool step that is still running stays too, with what comes after it.
+    Pins stay, and so does a running tool step with everything after it.
     """
     groups, boundaries = view.groups(), view.boundaries()
     start = max((boundary.last for boundary in boundaries), default=0)

@@ -1,8 +1,8 @@
-"""Clearing old tool results: which ones, when, and what stands in their place.
+"""Clearing: replaces old tool results by placeholders.
 
-It happens above a threshold, or earlier where the freed tokens pay for the cache they invalidate, or at once where the
-cache is cold anyway. Always in one batch that frees a fair share of the window, so that a threshold that stays exceeded
-does not clear call by call (docs/context.md, "Layers" and "Cost").
+It acts above a threshold, earlier if the freed tokens pay for the invalidated cache, or at once if the cache is cold
+anyway. It always clears a batch that frees a good share of the window, so that while the threshold stays exceeded it
+does not act on every call (docs/context.md, "Layers" and "Cost").
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -21,22 +21,22 @@ from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Clearing as ClearingSettings
 
 ARGUMENTS_SHOWN = 160
-"""Characters of a call's arguments that its placeholder repeats."""
+"""Characters of a call's arguments in its placeholder."""
 
 STARTS = 16
-"""How many places to begin a batch at are weighed against each other."""
+"""How many different starts of a batch are compared."""
 
 PLACEHOLDER_TOKENS = 50
-"""About what the placeholder of a cleared result takes."""
+"""Approximate tokens of a placeholder."""
 
-AGAIN = frozenset({"read_file", "list_dir", "glob", "grep", "fetch_url"})
-"""Tools that can simply be called again."""
+REPEATABLE = frozenset({"read_file", "list_dir", "glob", "grep", "fetch_url"})
+"""Tools whose calls can simply be repeated."""
 
 Stays: TypeAlias = Callable[[ToolCall], bool]
 
 
 class Clearing:
-    """The layer. `never` says which calls' results stay."""
+    """The layer. `never`: tells which calls' results are never cleared."""
 
     name = "clearing"
 
@@ -56,15 +56,15 @@ class Clearing:
     def asked_for(
         self, view: View, situation: Situation, *, keep: int | None = None, only: Collection[int] | None = None
     ) -> Cleared | None:
-        """All old results but the newest `keep` (by default, as the settings say), or `only` some of them, however
-        little that frees.
+        """Clear all old results except the newest `keep` (default: from the settings), or `only` these, however little
+        that frees.
         """
         settings = self._settings if keep is None else structs.replace(self._settings, keep=keep)
         threshold = situation.limits.clear
         return plan_clearing(view, situation, settings, threshold, never=self.never, force=True, only=only)
 
     def forecast(self, view: View, here: Situation) -> Forecast:
-        """What it would do if it came now, from running sizes and prices alone."""
+        """What it would do now, from running sizes and prices alone."""
         settings, rates = self._settings, here.rates
         protected = protected_tokens(settings, here.budget.window)
         before = view.before_tail(lambda size: here.tokens_of(size) <= protected)
@@ -84,9 +84,9 @@ class Clearing:
 
 
 class Batch(NamedTuple):
-    """Results to clear, oldest first, and what stands in each one's place.
+    """Results to clear, oldest first, with their placeholders.
 
-    `freed` is what the request loses by it, `tail` what follows the first of them and stays, both in tokens.
+    freed: tokens by which the request shrinks. tail: tokens after the first of them that stay.
     """
 
     results: tuple[int, ...]
@@ -95,7 +95,7 @@ class Batch(NamedTuple):
     tail: int
 
     def entry(self, situation: Situation, reason: str) -> Cleared:
-        """The decision, with the view's size in tokens before and after."""
+        """The entry, with the request's size in tokens before and after."""
         return Cleared(
             results=self.results,
             texts=self.texts,
@@ -107,29 +107,29 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class NextLook:
-    """When to look again, so that a clearing that does not pay yet is not worked out at every call.
+    """When to examine the results again, so that a clearing that does not pay yet is not computed at every call.
 
-    Owned by the caller, one for each conversation. `tokens` is how large all results must have become.
+    Owned by the caller, one for each conversation. `tokens`: the size that all results must reach first.
     """
 
     tokens: float = 0.0
     seen: float = 0.0
 
     def waits(self, everything: float) -> bool:
-        """Whether it is too early, with results of `everything` tokens in view; any edit ends the wait."""
+        """Whether it is too early, with results of `everything` tokens in view. Any edit of the view ends the wait."""
         if everything < self.seen:
             self.tokens = 0.0
         self.seen = everything
         return everything < self.tokens
 
     def missed(self, shortfall: float) -> None:
-        """A look found `shortfall` tokens too few: the next one is due half way there."""
+        """Note that `shortfall` tokens were missing: the next look is due half way there."""
         self.tokens = self.seen + shortfall / 2
 
 
 def stays(settings: ClearingSettings, folders: Iterable[str] = ()) -> Stays:
-    """Which calls' results are never cleared: those of the tools named in the settings, reads of a skill
-    (``SKILL.md``), and reads of anything below `folders` (the memory's and the skills').
+    """A function that tells which calls' results are never cleared: those of the tools named in the settings, reads of
+    a skill (``SKILL.md``), and reads below `folders` (of memory and skills).
     """
     names = frozenset(settings.never_clear)
     signs = ("SKILL.md", *(f"{folder.rstrip('/')}/" for folder in folders if folder.strip("/")))
@@ -157,9 +157,9 @@ def plan_clearing(
 ) -> Cleared | None:
     """The clearing that is due now, or None.
 
-    `never`: see `stays`. `force` clears all that is old, however little it is, also in the protected tail; pins, the
-    newest results and what never is cleared stay. With a
-    `next_look` the cost of most calls does not depend on the number of results. `only`: nothing but these results.
+    `never`: see `stays`. `force`: clear all old results, however small, even in the protected tail; pins, the newest
+    results and those of `never` stay. `next_look`: makes most calls independent of the number of results. `only`: clear
+    no other results.
     """
     next_look = next_look or NextLook()
     if not force and not _may_be_due(view, situation, settings, threshold, next_look):
@@ -185,7 +185,7 @@ def plan_clearing(
 
 
 class Candidate(NamedTuple):
-    """A result that may be cleared, what would stand in its place, what that frees, and what follows it."""
+    """A result that may be cleared, its placeholder, the size that frees, and the size of what follows it."""
 
     seq: int
     text: str
@@ -204,7 +204,7 @@ def candidates(
     """The results that may be cleared, oldest first."""
     never = never or stays(settings)
     protected = 0 if force else protected_tokens(settings, situation.budget.window)
-    given_back = set() if force else _given_back(view.context_entries())
+    given_back = set() if force else _restored_by_user(view.context_entries())
     found: list[Candidate] = []
     for result in view.live_results()[settings.keep :]:
         if result.pinned or result.seq in given_back or never(result.call):
@@ -223,24 +223,24 @@ def candidates(
 
 
 def protected_tokens(settings: ClearingSettings, window: int) -> int:
-    """The tokens at the end of the conversation in which nothing is cleared."""
+    """Tokens at the end of the conversation in which nothing is cleared."""
     return min(settings.protect_tokens, int(window * settings.protect_share)) if window else settings.protect_tokens
 
 
 def smallest_batch(settings: ClearingSettings, window: int) -> int:
-    """The tokens a clearing must free at least."""
+    """The fewest tokens that a clearing must free."""
     return max(1, round(window * settings.min_batch_share))
 
 
 def placeholder(result: LiveResult) -> str:
-    """What stands in a cleared result's place: what it was, and how to get it back."""
+    """The text in place of a cleared result: what it was, and how to get it back."""
     call, artifact = result.call, result.artifact
     told = call.arguments if len(call.arguments) <= ARGUMENTS_SHOWN else f"{call.arguments[:ARGUMENTS_SHOWN]}..."
     what = f"[cleared] {call.name} {told}: {result.size.characters:,} characters."
     if artifact is not None:
         path = artifact.path.replace("\\", "\\\\").replace('"', '\\"')
         return f'{what} The whole is kept: read_file(path="{path}").'
-    if call.name in AGAIN:
+    if call.name in REPEATABLE:
         return f"{what} Call it again to see it as it is now, or recall it as it was."
     return f"{what} Use recall with words from it to see it again."
 
@@ -252,7 +252,7 @@ def _is_priced(situation: Situation, settings: ClearingSettings) -> bool:
 def _may_be_due(
     view: View, situation: Situation, settings: ClearingSettings, threshold: Threshold, next_look: NextLook
 ) -> bool:
-    """Whether it is worth looking at the results one by one: all of them together would make a batch."""
+    """Whether to examine the results one by one: all of them together would be enough for a batch."""
     everything = situation.tokens_of(view.sizes()["results"])
     waits = next_look.waits(everything)
     if everything < smallest_batch(settings, situation.budget.window):
@@ -265,7 +265,7 @@ def _may_be_due(
 def _paying(
     found: list[Candidate], situation: Situation, settings: ClearingSettings, next_look: NextLook
 ) -> Cleared | None:
-    """The largest batch that pays for the cache it invalidates, of a few that begin ever later."""
+    """The largest batch that pays for the cache it invalidates, of several with ever later starts."""
     smallest = smallest_batch(settings, situation.budget.window)
     shortfall = float(smallest)
     for start in range(0, len(found), max(1, len(found) // STARTS)):
@@ -299,6 +299,6 @@ def _batch(found: list[Candidate], situation: Situation) -> Batch:
     )
 
 
-def _given_back(entries: Collection[tuple[AnyContextEntry, bool]]) -> set[int]:
-    """Results whose clearing the user has undone: they are not cleared again unasked."""
+def _restored_by_user(entries: Collection[tuple[AnyContextEntry, bool]]) -> set[int]:
+    """Results whose clearing the user has undone: they are not cleared again automatically."""
     return {seq for entry, counts in entries if isinstance(entry, Cleared) and not counts for seq in entry.results}

@@ -1,7 +1,8 @@
-"""Compaction: older turns become one summary, where a threshold is reached or where that is the cheapest moment.
+"""Compaction: replaces older turns by a summary, at a threshold or at the cheapest moment before it.
 
-The newest turns stay word for word, and with them what the model has not seen yet; earlier summaries stay as they are.
-The check is made before every model call, between turns and inside a tool loop (docs/context.md, "Layers" and "Cost").
+The newest turns, and everything that the model has not seen yet, stay word for word; earlier summaries stay as they
+are. The check is made before every model call, between turns and inside a tool loop (docs/context.md, "Layers" and
+"Cost").
 """
 
 from typing import Final, NamedTuple
@@ -32,16 +33,16 @@ from tui_agent.settings import Settings
 
 GAIN_SHARE: Final = 0.05
 TRIGGER_SHARE: Final = 0.1
-LARGEST_GAIN_ASKED: Final = 10_000
+MAX_REQUIRED_GAIN: Final = 10_000
 WRITER_SPEED: Final = 2
-"""How many times as fast as the conversation's model the writer of a summary is taken to be."""
-MOST_CALLS_AHEAD: Final = 8
+"""The assumed speed of a summary's writer, as a multiple of the conversation's model."""
+MAX_CALLS_AHEAD: Final = 8
 
 _FREE: Final = Rates(0.0, 0.0, 0.0, 0.0)
 
 
 class Backoff(NamedTuple):
-    """The pause after compactions that failed: 2, 4, … turns, up to `longest`. It starts over with a success."""
+    """The pause after failed compactions: 2, 4, … turns, up to `longest`. A success resets it."""
 
     longest: int = 32
     failures: int = 0
@@ -49,25 +50,25 @@ class Backoff(NamedTuple):
 
     @property
     def resting(self) -> bool:
-        """Whether automatic compaction waits; a compaction the user asks for never does."""
+        """Whether automatic compaction pauses; one that the user asks for never does."""
         return self.turns > 0
 
     def failed(self) -> "Backoff":
-        """After a compaction that did not come about."""
+        """The state after a failed compaction."""
         failures = min(self.failures + 1, 16)
         return self._replace(failures=failures, turns=min(2**failures, self.longest))
 
     def succeeded(self) -> "Backoff":
-        """After a compaction."""
+        """The state after a successful compaction."""
         return self._replace(failures=0, turns=0)
 
     def turn_ended(self) -> "Backoff":
-        """After each turn."""
+        """The state after a turn."""
         return self._replace(turns=max(0, self.turns - 1))
 
 
 class Compaction:
-    """The layer. Owns the pause after compactions that failed."""
+    """The layer. Owns the pause after failed compactions."""
 
     name = "compaction"
 
@@ -77,19 +78,19 @@ class Compaction:
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
 
     def follow(self, settings: Settings) -> None:
-        """Decide by these settings from here on."""
+        """Decide by these settings from now on."""
         self._settings = settings.compaction
 
     def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
-        """The summary that is due now, clearing aside."""
+        """The summary that is due now, ignoring clearing."""
         return self.plan_with(view, situation, None)
 
     def plan_with(
         self, view: View, situation: Situation, cleared: Cleared | None, *, beside: bool = False
     ) -> SummaryPlan | None:
-        """The summary that is due even though `cleared` is about to be cleared, or that frees tokens at less cost.
+        """The summary that is due despite the planned clearing `cleared`, or that frees tokens at less cost than that.
 
-        `beside`: it is written while the conversation goes on, so it begins ahead of the trigger.
+        `beside`: it is written in the background, so it starts before the trigger is reached.
         """
         if not self.on or self.backoff.resting:
             return None
@@ -108,7 +109,7 @@ class Compaction:
         return None if isinstance(plan, Refusal) else plan
 
     def forecast(self, here: Situation) -> Forecast:
-        """What it would do if it came now, from running sizes and prices alone."""
+        """What it would do now, from running sizes and prices alone."""
         settings = self._settings
         keep = keep_tokens(settings, here.budget, here.limits.compact.tokens)
         worth = compaction_worth(here, settings, here.rates or _FREE, keep=keep, small=here.small_rates)
@@ -138,7 +139,7 @@ class Compaction:
         return reason_it_pays(here, self._settings, here.rates, worth, growth=here.growth_of_all)
 
     def _frees_at_less_cost(self, cleared: Cleared, view: View, here: Situation) -> bool:
-        """Whether a compaction makes the room at less cost than this clearing; on a cold cache clearing is free."""
+        """Whether a compaction frees tokens at less cost than this clearing; on a cold cache clearing is free."""
         worth = compaction_now(here, self._settings)
         if worth is None or here.rates is None or here.cold or resting_after_undo(view):
             return False
@@ -149,17 +150,18 @@ class Compaction:
 
 
 def growth_meanwhile(here: Situation) -> int:
-    """About how many tokens the conversation grows while a summary is written: so much ahead of the trigger it begins.
+    """Estimated growth of the conversation, in tokens, while a summary is written: it starts this far before the
+    trigger.
 
-    The calls of that time are guessed from what the model writes in one, at half the speed of the summary's writer.
+    The number of calls in that time is estimated from what the model writes in one, at half the speed of the writer.
     """
     written = max(1.0, here.growth_of_all - here.growth)
-    calls = min(MOST_CALLS_AHEAD, max(1, round(LONGEST_SUMMARY / WRITER_SPEED / written)))
+    calls = min(MAX_CALLS_AHEAD, max(1, round(LONGEST_SUMMARY / WRITER_SPEED / written)))
     return min(round(calls * here.growth_of_all), int((here.limits.compact.tokens or 0) * TRIGGER_SHARE))
 
 
 def compaction_now(here: Situation, settings: CompactionSettings) -> Worth | None:
-    """What a compaction would cost and free now; None where prices or limits do not tell, or thrift is 0."""
+    """What a compaction would cost and free now; None if prices or limits are unknown, or thrift is 0."""
     trigger = here.limits.compact
     if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:
         return None
@@ -178,12 +180,12 @@ def plan_compaction(
     keep: int | None = None,
     reason: str = "",
 ) -> SummaryPlan | Refusal:
-    """The compaction of this moment.
+    """Plan a compaction now.
 
-    `trigger` is the size, in tokens, at which compactions happen; None: tokens are unknown, so messages are counted.
-    `asked`: the user wants it now, so of a short conversation no more than a quarter is kept, and any gain will do; by
-    itself a compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
-    be due again. `keep` overrides what is kept, as the recovery from an overflow does.
+    `trigger`: the size in tokens at which compactions happen; None: tokens are unknown, so messages are counted.
+    `asked`: the user asked for it, so at most a quarter of a short conversation is kept, and any gain is enough; an
+    automatic compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
+    be due again. `keep`: overrides how much is kept, for the recovery from an overflow.
     """
     groups, boundaries = view.groups(), view.boundaries()
     weigh = Scale(situation.mixed_tokens_of)
@@ -202,6 +204,6 @@ def plan_compaction(
 
 
 def _smallest_gain(window: int, trigger: int | None) -> int:
-    """The tokens a compaction must free that nobody asked for."""
-    most = min(LARGEST_GAIN_ASKED, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
+    """The fewest tokens that an automatic compaction must free."""
+    most = min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
     return max(SHORTEST_GAIN, most)

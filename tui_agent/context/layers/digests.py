@@ -1,7 +1,7 @@
-"""Digests: the oldest tool results give way to one short text about all of them.
+"""Digests: replaces the oldest tool results by one short text on all of them.
 
-Only the number of results in view counts, not their size. A result that is pinned, brought back, cleared or already
-archived neither counts nor is archived. Each archived result is shown as a placeholder, so its call stays answered.
+Only the number of results in view counts, not their size. Results that are pinned, restored, cleared or archived
+already neither count nor are archived. Each archived result is shown as a placeholder, so that its call stays answered.
 """
 
 from collections.abc import Iterable
@@ -28,10 +28,10 @@ _SHORTEST_LINE: Final = 80
 
 
 class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Results to archive, decided but for the digest's text.
+    """The results to archive, before the digest's text is written.
 
-    `instruction` and `material` are the system prompt and the user message for a model; `by_rule` is the digest that
-    needs none. `prefix` is the line the digest begins with.
+    instruction, material: system prompt and user message for a model. by_rule: the digest made without one. prefix: the
+    digest's first line.
     """
 
     results: tuple[int, ...]
@@ -44,7 +44,7 @@ class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Digests:
-    """The layer. `prompt` is the prompt file ``digest``."""
+    """The layer. `prompt`: the prompt file ``digest``."""
 
     name = "digests"
 
@@ -58,7 +58,7 @@ class Digests:
         return self._plan(view, 0, PREFIX)
 
     def plan_after(self, view: View, first: int) -> DigestPlan | None:
-        """The digest inside a compaction, which kept entry `first` and what follows."""
+        """The digest inside a compaction that keeps the entries from `first` on."""
         return self._plan(view, first, COMPACTION_PREFIX)
 
     def _plan(self, view: View, first: int, prefix: str) -> DigestPlan | None:
@@ -77,9 +77,9 @@ class _Result(NamedTuple):
 def plan_digest(
     view: View, settings: DigestSettings, prompt: str, *, first: int = 0, prefix: str = PREFIX
 ) -> DigestPlan | Refusal:
-    """The digest that brings the number of visible results down to the cutoff.
+    """Plan the digest that brings the number of visible results down to the cutoff.
 
-    `prompt` is the prompt file ``digest``. Inside a compaction, `first` is the first entry kept and `prefix` is
+    `prompt`: the prompt file ``digest``. Inside a compaction, `first` is the first kept entry and `prefix`
     `COMPACTION_PREFIX`.
     """
     if settings.strategy == "off":
@@ -102,7 +102,7 @@ def plan_digest(
 
 
 def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0, after: int = 0) -> Digested:
-    """The entry for a digest a model wrote; without a usable text, the one made by rule takes its place."""
+    """The entry for a digest that a model wrote; without a usable text, for the one made by rule."""
     text = text.strip().removeprefix(plan.prefix).strip()
     usable = any(character.isalnum() for character in text)
     body = cut(text, plan.output_chars) if usable else plan.by_rule
@@ -136,7 +136,7 @@ def _title(result: _Result) -> str:
 
 
 def _material(results: list[_Result], limit: int) -> str:
-    """All results within `limit` characters, frame included; each may use what shorter ones leave."""
+    """All results in at most `limit` characters, including the frame; long ones share what short ones leave over."""
     titles = [f"[{_title(result)}]\n" for result in results]
     left = limit - len(material(())) - sum(len(title) + 2 for title in titles)
     room = dict(_shares((len(result.text) for result in results), max(0, left)))
@@ -147,7 +147,7 @@ def _material(results: list[_Result], limit: int) -> str:
 
 
 def _by_rule(results: list[_Result], limit: int) -> list[str]:
-    """One line for each result, its head and tail; all of them together may still be too long."""
+    """One line for each result, with its head and tail; together they may still be too long."""
     share = max(_SHORTEST_LINE, limit // len(results))
     lines = []
     for result in results:
@@ -163,7 +163,7 @@ def _ends(text: str, limit: int) -> str:
 
 
 def _shares(wanted: Iterable[int], room: int) -> Iterable[tuple[int, int]]:
-    """How much of `room` each gets: the smallest first get all they want, the rest is shared evenly."""
+    """How much of `room` each gets: small ones get all they want, the others share the rest evenly."""
     waiting = sorted((want, index) for index, want in enumerate(wanted))
     for position, (want, index) in enumerate(waiting):
         given = min(want, room // (len(waiting) - position))

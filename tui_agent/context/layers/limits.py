@@ -1,8 +1,8 @@
-"""How much of one tool result, or of one text of the user, enters the conversation: all, both ends, or a preview.
+"""Limits how much of a tool result, or of a user's text, enters the conversation: all, both ends, or a preview.
 
-Eviction is decided first, on the raw text; what is not evicted is cut to lines, then characters, then UTF-8 bytes, in
-this order. Either way the whole is stored by the caller, and what enters says how to read the rest. Success and error
-are treated alike (docs/context.md, "Layers"). Results that a tool has paged itself are never shortened here.
+Eviction is decided first, on the raw text; other texts are cut to lines, then characters, then UTF-8 bytes. In both
+cases the caller stores the full text, and the part that enters says how to read the rest. Successes and errors are
+treated alike (docs/context.md, "Layers"). Results that a tool has paged itself are never shortened.
 """
 
 import unicodedata
@@ -13,29 +13,29 @@ from typing import NamedTuple, TypeAlias
 from tui_agent.settings import Output
 
 MARKED_LINES = 4
-"""The smallest limit in lines that leaves room for both ends and the marker between them."""
+"""The smallest limit in lines with room for both ends and the marker between them."""
 NOTICE_LINES = 3
-"""Lines the marker and the notice take of a cut result."""
+"""Lines that the marker and the notice of a cut result take."""
 NOTICE_CHARS = 640
-"""Characters, and bytes, kept free of a cut result for its marker and its notice."""
+"""Characters, and bytes, of a cut result reserved for its marker and notice."""
 STUB_CHARS = 700
-"""Characters that the notice beside a preview takes; a text that is hardly longer than its preview stays whole."""
+"""Characters of the notice with a preview; a text that is barely longer than its preview stays whole."""
 PROMPT_SHARE = 0.5
-"""The largest share of the history budget that one text of the user may take; a longer one enters as a preview."""
+"""A user's text that takes more than this share of the history budget enters as a preview."""
 LONGEST_CLUSTER = 32
-"""A grapheme of more characters than this is cut all the same."""
+"""Longer grapheme clusters, in characters, are cut."""
 
 _JOINER = "\u200d"
 
 
 class Whole(NamedTuple):
-    """The result enters as it is."""
+    """The text enters in full."""
 
     text: str
 
 
 class Cut(NamedTuple):
-    """Both ends of the result (or only the first) enter; the whole, `source`, is to be stored."""
+    """Both ends of the result, or only its head, enter; the caller stores `source`, the full text."""
 
     source: str
     head: str
@@ -58,7 +58,7 @@ class Cut(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """A preview of the text enters; the whole, `source`, is to be stored as an evicted artifact."""
+    """A preview of the text enters; the caller stores `source`, the full text, as an evicted artifact."""
 
     source: str
     head: str
@@ -85,9 +85,9 @@ Shortened: TypeAlias = Whole | Cut | Evicted
 def shorten(
     text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int], paged: bool = False
 ) -> Shortened:
-    """Decide on one raw result. `history_budget` is in tokens; `text` must be valid Unicode.
+    """Decide on a raw result. `history_budget` is in tokens; `text` must be valid Unicode.
 
-    `paged`: the tool gave a page of a fixed size and says itself how to get the next one.
+    `paged`: the tool returned a page of limited size, which says itself how to get the next one.
     """
     if paged:
         return Whole(text)
@@ -100,7 +100,7 @@ def shorten(
 def shorten_prompt(
     text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int]
 ) -> Whole | Evicted:
-    """Decide on what the user says, as on a result: a text that would crowd all else out enters as a preview."""
+    """Decide on a user's text: one that would crowd out everything else enters as a preview."""
     size = settings.preview_chars
     if _has_preview(text, settings) and tokens_of(text) > history_budget * PROMPT_SHARE:
         return Evicted(text, head(text, size), tail(text, size), "text")
@@ -147,12 +147,12 @@ def _limits_passed(text: str, settings: Output) -> tuple[str, ...]:
 
 
 def _room(limit: int, notice: int) -> int:
-    """What a limit leaves beside the notice; a limit too small for it is kept by the text alone."""
+    """What a limit leaves after the notice; a limit too small for the notice applies to the text alone."""
     return limit - notice if limit > 2 * notice else limit
 
 
 class _Ends(NamedTuple):
-    """What is left of a text: all of it in `head` while it is `whole`, then its two ends."""
+    """The remaining part of a text: all of it in `head` while it is `whole`, else its two ends."""
 
     head: str
     tail: str
@@ -190,7 +190,7 @@ class _Ends(NamedTuple):
 
 
 def _split_room(limit: int, first: int, last: int) -> tuple[int, int]:
-    """Half for each end; what one does not need goes to the other."""
+    """Divide a limit in half for each end; what one end does not need goes to the other."""
     half = limit // 2
     if first <= limit - half:
         return first, limit - first
@@ -200,7 +200,7 @@ def _split_room(limit: int, first: int, last: int) -> tuple[int, int]:
 
 
 def _split(text: str) -> list[str]:
-    """Lines with their endings; only the newline character ends one."""
+    """Lines with their endings; only a newline character ends a line."""
     lines = [f"{line}\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
@@ -215,12 +215,12 @@ def _ended(text: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as a text argument of a call."""
+    """A path quoted as an argument of a call."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-# A cut inside a grapheme of several characters would show half a sign, so text is only cut between two.
+# A cut inside a grapheme cluster would show half a character, so text is cut only between clusters.
 
 
 def head(text: str, characters: int) -> str:

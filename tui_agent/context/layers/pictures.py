@@ -1,7 +1,7 @@
-"""Pictures of a request that a provider does not take: made smaller, then a note, the oldest first. No model is asked.
+"""Limits on the pictures of a request: the oldest are made smaller first, then replaced by notes. No model is asked.
 
-Each picture is brought to its own limits when it enters the conversation; here all pictures of one request are held
-within what it may have of bytes and of pictures, and what a provider refused all the same is given way to.
+Each picture is brought within its own limits when it enters the conversation. Here all pictures of one request are kept
+within the provider's limits on bytes and number, and pictures that it refuses all the same are dealt with.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,12 +13,12 @@ from tui_agent.conversation.blocks import Block, Image, Text, ToolResult
 from tui_agent.conversation.view import View
 
 AIM_SHARE: Final = 0.6
-"""How much of a limit the pictures may take afterwards: room for the next ones, so that the prefix changes seldom."""
+"""Pictures are reduced to this share of a limit, which leaves room for more, so that the prefix seldom changes."""
 SMALLER_BYTES: Final = 0.1
-"""What a picture with half the sides has of the bytes at best; where it has more, the next pass sees that."""
+"""The assumed share of bytes left after halving a picture's sides; if it is more, the next pass corrects that."""
 
 PICTURE_PASSES: Final = range(4)
-"""How often the pictures are looked at anew, their sizes then being known."""
+"""Passes over the pictures, each with the actual sizes after the one before."""
 
 TOO_MUCH: Final = "the pictures were more than one request may hold"
 REFUSED: Final = "the provider refused a picture"
@@ -27,20 +27,20 @@ Fate: TypeAlias = Literal["smaller", "none"]
 
 
 class PictureLoad(NamedTuple):
-    """All pictures of a request: how many, and their bytes in base64."""
+    """The number of pictures in a request, and their bytes in base64."""
 
     pictures: int = 0
     bytes: int = 0
 
     def fits(self, model: ModelFacts) -> bool:
-        """Whether the model's provider takes them; a limit of 0 is none."""
+        """Whether the model's provider accepts them; 0 means no limit."""
         return (not model.most_pictures or self.pictures <= model.most_pictures) and (
             not model.picture_bytes or self.bytes <= model.picture_bytes
         )
 
 
 class Change(NamedTuple):
-    """A message or result whose pictures change: what it shows now, and what becomes of which picture."""
+    """A message or result whose pictures change: its present blocks, and the fate of each picture."""
 
     seq: int
     blocks: tuple[Block, ...]
@@ -54,7 +54,7 @@ class _Shown(NamedTuple):
 
 
 def load_of(view: View) -> PictureLoad:
-    """The pictures of the next request. Costs nothing where there are none, else a look at each block."""
+    """The pictures of the next request. Free if there are none, else it reads each block."""
     if not any(size.images > 0 for size in view.sizes().values()):
         return PictureLoad()
     images = [image for message in view.messages() for block in message.blocks for image in images_of(block)]
@@ -62,7 +62,7 @@ def load_of(view: View) -> PictureLoad:
 
 
 def plan_fewer(view: View, model: ModelFacts) -> tuple[Change, ...]:
-    """What must become of pictures so that the request holds no more of them than it may; empty: nothing must."""
+    """The changes of pictures needed to stay within the limits; empty if none are."""
     shown = list(_all_shown(view))
     load = PictureLoad(len(shown), sum(len(each.image.data) for each in shown))
     if load.fits(model):
@@ -86,10 +86,10 @@ def plan_fewer(view: View, model: ModelFacts) -> tuple[Change, ...]:
 
 
 def plan_without(view: View, refused: Collection[Image], *, others: bool) -> tuple[Change, ...]:
-    """What becomes of pictures after the provider refused one: of full size it becomes smaller, else a note.
+    """The changes of pictures after the provider refused one: full-size pictures are made smaller, others become notes.
 
-    `refused` are those it named (empty: any may be meant); `others`: the rest become smaller too. Where nothing is left
-    to become smaller, no picture is shown any more; empty where there was none.
+    `refused`: those it named (empty: it may be any). `others`: shrink the remaining pictures too. If none can be made
+    smaller, all become notes; empty if there were no pictures.
     """
 
     def fate(image: Image) -> Fate | None:
@@ -103,12 +103,12 @@ def plan_without(view: View, refused: Collection[Image], *, others: bool) -> tup
 
 
 def to_shrink(changes: Iterable[Change]) -> tuple[Image, ...]:
-    """The pictures that are to become smaller, each once."""
+    """The pictures to make smaller, each once."""
     return tuple(dict.fromkeys(image for each in changes for image, fate in each.fates.items() if fate == "smaller"))
 
 
 def changed(change: Change, smaller: Mapping[Image, Image]) -> tuple[Block, ...]:
-    """The blocks to show; a picture that could not be made smaller is a note."""
+    """The blocks to show; a picture that could not be made smaller becomes a note."""
     told: list[Block] = []
     for block in change.blocks:
         match block:
@@ -134,7 +134,7 @@ def _instead(images: Iterable[Image], change: Change, smaller: Mapping[Image, Im
 
 
 def _all_shown(view: View) -> Iterable[_Shown]:
-    """Each picture that the next request shows, the oldest first."""
+    """Each picture in the next request, oldest first."""
     for group in view.groups():
         for seq, blocks in shown_of(group):
             for block in blocks:

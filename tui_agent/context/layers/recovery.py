@@ -1,8 +1,9 @@
-"""Recovery: making a request that is too large smaller, by ways that need no model.
+"""Recovery: shrinks a request that is too large, without asking a model.
 
-Old results are cleared first, then older turns give way to their extract, then newer results are cleared; what the
-model has not answered yet is shortened last: a long text keeps its ends and lies whole in a file, a picture becomes a
-smaller one and then a note, and of a very long list of calls only the first are shown. Nothing in the log changes.
+Old results are cleared first, then older turns are replaced by an extract, then newer results are cleared. Content that
+the model has not answered yet is shortened last: long texts are cut to their ends and saved in a file, pictures are
+made smaller and then replaced by notes, and of a very long list of calls only the first are shown. The log does not
+change.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,15 +27,15 @@ OVERFLOW_STEPS: Final[tuple[OverflowStep, ...]] = (
     "extract",
     "shorten",
 )
-"""The ways out of an overflow, mildest first; the first extract is only made where it is enough."""
+"""The steps against an overflow, mildest first. The first extract is made only if it is enough by itself."""
 
 TOO_LARGE: Final = "the request was too large for the model"
 KEPT_SHARE: Final = 0.5
-"""How much of the limit an extract may keep word for word."""
+"""The share of the limit that stays word for word after an extract."""
 AIM_SHARE: Final = 0.9
-"""How much of the limit a shortened request may take: the estimate of what is left may be a little low."""
+"""A request is shortened to this share of the limit, because estimates may be a little low."""
 SMALLER_PICTURE: Final = 0.25
-"""What a picture with half the sides counts against one of full size."""
+"""The weight of a picture with halved sides, relative to one of full size."""
 NO_PICTURE: Final = "[A picture stood here. It was too large to be sent; it is kept in the conversation's log.]"
 
 _LEAST_FREED_CHARS: Final = 200
@@ -42,7 +43,7 @@ _NOTICE_CHARS: Final = 400
 
 
 class Level(NamedTuple):
-    """How far items are shortened: characters of a text, calls of one answer, and what becomes of pictures."""
+    """A degree of shortening: characters of a text, calls of one answer, and the fate of pictures."""
 
     characters: int
     calls: int
@@ -58,9 +59,9 @@ LEVELS: Final = (
 
 
 class Target(NamedTuple):
-    """A message or result that is to be shown shortened: what it says, and how far to go.
+    """A message or result to shorten: its blocks, and how far.
 
-    `path` is where the whole of it lies already; empty where it lies in the log alone.
+    path: the file that already has its full text; empty: only the log has it.
     """
 
     seq: int
@@ -70,8 +71,8 @@ class Target(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """A message or result that could be shortened: what it says whole, how many tokens are shown of it now, and of a
-    message with calls, the numbers and tokens of its results by their calls' ids.
+    """A message or result that could be shortened: its full blocks, the tokens shown now, and for a message with calls
+    the numbers and tokens of their results by call id.
     """
 
     seq: int
@@ -82,11 +83,11 @@ class _Item(NamedTuple):
 
 
 def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
-    """What to shorten so that the request fits, the largest first; empty where nothing can be."""
+    """What to shorten so that the request fits, largest first; empty if nothing can be shortened."""
     tokens_of, limit = situation.mixed_tokens_of, situation.budget.limit
     excess = situation.tokens - int(limit * AIM_SHARE) if limit else situation.tokens // 2
     if excess <= 0:
-        # The estimate says that it fits, and the provider that it does not: the estimate is too low.
+        # By the estimate the request fits, but the provider refused it: the estimate is too low.
         excess = situation.tokens // 4
     items = sorted(_items(view, tokens_of), key=lambda item: item.tokens, reverse=True)
     chosen: dict[int, Target] = {}
@@ -114,7 +115,7 @@ def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
 
 
 def pictures_in(targets: Iterable[Target]) -> tuple[Image, ...]:
-    """The pictures that are to become smaller, each once."""
+    """The pictures to make smaller, each once."""
     found: dict[Image, None] = {}
     for target in targets:
         if target.level.pictures == "smaller":
@@ -124,13 +125,13 @@ def pictures_in(targets: Iterable[Target]) -> tuple[Image, ...]:
 
 
 def text_to_keep(target: Target) -> str:
-    """What is to lie in a file: the texts that are cut; empty where there are none, or they lie in one already."""
+    """The texts to save in a file because they are cut; empty if there are none, or a file has them already."""
     texts = [block.text for block in target.blocks if isinstance(block, Text | ToolResult)]
     return "" if target.path else "\n\n".join(text for text in texts if len(text) > target.level.characters)
 
 
 def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tuple[Block, ...]:
-    """The blocks to show. `path`: where the text lies whole (empty: in the log alone); `smaller`: pictures to use."""
+    """The blocks to show. `path`: the file with the full text (empty: only in the log). `smaller`: shrunk pictures."""
     calls = _calls(target.blocks)
     kept_calls = calls[: target.level.calls]
     told: list[Block] = []
@@ -160,7 +161,7 @@ def shortened(target: Target, *, path: str, smaller: dict[Image, Image]) -> tupl
 
 
 def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
-    """Each message and result that the next request shows."""
+    """Each message and result in the next request."""
     shortened_before = (
         {item.seq for item in view.items() if item.state == "shortened"} if view.counts().shortened else ()
     )
@@ -168,7 +169,7 @@ def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
         for seq, shown in shown_of(group):
             entry = view.log[seq]
             path = entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
-            # What was shortened once is shortened anew from the whole: else its notice would tell of the first cut.
+            # Shorten from the full text again: otherwise the notice would be about the previous cut.
             whole = _said_in(entry, view) if seq in shortened_before else shown
             results: dict[str, tuple[int, int]] = {}
             if seq == group.first:
@@ -182,7 +183,7 @@ def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
 
 
 def shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
-    """Each message and result of a group by number, as it is shown now."""
+    """Each message and result of a group, with its number and present blocks."""
     for segment in group.segments:
         if segment.role == group.role:
             yield group.first, segment.blocks
@@ -193,7 +194,7 @@ def shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
 
 
 def _said_in(entry: AnyEntry, view: View) -> tuple[Block, ...]:
-    """What an entry says, as it stands in the log."""
+    """The blocks of an entry in the log."""
     match entry:
         case Message():
             return entry.blocks
@@ -217,7 +218,7 @@ def _size(blocks: Sequence[Block]) -> Size:
 
 
 def _size_at(blocks: Sequence[Block], level: Level) -> Size:
-    """About how large the blocks are at a level."""
+    """Approximate size of the blocks at a level of shortening."""
     total, calls = NOTHING, _calls(blocks)
     for block in (*(each for each in blocks if not isinstance(each, ToolCall | Reasoning)), *calls[: level.calls]):
         size = size_of_block(block)
@@ -240,7 +241,7 @@ def _pictures(images: Sequence[Image], target: Target, smaller: dict[Image, Imag
             return tuple(images)
         case "smaller":
             made = (smaller.get(image, image) for image in images)
-            # One that could not be made smaller, being damaged, is not shown any more.
+            # Leave out a picture that could not be made smaller because it is damaged.
             return tuple(image for image in made if image.weight < 1.0)
         case "none":
             return ()
@@ -271,7 +272,7 @@ def _short_call(call: ToolCall, characters: int) -> ToolCall:
     names = arguments if isinstance(arguments, dict) else {}
     room = max(20, characters // max(1, len(names)))
     short = {name[:80]: _short_value(value, room) for name, value in list(names.items())[:20]}
-    # Without what its provider signed it with: a signature holds for the arguments as they were.
+    # Drop the provider's signature: it is valid only for the original arguments.
     return ToolCall(call.id, call.name, msgspec.json.encode(short).decode())
 
 

@@ -1,7 +1,7 @@
-"""A summary without a model: what was touched, run, failed and decided, quoted from the turns.
+"""A summary made without a model: files touched, commands, failures and decisions, quoted from the turns.
 
-What the user asked for is kept beside every summary, so none of it is repeated here. It is what remains when every
-summariser fails, and it fills a section that a model's summary left out.
+It is used when every other writer fails, and to fill a section that a model's summary left out. The user's words are
+kept beside every summary, so they are not repeated here.
 """
 
 import re
@@ -32,9 +32,9 @@ _TOPICS: Final[dict[str, Topic]] = {
     "Where we are": "where",
 }
 PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
-"""Arguments of a call that name a file."""
+"""Names of arguments that hold the path of a file."""
 CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
-"""In the names of tools that change a file."""
+"""Matches the names of tools that change files."""
 _DECISION: Final = re.compile(
     r"\b(?:because|instead|decid\w+|chose|choose|rather than|root cause|turns out|the reason|so that|will use|rejected"
     r"|approach|trade-?off|workaround|weil|statt|entschieden)\b",
@@ -49,9 +49,9 @@ _LINE_CHARS: Final = 300
 
 
 def extract(form: Form, groups: Sequence[Group], *, note: str = "", limit: int) -> str:
-    """A text with exactly the form's sections, of at most about `limit` characters without the headings.
+    """A text with exactly the form's sections, of about `limit` characters at most without headings.
 
-    `note`: what was said when the task was done.
+    `note`: the description given when the task was declared done.
     """
     found = _Findings()
     for group in groups:
@@ -70,7 +70,7 @@ def extract(form: Form, groups: Sequence[Group], *, note: str = "", limit: int) 
 
 
 class _Findings:
-    """What was found in the turns so far, each list oldest first."""
+    """The findings in the turns so far, each list oldest first."""
 
     def __init__(self) -> None:
         self.changed: dict[str, None] = {}
@@ -143,7 +143,7 @@ class _Findings:
 
 
 def arguments_of(call: ToolCall) -> dict[str, object]:
-    """A call's arguments by name; none where they are no JSON object."""
+    """A call's arguments by name; empty if they are not a JSON object."""
     decoded = msgspec.json.decode(call.arguments)
     return decoded if isinstance(decoded, dict) else {}
 
@@ -154,7 +154,7 @@ def _last_lines(text: str) -> str:
 
 
 def _newest(lines: Iterable[str], limit: int) -> list[str]:
-    """The newest lines that fit, in their order, each once; the newest of all is cut to fit."""
+    """The newest lines that fit, in order and without duplicates; the very newest is cut to fit."""
     kept: list[str] = []
     for line in reversed(list(dict.fromkeys(lines))):
         room = limit - sum(len(other) + 1 for other in kept)

@@ -1,11 +1,10 @@
-"""What a summary must not lose: exact names and numbers.
+"""The facts that a summary must not lose: exact names and numbers. Found without a model.
 
-No model is asked. What the source mentions and the summary does not is appended to it verbatim, most used and newest
-first, up to a limit; how many were left out, and where they are, stands below.
+Facts that the source mentions and the summary lacks are appended to it verbatim, most used and newest first, up to a
+limit; a line below says how many were left out, and where they are.
 
-A mention is what can be told exactly: a path, name, number, error, link, hash or version. Text is cut into words by one
-pass, and each distinct word is looked at once, so the time grows with the length of the text (2 MB of source code:
-about a quarter of a second).
+A mention is an exact path, name, number, error, link, hash or version. Text is split into words in one pass, and each
+distinct word is classified once, so the time is linear in the text (2 MB of source code: about a quarter of a second).
 """
 
 import errno
@@ -23,7 +22,7 @@ Kind: TypeAlias = Literal["path", "name", "error", "number", "link", "hash"]
 
 
 class Mention(NamedTuple):
-    """One exact thing, as it was written."""
+    """An exact name or number, as it was written."""
 
     kind: Kind
     text: str
@@ -34,7 +33,7 @@ Speaker: TypeAlias = Literal["user", "assistant", "tool"]
 HEADING: Final = "# Facts kept verbatim"
 
 PIECE_CHARS: Final = 65_536
-"""Characters that one regular expression is given at a time: while it runs, no other thread of the program does."""
+"""Characters given to one regular expression at a time: it holds the GIL while it runs."""
 
 _LABELS: Final[dict[Kind, str]] = {
     "path": "Paths",
@@ -52,28 +51,29 @@ _SPOKEN_WEIGHT: Final = 4
 
 
 class Source(NamedTuple):
-    """One stretch of what is summarised, and who said it. Sources are given oldest first."""
+    """A piece of what is summarised, and who said it. Sources are passed oldest first."""
 
     speaker: Speaker
     text: str
 
 
 class Facts(NamedTuple):
-    """What was found, most worth keeping first."""
+    """The facts found, the most valuable first."""
 
     mentions: tuple[Mention, ...] = ()
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of facts."""
         return len(self.mentions)
 
 
 def collect(sources: Sequence[Source]) -> Facts:
     """The facts of the sources, ranked by how recently and how often they were used.
 
-    A use by the user or the model counts as four in a tool's result: what was taken up is what is needed again. Of what
-    only tools said, line numbers and bare whole numbers below 1,000 are no facts: they are many and tell nothing alone.
+    A use by the user or the model counts as much as four in tool results: what they refer to is likely needed again.
+    If only tools mention them, line numbers and bare whole numbers below 1,000 are no facts: there are many, and alone
+    they mean nothing.
     """
     uses: dict[Mention, int] = {}
     newest: dict[Mention, int] = {}
@@ -92,20 +92,20 @@ def collect(sources: Sequence[Source]) -> Facts:
         kind = 0.5 if mention.kind == "number" else 1.0
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
 
-    telling = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
-    return Facts(tuple(sorted(telling, key=worth)))
+    with_state = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
+    return Facts(tuple(sorted(with_state, key=worth)))
 
 
 def missing(facts: Facts, summary: str) -> Facts:
-    """The facts that `summary` does not say."""
+    """The facts that `summary` lacks."""
     said = mentions(summary)
     return Facts(tuple(mention for mention in facts.mentions if mention.text not in said))
 
 
 def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
-    """The facts as a section for a summary, of at most `limit` tokens; empty when there are none.
+    """The facts as a section for a summary, of at most `limit` tokens; empty if there are none.
 
-    `where` says where those left out can be found.
+    `where`: where to find those left out.
     """
     if not facts.total:
         return ""
@@ -118,7 +118,7 @@ def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where
             kept.append(mention)
             used = larger
         else:
-            # One that is too large is passed over, but of many the rest has no room either.
+            # Skip a fact that is too long, but after many such there is no room for the rest either.
             passed_over += 1
             if passed_over > 20:
                 break
@@ -134,12 +134,12 @@ def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where
 
 
 def without_listing(text: str) -> str:
-    """A summary without its list of facts, written by us or echoed by a model."""
+    """A summary without its list of facts, whether we wrote that or a model echoed it."""
     return _ECHO.sub("", text).rstrip()
 
 
 def _without_number(lines: re.Match[str]) -> str:
-    """Lines that begin with a number each, without these where they count the lines, as the page of a file does."""
+    """Lines that each start with a number, without these if they are line numbers, as in a page of a file."""
     numbers = [int(number) for number in _NUMBERED.findall(lines[0])]
     counts = len(numbers) > 1 and all(later == earlier + 1 for earlier, later in pairwise(numbers))
     return _NUMBERED.sub("", lines[0]) if counts else lines[0]
@@ -162,7 +162,7 @@ _MEASURE: Final = re.compile(
 )
 _THOUSANDS: Final = re.compile(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
 _BREAK: Final = re.compile(r"[\s\"'`<>|]")
-"""What no mention holds, but for the space between the digit and the unit of a measure."""
+"""Characters that no mention contains, except the space between a number and its unit."""
 _DIGIT: Final = re.compile(r"\d")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _NUMBER: Final = re.compile(r"[-+$]?\d[\d_.,]*(?:%|[A-Za-zµ]{1,3})?")
@@ -185,9 +185,9 @@ _LONGEST_NAME: Final = 80
 
 
 def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Mention]:
-    """Everything in `text` that can be mentioned exactly, and how often it occurs.
+    """All mentions in `text`, with how often each occurs.
 
-    A long text is read in pieces of about `piece_chars` characters, which makes no difference to what is found.
+    A long text is read in pieces of about `piece_chars` characters, which does not affect the result.
     """
     bounds = tuple(piece_bounds(text, piece_chars))
     found: Counter[Mention] = Counter()
@@ -210,7 +210,7 @@ def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Mention
 
 
 def piece_bounds(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Where pieces of `size` characters start and end, each running on to the next place no mention reaches across."""
+    """Start and end of pieces of about `size` characters, each extended to the next place between mentions."""
     start = 0
     while start < len(text):
         end = len(text)
@@ -222,7 +222,7 @@ def piece_bounds(text: str, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_in_measure(text: str, place: int) -> bool:
-    """Whether a space at `place` may stand between the digit and the unit of a measure, such as ``12 ms``."""
+    """Whether a space at `place` may separate a number from its unit, as in ``12 ms``."""
     after = text[place + 1 : place + 2]
     return text[place] == " " and text[max(0, place - 1) : place].isdecimal() and (after.isalpha() or after == "°")
 
@@ -266,7 +266,7 @@ def _kind_of(word: str) -> Kind | None:
         if _VERSION.fullmatch(word):
             return "number"
         if _NUMBER.fullmatch(word):
-            return "number" if _tells(word) else None
+            return "number" if _is_meaningful(word) else None
         if _HASH.fullmatch(word) and not word.isdigit():
             return "hash"
         if _CODE.fullmatch(word):
@@ -280,8 +280,8 @@ def _kind_of(word: str) -> Kind | None:
     return "name" if _is_name(word, digits=digits) else None
 
 
-def _tells(number: str) -> bool:
-    """Whether a bare number says something by itself: three digits, a fraction, or a unit."""
+def _is_meaningful(number: str) -> bool:
+    """Whether a number is meaningful by itself: it has three digits, a fraction, or a unit."""
     bare = number.lstrip("-+")
     return not bare.isdigit() or (len(bare) > 2 and not (len(bare) == 3 and bare[0] == "0"))
 

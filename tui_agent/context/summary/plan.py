@@ -1,13 +1,13 @@
-"""A summary from plan to entry: which turns one text replaces, what it is made of, and what is accepted as one.
+"""A summary from plan to entry: which turns it replaces, the material it is written from, and checking its text.
 
-A plan fixes the first and last entry it covers, so what arrives while the summary is being written is untouched. Pins
-stay and are shown after the summary; the system prompt is no part of the turns, so a summary can lose neither. The
-user's own words follow the newest summary. The newest request stays where it stood, too: where that is before the cut
-(a long tool loop), the accepted entries bring it back.
+A plan fixes the first and last entry it covers, so entries that arrive while the summary is being written are not
+affected. Pins are shown after the summary, and the system prompt is not part of the turns, so a summary can lose
+neither. The user's own words follow the newest summary. The newest request always stays in view: if it is before the
+cut, as in a long tool loop, the accepted entries restore it.
 
-Each summary covers turns that none covered before, and earlier ones stay as they are. When they have become too large
-together, the oldest are replaced by one. It is put together from texts that were each written from the turns
-themselves, never from an earlier merge, and checked by what the turns say: nothing goes through more than two texts.
+Each summary covers turns that none covered before; earlier summaries stay as they are. When all together become too
+large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves,
+never from an earlier merge, and is checked against the turns: nothing is summarised more than twice.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -45,11 +45,11 @@ from tui_agent.settings import Compaction
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 SUMMARIES_SHARE: Final = 10
-"""The summaries together take at most one part in so many of the window."""
+"""All summaries together take at most 1/`SUMMARIES_SHARE` of the window."""
 MERGED_SHARE: Final = 4
-"""A merge takes at most one part in so many of what the summaries together may take, and its facts as much again."""
+"""A merge takes at most 1/`MERGED_SHARE` of the limit on all summaries, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
-"""Tokens that a summary must free at least."""
+"""The fewest tokens that a summary must free."""
 WORDS_PER_TOKEN: Final = 0.6
 
 _EXTRACT_CHARS: Final = 8_000
@@ -57,15 +57,15 @@ _LEAST_LETTERS: Final = 20
 
 
 class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One summary or completion record, decided but for its text.
+    """A summary or completion record, before its text is written. Sizes are in tokens.
 
-    Entries `first` to `last` are replaced: the groups in `leaving` and the earlier `boundaries`. `kept` is the first
-    group that stays (None: none does). In tokens: `replaced` is what they take now, `before` the whole request now and
-    `after` what is expected. `brought_back` are entries shown again after the summary, `lapsed` are those that brought
-    back earlier requests. `words` are kept of the user's own, at most `words_limit` tokens of them, `words_growth` more
-    than are shown now; `state` tells where things are, in `state_growth` tokens more than now. The text is asked to
-    take `writes` tokens, and facts that it lacks get `facts_limit` more at most. `subject` is the focus of a summary,
-    or the note of a record.
+    Entries `first` to `last` are replaced: the groups in `leaving` and the earlier `boundaries`. `kept`: the first
+    group that stays; None: none does. `replaced`: their present size; `before`, `after`: the present and the expected
+    request.
+    `brought_back`: entries restored after the summary; `lapsed`: entries that had restored earlier requests. `words`:
+    the user's kept words, at most `words_limit` tokens, `words_growth` more than shown now. `state`: the text on where
+    things are, `state_growth` tokens more than now. `writes`: the length to ask for; `facts_limit`: the most that
+    missing facts add to it. `subject`: the focus of a summary, or the note of a record.
     """
 
     form: Form
@@ -95,22 +95,21 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def growth(self) -> int:
-        """The tokens that what stands beside the summary takes more than now."""
+        """By how many tokens the user's words and the state grow."""
         return self.words_growth + self.state_growth
 
     @property
     def kept_from(self) -> int:
-        """The first entry kept; 0: none is."""
+        """The first kept entry; 0: none is kept."""
         return self.kept.first if self.kept is not None else 0
 
 
 class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summary is written from and checked by.
+    """What a summary is written from and checked against.
 
-    `parts` is the transcript for a separate model, oldest first, one part for each group; `notes` are texts that stand
-    for all of it already, each written from the turns themselves (empty: there are none);
-    `questions` are the instructions; `extract` is the text that needs no model; `archive` is the Markdown to keep of
-    the turns.
+    parts: the transcript for a separate model, one part for each group, oldest first. notes: existing summaries of all
+    of it, each written from the turns themselves; empty: there are none. questions: the instructions. extract: the text
+    made without a model. archive: the turns as Markdown, to be saved.
     """
 
     parts: tuple[str, ...]
@@ -124,9 +123,9 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 class Accepted(NamedTuple):
     """The entries of an accepted summary, to be appended together.
 
-    `text` is the boundary's without its first line and its path: what there is to edit. `after` is counted, no longer
-    expected. `facts_missing` is how many facts the written text lacked, of which `facts_appended` now stand below it;
-    `sections_added` are the sections it lacked.
+    text: of the boundary, without its first line and path, for editing. after: the exact size of the next request.
+    facts_missing: how many facts the written text lacked; facts_appended: how many of them were appended.
+    sections_added: the sections it lacked.
     """
 
     boundary: Boundary
@@ -139,9 +138,9 @@ class Accepted(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who wrote a summary, and what that took. `model` is empty for the extract.
+    """Who wrote a summary, with usage and cost. model: empty for the extract.
 
-    `depth` is 2 where parts were put together: what it says has gone through two texts.
+    depth: how many times its content was summarised; 2 if it was put together from parts.
     """
 
     model: str = ""
@@ -169,7 +168,7 @@ def plan_summary(
     least_gain: int,
     reason: str,
 ) -> SummaryPlan | Refusal:
-    """The plan that replaces a span by one text, if that frees at least `least_gain` tokens."""
+    """Plan replacing a span by one text, if that frees at least `least_gain` tokens."""
     if not span.covered:
         return Refusal(NOTHING_TO_SUMMARISE)
     brought_back = () if form is CHECKPOINT else span.brought_back
@@ -178,7 +177,7 @@ def plan_summary(
     if not leaving:
         return Refusal(NOTHING_TO_SUMMARISE)
     tokens_of = situation.mixed_tokens_of
-    # A provider may have counted less than these are estimated at.
+    # The provider's count of the whole request may be lower than our estimate of this part.
     replaced = min(situation.tokens, _tokens_replaced([*leaving, *again], tokens_of))
     summary = expected_summary(replaced)
     limit = words_limit(settings.user_words_tokens, situation.budget.window)
@@ -210,8 +209,8 @@ def plan_summary(
     )
 
 
-def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size], int]) -> SummaryPlan:
-    """`plan` with where things are; a merge leaves that to the newest summary, unless it takes that one in too."""
+def with_state(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size], int]) -> SummaryPlan:
+    """`plan` with the text on where things are; a merge has it only if it includes the newest summary."""
     newest = max(view.boundaries(), key=lambda each: each.first, default=None)
     if plan.boundaries and newest not in plan.boundaries:
         return plan
@@ -223,8 +222,8 @@ def telling(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size
 def plan_merge(
     view: View, situation: Situation, settings: Compaction, *, coming: SummaryPlan | None = None
 ) -> SummaryPlan | None:
-    """The plan that replaces the oldest summaries by one, where all together pass their budget (see `Material`), with
-    what `coming` will be, which is about to be written. The newest stays as it is, unless it is one of two.
+    """Plan merging the oldest summaries if all together exceed their budget, including `coming`, which is about to be
+    written. The newest stays as it is, unless there are only two.
     """
     weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
@@ -233,7 +232,7 @@ def plan_merge(
         if len(shown) < 2 or sum(sizes) <= budget:
             return None
         return merge_of(shown[:-1] if len(shown) > 2 else shown, view, situation, settings)
-    # Texts of one conversation are about as large as each other.
+    # Summaries of one conversation are of similar size.
     size = max(_size_of(coming), *sizes, 0)
     if not shown or sum(sizes) + size <= budget:
         return None
@@ -242,12 +241,12 @@ def plan_merge(
 
 
 def _size_of(plan: SummaryPlan) -> int:
-    """The tokens that the summary of `plan` is expected to take."""
+    """The expected size of a planned summary in tokens."""
     return plan.after - plan.before + plan.replaced - plan.growth
 
 
 def summaries_limit(settings: Compaction, window: int) -> int:
-    """The tokens that all summaries together may take; `window` 0: unknown."""
+    """The most tokens that all summaries together may take; `window` 0: unknown."""
     return min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
 
 
@@ -259,7 +258,7 @@ def merge_of(
     *,
     newer: SummaryPlan | None = None,
 ) -> SummaryPlan:
-    """The plan that replaces these summaries, and the `newer` one that comes before it, by one."""
+    """Plan merging these summaries, and the `newer` one that is entered before it, into one."""
     weigh = Scale(situation.mixed_tokens_of)
     budget = summaries_limit(settings, situation.budget.window)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
@@ -268,7 +267,7 @@ def merge_of(
     if newer is not None:
         last, leaving = newer.last, (*leaving, *newer.leaving)
         replaced, count = replaced + _size_of(newer), count + 1
-    # Few enough that the next summary brings about no other merge.
+    # Small enough that the next summary does not trigger another merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
     facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
     newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
@@ -296,7 +295,7 @@ def merge_of(
 
 
 def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
-    """What the summary of `plan` is written from. Reads all that leaves the view: slow for a long span."""
+    """The material of a planned summary. Reads everything that leaves the view: slow for a long span."""
     parts, asked = asked_of(plan, view, settings, prompts)
     return Material(
         parts=parts,
@@ -309,7 +308,7 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
             limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
         ),
         facts=collect(fact_sources(plan.leaving)),
-        # What is merged was archived when it left the view.
+        # Merged turns were archived when they left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
 
@@ -317,7 +316,7 @@ def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Pr
 def asked_of(
     plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts
 ) -> tuple[tuple[str, ...], Questions]:
-    """What the writer of a summary is told and asked: the parts of a `Material`, and its questions."""
+    """The input for a summary's writer: the parts and questions of a `Material`."""
     asked = questions(
         prompts,
         plan.form,
@@ -329,10 +328,10 @@ def asked_of(
 
 
 def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
-    """The summaries and records that were written from the turns of a merge themselves, oldest first.
+    """The summaries and records written from the turns of a merge themselves, oldest first.
 
-    The log has them also where an earlier merge took their place, so nothing ever goes through more than two texts.
-    Empty where some of the turns are in none of them.
+    The log has them even if an earlier merge replaced them, so nothing is ever summarised more than twice. Empty if
+    they do not cover all of the turns.
     """
     end = max(each.last for each in plan.boundaries)
     written = [
@@ -347,22 +346,22 @@ def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
     groups = [group for group in plan.leaving if group.first <= end]
     told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in groups)
     enough = len(chosen) > (plan.last == end)
-    # Facts are looked for in the turns again: what was appended of them need not be told.
+    # Leave out the appended facts: they are collected from the turns again.
     return tuple(body_of(entry.text) for entry in chosen) if told and enough else ()
 
 
 def noted(material: Material, merge: SummaryPlan, newer: SummaryPlan, text: str) -> Material:
-    """The material of `merge`, once the text of the `newer` summary is written, which it takes in or leaves alone."""
+    """The material of `merge`, completed with the text of the `newer` summary if the merge includes that."""
     if not material.notes or merge.last < newer.last:
         return material
     return structs.replace(material, notes=(*material.notes, body_of(text)))
 
 
 def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
-    """`plan` with the figures of `view` as it is now; refused where it no longer holds.
+    """`plan` with the figures of the present `view`; a refusal if it no longer applies.
 
-    While a summary waits to be accepted the conversation may go on. Its plan holds as long as all that it replaces is
-    still shown as it was when it was summarised.
+    The conversation may go on while a summary waits to be accepted. Its plan applies as long as everything it replaces
+    is still shown as when it was summarised.
     """
     if plan.boundaries:
         return _merge_rebased(plan, view, situation, settings)
@@ -397,7 +396,7 @@ def _merge_rebased(plan: SummaryPlan, view: View, situation: Situation, settings
         return Refusal(CHANGED)
     now = merge_of(within, view, situation, settings)
     told = {(each.first, each.last) for each in plan.leaving}
-    # A request that was shown again meanwhile, or no longer is, stands among the user's own words.
+    # A request that was restored meanwhile, or is no longer, is among the user's kept words anyway.
     same = all(each.starts_turn or (each.first, each.last) in told for each in now.leaving)
     return now if same else Refusal(CHANGED)
 
@@ -405,8 +404,8 @@ def _merge_rebased(plan: SummaryPlan, view: View, situation: Situation, settings
 def _words(
     view: View, last: int, hidden: Collection[int], limit: int, tokens_of: Callable[[Size], int]
 ) -> tuple[tuple[Words, ...], int]:
-    """The user's own words up to entry `last`, and how many tokens more they take than those that are shown now, once
-    what starts with the entries in `hidden` leaves the view.
+    """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
+    that start with the entries in `hidden` leave the view.
     """
     words = kept_words(view.said(), last=last, limit=limit, tokens_of=tokens_of)
     stays = {group.first for group in view.groups()}.difference(hidden)
@@ -415,7 +414,7 @@ def _words(
 
 
 def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
-    """The entries that brought back an earlier request, now that it is no longer the newest, and what they show."""
+    """The entries that restored a request which is no longer the newest, and the groups they show."""
     if not any(group.starts_turn for group in (*span.covered, *span.kept)):
         return (), []
     requests = {group.first: group for group in span.earlier if group.starts_turn and not group.pinned}
@@ -436,10 +435,9 @@ def accept(
     tokens_of: Callable[[Size], int],
     author: Author = EXTRACTED,
 ) -> Accepted | Refusal:
-    """The entries for a summary that was written, completed and checked; or why it is rejected.
+    """Complete and check a written summary; returns its entries, or why it is rejected.
 
-    `path` is where the plan's archive is to be written, relative to the session's folder. Facts take at most half
-    of what the summary frees.
+    `path`: of the archive, relative to the session's folder. Facts take at most half of what the summary frees.
     """
     if complaint := _unusable(text):
         return Refusal(complaint)
@@ -470,11 +468,10 @@ def accept(
 def accept_anew(
     plan: SummaryPlan, facts: Facts, accepted: Accepted, text: str, *, tokens_of: Callable[[Size], int]
 ) -> Accepted | Refusal:
-    """An accepted summary with the text a person gave it, or the same text on `plan` as it is now; or why not.
+    """An accepted summary with a text that the user edited, or with the same text for the present `plan`; or why not.
 
-    The text is taken as it is: nobody knows better than who edits it what the model needs, so no section and no fact
-    is put back that they took out. It is still rejected where it is empty or frees nothing, and the facts that it lacks
-    are counted.
+    The text is taken as it is: the user knows best what the model needs, so sections and facts that they deleted are
+    not restored. It is rejected if it is empty or frees nothing, and the facts that it lacks are counted.
     """
     text, before = text.strip(), accepted.boundary
     if not text:
@@ -534,7 +531,7 @@ def _what_stays(kept: Group | None, *, earlier: bool) -> str:
 
 
 def _unusable(text: str) -> str:
-    """Why a text cannot be a summary; empty when it can."""
+    """Why a text cannot be a summary; empty if it can."""
     if sum(character.isalpha() for character in text[:4_000]) < _LEAST_LETTERS:
         return "The summary is empty." if not text.strip() else "The summary says nothing."
     words = text.split()

@@ -1,8 +1,8 @@
-"""The form of a summary: which sections it has, how it begins, and how a model is asked for one.
+"""The forms of a summary: its sections, its first line, and the instructions that ask a model for one.
 
-Five sections are the handover to a teammate, the outline its short form, six sections the record of a finished task
-(docs/context.md, "Summaries"). A text that a model returns is brought into its form here: what it echoed is removed,
-headings are written one way, and a section it left out is filled from the extract.
+The form with five sections is a handover to a teammate, the outline is its short version, and the one with six sections
+is the record of a finished task (docs/context.md, "Summaries"). A model's text is brought into its form here: echoes of
+the instructions are removed, headings normalised, and missing sections filled from the extract.
 """
 
 import re
@@ -21,7 +21,7 @@ _HEADING: Final = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*
 
 
 class Form(NamedTuple):
-    """A kind of summary: the line it begins with, and its sections in order."""
+    """A kind of summary: its first line, and its sections in order."""
 
     name: Literal["five", "outline", "checkpoint"]
     prefix: str
@@ -49,11 +49,11 @@ CHECKPOINT: Final = Form(
 
 
 class Prompts(msgspec.Struct, frozen=True, kw_only=True):
-    """The texts a model is asked with; each field is the prompt file of that name.
+    """The prompts for a model; each field is the prompt file of that name.
 
-    `summarizer` is the system prompt of a separate model, `same_prefix` wraps a form as one more user message at the
-    end of the running request, `summary_merge` asks for one summary out of several; the forms describe the sections.
-    Filled in are ``{form}``, ``{focus}``, ``{kept}``, ``{words}`` and ``{characters}``.
+    summarizer: the system prompt of a separate model. same_prefix: wraps a form as a user message at the end of the
+    running request. summary_merge: asks for one summary made from several. The forms describe the sections. The
+    placeholders are ``{form}``, ``{focus}``, ``{kept}``, ``{words}`` and ``{characters}``.
     """
 
     summarizer: str
@@ -75,7 +75,7 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Questions(NamedTuple):
-    """One summary, asked for in each way there is. `merging` stands in for `separate` when parts are put together."""
+    """The instructions for one summary, for each way of asking. `merging` replaces `separate` when merging parts."""
 
     separate: str
     merging: str
@@ -83,21 +83,21 @@ class Questions(NamedTuple):
 
 
 def questions(prompts: Prompts, form: Form, *, words: int, focus: str, kept: str) -> Questions:
-    """The instructions for a summary of at most `words` words. `kept` says what stays in view word for word."""
+    """The instructions for a summary of at most `words` words. `kept`: what stays in view word for word."""
     wish = f"The user asks to keep above all: {focus.strip()}" if focus.strip() else ""
     asked = {"form": prompts.form(form).strip(), "focus": wish, "kept": kept, "words": str(words)}
     return Questions(*(fill(text, asked) for text in (prompts.summarizer, prompts.summary_merge, prompts.same_prefix)))
 
 
 def fill(template: str, values: dict[str, str]) -> str:
-    """`template` with each ``{name}`` replaced, what was inserted left alone; empty lines in a row become one."""
+    """`template` with each ``{name}`` replaced; inserted text is not expanded again. Runs of empty lines become one."""
     pattern = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
     text = pattern.sub(lambda found: values[found[0][1:-1]], template)
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def sections(form: Form, text: str) -> dict[str, str]:
-    """The sections of `text` that belong to `form`, by their proper headings; what stands before them under ``""``."""
+    """The sections of `text` that belong to `form`, by their normalised headings; text before them under ``""``."""
     proper = {_plain(name): name for name in form.sections}
     found: dict[str, list[str]] = {"": []}
     current = ""
@@ -118,9 +118,9 @@ def compose(form: Form, bodies: dict[str, str]) -> str:
 
 
 def completed(form: Form, text: str, extract: str) -> str:
-    """`text` in its form; a section that is missing or empty is taken from `extract`, a text of the same form.
+    """`text` in its form; missing or empty sections are taken from `extract`, a text of the same form.
 
-    Prose before the first section belongs to the first section, or, when that exists, stays above it within it.
+    Text before the first section is put at the start of that section.
     """
     bodies = sections(form, without_listing(_without_frame(form, text)))
     spare = sections(form, extract)
@@ -132,13 +132,13 @@ def completed(form: Form, text: str, extract: str) -> str:
 
 
 def framed(form: Form, body: str, listing: str, path: str) -> str:
-    """The whole text of a boundary: its prefix, the sections, the facts, and where the turns lie in full."""
+    """The whole text of a boundary: first line, sections, facts, and the path of the full turns."""
     where = f"{ARCHIVE_LINE}{path}" if path else ""
     return "\n\n".join(part for part in (form.prefix, body, listing, where) if part)
 
 
 def body_of(text: str) -> str:
-    """A boundary's sections alone: without prefix, list of facts and path."""
+    """A boundary's sections only, without first line, facts and path."""
     for form in (FIVE, CHECKPOINT):
         text = text.removeprefix(form.prefix)
     return without_listing(_without_path(text)).strip()

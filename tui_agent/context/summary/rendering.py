@@ -1,4 +1,4 @@
-"""Groups of a conversation as text: for the model that summarises them, for the search for facts, for the archive."""
+"""Renders groups of a conversation as text: for the summarising model, for finding facts, and for the archive."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ CLOSE: Final = "</transcript>"
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 PASTE_CHARS: Final = 1_500
-"""Characters above which a text of the user is taken for a paste."""
+"""A user's text with more characters than this is taken for a paste."""
 
 
 def cut(text: str, limit: int) -> str:
-    """`text`, or where it is longer than `limit` characters its two ends and between them how much was left out."""
+    """`text`, or if it is longer than `limit` characters its two ends, with a count of what was left out."""
     if len(text) <= limit:
         return text
     mark = f"\n[… {len(text) - limit:,} characters …]\n"
@@ -33,20 +33,20 @@ def cut(text: str, limit: int) -> str:
 
 
 def transcript(groups: Iterable[Group], *, result_chars: int) -> tuple[str, ...]:
-    """Each group as the model sees it, its results and its calls' arguments cut to `result_chars` characters."""
+    """Each group as text, with results and arguments of calls cut to `result_chars` characters."""
     return tuple(text for group in groups if (text := _group_text(group, result_chars)))
 
 
 def material(parts: Sequence[str]) -> str:
-    """Parts of a transcript between marks that tell the model it is material, not a request."""
+    """Parts of a transcript, wrapped in tags that tell the model they are material, not a request."""
     inside = "\n\n".join(parts).replace(CLOSE, "</ transcript>")
     return f"{OPEN}\n{inside}\n{CLOSE}"
 
 
 def fact_sources(groups: Iterable[Group]) -> list[Source]:
-    """What each speaker said in the groups, uncut; of a tool call, the texts in its arguments.
+    """The full text of each speaker in the groups; for a tool call, the texts in its arguments.
 
-    Of the user only pastes: what is shorter stays as it was said.
+    For the user only pastes: their shorter texts are kept word for word anyway.
     """
     sources: list[Source] = []
     for group in groups:
@@ -69,7 +69,7 @@ def fact_sources(groups: Iterable[Group]) -> list[Source]:
 
 
 def strings_in(arguments: str) -> list[str]:
-    """The texts and numbers in a call's arguments, which are JSON text."""
+    """The strings and numbers in a call's JSON arguments."""
     found: list[str] = []
     waiting: list[object] = [msgspec.json.decode(arguments)]
     while waiting:
@@ -88,7 +88,7 @@ def strings_in(arguments: str) -> list[str]:
 
 
 def archive(view: View, groups: Sequence[Group]) -> str:
-    """The groups whole, as they stand in the log, as Markdown with one heading per message."""
+    """The groups' full entries in the log as Markdown, with a heading for each message."""
     parts = [f"## Entries {groups[0].first} to {groups[-1].last}"] if groups else []
     for group in groups:
         for seq in (group.first, *group.results.values()):

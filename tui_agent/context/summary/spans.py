@@ -1,6 +1,6 @@
-"""Where the view is cut: which groups a summary replaces, and which stay word for word after it.
+"""Where to cut the view: which groups a summary replaces, and which stay word for word after it.
 
-A summary covers what was said since the one before it, never that one itself. A cut falls between two groups, and never
+A summary covers what was said since the previous one, never that one itself. A cut is between two groups, and never
 after something that the model has not seen: a running or just finished tool step and a new prompt always stay.
 """
 
@@ -14,8 +14,8 @@ from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, size_of_t
 
 
 class Span(NamedTuple):
-    """What one summary is to cover: the groups it replaces, and the groups shown after it. `earlier` are groups that
-    stand among earlier summaries, pinned or brought back.
+    """The groups that a summary replaces, and the groups kept after it. `earlier`: pinned or restored groups among
+    earlier summaries.
     """
 
     covered: tuple[Group, ...]
@@ -24,18 +24,18 @@ class Span(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The first entry covered."""
+        """The first covered entry."""
         return self.covered[0].first
 
     @property
     def last(self) -> int:
-        """The last entry covered; a group whose results came in after the cut is covered with its call."""
+        """The last covered entry; a group is covered whole, even if its results came after the cut."""
         last = max(each.last for each in self.covered)
         return min(last, self.kept[0].first - 1) if self.kept else last
 
     @property
     def brought_back(self) -> tuple[int, ...]:
-        """The newest request of the user, where it lies before the cut: it is to be shown again after the summary."""
+        """The user's newest request if it is before the cut: it is restored after the summary."""
         if any(group.starts_turn for group in self.kept):
             return ()
         newest = next((group for group in reversed(self.covered) if group.starts_turn), None)
@@ -43,24 +43,24 @@ class Span(NamedTuple):
 
 
 class Scale:
-    """Sizes of groups and texts in tokens."""
+    """Converts groups and texts to tokens."""
 
     def __init__(self, tokens_of: Callable[[Size], int]) -> None:
         self._tokens_of = tokens_of
 
     def group(self, group: Group) -> int:
-        """The tokens of all messages of a group."""
+        """Tokens of all messages of a group."""
         total = NOTHING
         for size in group.sizes.values():
             total = total.plus(size)
         return self._tokens_of(total)
 
     def text(self, text: str) -> int:
-        """The tokens of a text."""
+        """Tokens of a text."""
         return self._tokens_of(size_of_text(text))
 
     def blocks(self, blocks: Iterable[Block]) -> int:
-        """The tokens of blocks."""
+        """Tokens of blocks."""
         total = NOTHING
         for block in blocks:
             total = total.plus(size_of_block(block))
@@ -68,7 +68,7 @@ class Scale:
 
 
 def start_by_tokens(groups: Sequence[Group], keep: int, weigh: Scale) -> int:
-    """The index from which groups of together at most `keep` tokens follow."""
+    """The index from which the groups take at most `keep` tokens together."""
     start, kept = len(groups), 0
     while start:
         kept += weigh.group(groups[start - 1])
@@ -79,7 +79,7 @@ def start_by_tokens(groups: Sequence[Group], keep: int, weigh: Scale) -> int:
 
 
 def start_by_messages(groups: Sequence[Group], keep: int) -> int:
-    """The index from which at most `keep` messages follow, each result counted as one, or the newest group."""
+    """The index from which there are at most `keep` messages, results included, or only the newest group."""
     start, kept = len(groups), 0
     while start:
         group = groups[start - 1]
@@ -91,7 +91,7 @@ def start_by_messages(groups: Sequence[Group], keep: int) -> int:
 
 
 def _unseen(groups: Sequence[Group]) -> int:
-    """The index from which the model has not seen everything: a running or just finished tool step, a new prompt."""
+    """The index of the first group the model has not seen: a running or just finished tool step, or a new prompt."""
     for index in range(len(groups) - 1, -1, -1):
         if groups[index].role == "assistant":
             calls = groups[index].open or len(groups[index].fingerprints) > 1
@@ -100,7 +100,7 @@ def _unseen(groups: Sequence[Group]) -> int:
 
 
 def span_before(groups: Sequence[Group], boundaries: Sequence[Boundary], start: int) -> Span:
-    """What was said between the newest boundary and the group at `start`, as far as the model has seen it."""
+    """The span between the newest boundary and the group at `start`, as far as the model has seen it."""
     edge = max((boundary.last for boundary in boundaries), default=0)
     begin = sum(group.first <= edge for group in groups)
     cut_at = max(begin, min(start, _unseen(groups)))

@@ -1,8 +1,8 @@
-"""Where things are: what must survive a summary to the letter, kept by the program and written without a model.
+"""The "Where things are" block: facts that must survive a summary exactly, written by the program without a model.
 
-The task list, the files changed since the task began, the newest command that failed and has not succeeded since, and
-the commands that run in the background. All of it is read from the log, but for the running commands, which the caller
-knows. The same log and the same commands give the same bytes.
+It has the task list, the files changed since the task began, the newest command that failed and has not succeeded
+since, and the commands running in the background. All of it is read from the log, except the running commands, which
+the caller passes in. The same log and commands give the same bytes.
 """
 
 import re
@@ -21,10 +21,10 @@ from tui_agent.conversation.view import View
 from tui_agent.text import one_line
 
 HEADING: Final = "[Where things are] Kept by the program; what is said below is newer."
-"""How the block begins."""
+"""The first line of the block."""
 
 MOST_TOKENS: Final = 600
-"""Estimated tokens that the block has at most."""
+"""The most estimated tokens of the block."""
 
 _TODO_TOKENS: Final = 240
 _FILES_TOKENS: Final = 100
@@ -34,13 +34,13 @@ _LINE_TOKENS: Final = 55
 _LINE_CHARS: Final = 160
 _FAILURE_LINES: Final = 3
 _RESULT_CHARS: Final = 6_000
-"""Characters of a result's end in which its telling lines are looked for."""
+"""Characters at the end of a result in which to look for its most informative lines."""
 
 _LOOK: Final = "command_output"
 _ENDED: Final = re.compile(r"exit code |ended by signal |the background command has already ended")
 _STARTED: Final = re.compile(r"still running in the background as process (\d+)")
 _NOTE: Final = re.compile(r"\[(?!timeout:).*\]")
-"""A line of the program's own in a result; a timeout is why the command failed, and is told."""
+"""Matches the program's own notes in a result, except on a timeout, which is why the command failed."""
 _TELLING: Final = re.compile(
     r"^FAILED\b|^FAIL\b|^--- FAIL|^E {2,}|^\s*File \"|^[\w.]*(?:Error|Exception)\b|\b[Ee]rror(?:\[\w+\])?:"
     r"|\bpanicked at\b|\b\d+ (?:failed|failing|errors?)\b|\bnot found\b|No such file"
@@ -48,20 +48,20 @@ _TELLING: Final = re.compile(
 _FAILED_TESTS: Final = re.compile(
     r"^=* ?\d+ failed\b.* in [\d.]+s|^FAILED \(|^test result: FAILED|^--- FAIL: |^Tests: +\d+ failed", re.MULTILINE
 )
-"""What test runners say at their end: behind a pipe the exit code is that of another program."""
+"""Matches the final line of failed test runs: after a pipe, the exit code is that of another program."""
 _ASKING: Final = frozenset(("grep", "rg", "diff", "cmp", "test", "[", "which", "ls"))
-"""Commands that only ask something: their exit code is an answer."""
+"""Commands whose exit code is an answer rather than a failure."""
 _DIFF_NAME: Final = re.compile(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
 _FILTER: Final = re.compile(r"(?:\s*2>&1)?(?:\s*\|\s*(?:tail|head|cat)\b[^|;&]*)*$")
-"""What only shortens a command's output: it is the same command with and without it."""
+"""Matches filters that only shorten a command's output: with and without them it is the same command."""
 
 
 def where_things_are(view: View, running: Mapping[int, str]) -> str:
-    """The block for the conversation as `view` has it, of at most `MOST_TOKENS` tokens; empty where nothing is known.
+    """The block for a conversation, of at most `MOST_TOKENS` tokens; empty if there is nothing to say.
 
-    `running`: the command lines of the commands that run in the background, by process id. The task is what was said
-    since the newest checkpoint that counts. Looks through the whole conversation. The text in it is the model's and the
-    tools': each piece of it is on one line and free of control characters.
+    `running`: the command lines running in the background, by process id. The task is everything since the newest
+    checkpoint in force. Reads the whole conversation. Texts from the model and tools are put on one line each, without
+    control characters.
     """
     found = _Findings()
     for entry in _since_checkpoint(view):
@@ -81,21 +81,21 @@ def where_things_are(view: View, running: Mapping[int, str]) -> str:
 
 
 def _since_checkpoint(view: View) -> Iterator[AnyEntry]:
-    """The entries of the present task, oldest first."""
+    """The entries of the current task, oldest first."""
     counting = (entry for entry, counts in view.context_entries() if counts)
     start = max((entry.last for entry in counting if isinstance(entry, Checkpointed)), default=0)
     return iter(view.log.path().after(start))
 
 
 class _Failure(NamedTuple):
-    """A command that failed, and what it said of that."""
+    """A failed command, and the informative lines of its output."""
 
     command: str
     lines: tuple[str, ...]
 
 
 class _Findings:
-    """What was found in the entries so far; files and failures newest last."""
+    """The findings in the entries so far; files and failures newest last."""
 
     def __init__(self) -> None:
         self._calls: dict[str, ToolCall] = {}
@@ -105,11 +105,11 @@ class _Findings:
 
     @property
     def changed(self) -> list[str]:
-        """The newest first."""
+        """The changed files, newest first."""
         return list(reversed(self._changed))
 
     def failure_lines(self) -> list[str]:
-        """The newest failure that no success of the same command followed."""
+        """Lines on the newest failure that was not followed by a success of the same command."""
         if not self._failures:
             return []
         command, lines = list(self._failures.values())[-1]
@@ -155,13 +155,13 @@ class _Findings:
         if not _failed(command, result):
             self._failures.pop(key, None)
         elif lines := tuple(_said(result.text)):
-            # A search that finds nothing fails too, and prints nothing: there is nothing to mend.
+            # A search without hits also fails, without output: there is nothing to fix.
             self._failures.pop(key, None)
             self._failures[key] = _Failure(_quoted(command), lines)
 
 
 def _in_workspace(path: str, diff: str) -> str:
-    """The path as the diff of the change names it: one file has one name, however the model wrote its path."""
+    """The path in the diff of the change, so that a file has one name however the model wrote its path."""
     named = _DIFF_NAME.match(diff)
     return named[1] if named is not None and f"/{path}".endswith(f"/{named[1]}") else path
 
@@ -174,15 +174,15 @@ def _failed(command: str, result: ToolResult) -> bool:
 
 
 def _not_done(entry: Message, result: ToolResult) -> bool:
-    """Whether the call was refused or stopped: its result says nothing of what it would have done."""
+    """Whether the call was refused or stopped, so that its result says nothing about the command."""
     return entry.stop_reason in ("denied", "interrupted") or result.text == INTERRUPTED
 
 
 def _said(text: str) -> list[str]:
-    """The lines at the end of a result that tell most of why it failed, and its last one."""
+    """The last lines of a result that best explain the failure, and its very last line."""
     lines = [line for line in text[-_RESULT_CHARS:].splitlines() if line.strip() and not _NOTE.fullmatch(line.strip())]
-    telling = [line for line in lines[:-1] if _TELLING.search(line)][-(_FAILURE_LINES - 1) :]
-    return [_line(line) for line in [*telling, *lines[-1:]]]
+    with_state = [line for line in lines[:-1] if _TELLING.search(line)][-(_FAILURE_LINES - 1) :]
+    return [_line(line) for line in [*with_state, *lines[-1:]]]
 
 
 def _quoted(command: str) -> str:
@@ -190,7 +190,7 @@ def _quoted(command: str) -> str:
 
 
 def _todo_lines(todo: TodoList) -> list[str]:
-    """What is open comes first where not all fits; the lines stand in the list's own order."""
+    """As many items as fit, open ones first, shown in the order of the list."""
     if not todo.items:
         return []
     heading = f"Task list, {todo.done} of {len(todo.items)} done:"
@@ -210,7 +210,7 @@ def _todo_lines(todo: TodoList) -> list[str]:
 
 
 def _rank(item: TodoItem, place: int) -> tuple[int, int]:
-    """What is being done, then what comes next, then what was done last."""
+    """The priority of an item: in progress, then open, then most recently done."""
     match item.state:
         case "in_progress":
             return 0, place
@@ -225,7 +225,7 @@ def _item_line(item: TodoItem) -> str:
 
 
 def _listed(heading: str, lines: Sequence[str], tokens: int) -> list[str]:
-    """As many of the lines as fit, the first ones first, under a heading."""
+    """As many of the first lines as fit, under a heading."""
     if not lines:
         return []
     room = tokens - _tokens(heading)
@@ -240,7 +240,7 @@ def _listed(heading: str, lines: Sequence[str], tokens: int) -> list[str]:
 
 
 def _fitting(first: Sequence[str], others: Iterable[str]) -> list[str]:
-    """The first lines, and of the others the last ones that fit."""
+    """The first lines, and as many of the last of the others as fit."""
     room = _FAILURE_TOKENS - sum(map(_tokens, first))
     kept: list[str] = []
     for line in reversed(list(others)):
@@ -252,7 +252,7 @@ def _fitting(first: Sequence[str], others: Iterable[str]) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """The beginning of a text on one line of at most about `_LINE_TOKENS` tokens."""
+    """A text on one line, cut to about `_LINE_TOKENS` tokens."""
     shown = one_line(text, _LINE_CHARS)
     tokens = _tokens(shown)
     return shown if tokens <= _LINE_TOKENS else one_line(shown, len(shown) * _LINE_TOKENS // tokens)

@@ -1,9 +1,9 @@
-"""What a sentence of the user's states: how much it binds, and whether a later one takes its place.
+"""Statements in the user's sentences: how binding each one is, and whether a later one replaces it. No model is asked.
 
-No model is asked. A statement has a subject (its telling words, those that mean the same made one) and values (an
-amount, a date, a name, a code, …). Where a later statement has the same subject and another value of the same kind, the
-earlier value no longer holds. Where it is not certain that the subject is the same, both stand: the later one is the
-newer one for whoever reads them in order, while a rule that was struck out by mistake would be lost.
+A statement has a subject (its significant words, with synonyms unified) and values (an amount, a date, a name, a code,
+…). If a later statement has the same subject and another value of the same kind, the earlier value is out of date. If
+it is uncertain that the subject is the same, both are kept: a reader sees their order, while a rule that was struck out
+by mistake would be lost.
 """
 
 import re
@@ -14,17 +14,17 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 REPLACED: Final = "[replaced later]"
-"""What stands in the place of a value that no longer holds."""
+"""The text in place of a value that is out of date."""
 
-COMPARED: Final = 200
-"""How many earlier statements a new one is compared with, for each kind of value: the newest."""
+MAX_COMPARED: Final = 200
+"""With how many of the newest earlier statements a new one is compared, for each kind of value."""
 
-LONGEST: Final = 600
-"""Characters of a sentence that are looked at."""
+MAX_SENTENCE_CHARS: Final = 600
+"""Characters of a sentence that are analysed."""
 
 
 class Weight(IntEnum):
-    """How much a sentence binds: what goes first when room runs out is the lowest."""
+    """How binding a sentence is; the lowest are dropped first when room runs out."""
 
     CHATTER = 0
     DETAIL = 1
@@ -34,7 +34,7 @@ class Weight(IntEnum):
 
 
 class Value(NamedTuple):
-    """Something exact in a sentence, from character `start` to `end` of the text it stands in."""
+    """An exact value in a sentence, from character `start` to `end` of the whole text."""
 
     kind: str
     text: str
@@ -43,8 +43,9 @@ class Value(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One sentence of a text, from character `start` on. `labelled`: it says itself what it is, as in ``Rule: …``.
-    `update`: it says that something is different now.
+    """A sentence of a text, at character `start`.
+
+    labelled: it names its own kind, as in ``Rule: …``. update: it says that something has changed.
     """
 
     text: str
@@ -133,10 +134,10 @@ _KINDS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("number", re.compile(r"(?<![\w.-])\d+(?:[.,]\d+)*(?:\s*of\s*\d+)?%?(?![\w-])")),
 )
 _EXCLUSIVE: Final = frozenset(("time zone", "units", "tone"))
-"""Kinds of which only one value holds at a time whatever else a sentence says, if both speak of the same thing."""
+"""Kinds with only one valid value at a time for the same subject, whatever else the sentence says."""
 
 _MEASURES: Final = frozenset(("money", "date", "weekday"))
-"""Kinds that bound something: of the same thing the later one holds, whether it is called an update or not."""
+"""Kinds of limits: for the same subject the later value is valid, even if it is not called an update."""
 
 _ALIKE: Final = {
     name: concept
@@ -173,7 +174,7 @@ _EMPTY: Final = frozenset(
         " push find work explain",
     )
 )
-"""Words that tell nothing of what a sentence is about."""
+"""Words without significance for what a sentence is about."""
 _WORD: Final = re.compile(r"[^\W\d_][\w'-]*")
 
 
@@ -183,9 +184,9 @@ def statements(text: str) -> list[Statement]:
 
 
 def struck_out(texts: Sequence[str], told: Sequence[Sequence[Statement]]) -> list[str]:
-    """The texts, oldest first, with `REPLACED` in the place of every value that a later statement replaced.
+    """The texts, oldest first, with `REPLACED` for every value that a later statement replaced.
 
-    `told` are the statements of each. Of a text that says the same as a later one but for such values nothing is left.
+    `told`: the statements of each. A text that differs from a later one only in such values is removed.
     """
     standing: dict[str, deque[_Standing]] = {}
     gone: list[list[Value]] = [[] for _ in texts]
@@ -197,7 +198,7 @@ def struck_out(texts: Sequence[str], told: Sequence[Sequence[Statement]]) -> lis
             for kind in {value.kind for value in statement.values}:
                 values = [value for value in statement.values if value.kind == kind]
                 now = _Standing(place, statement, values, frozenset(value.text.casefold() for value in values))
-                earlier = standing.setdefault(kind, deque(maxlen=COMPARED))
+                earlier = standing.setdefault(kind, deque(maxlen=MAX_COMPARED))
                 for before in _replaced(earlier, now, kind):
                     earlier.remove(before)
                     gone[before.place] += before.values
@@ -211,12 +212,12 @@ def struck_out(texts: Sequence[str], told: Sequence[Sequence[Statement]]) -> lis
 
 
 def weight_of(told: Iterable[Statement]) -> Weight:
-    """How much the most binding of these statements binds; one of which something was replaced binds nobody."""
+    """The weight of the most binding of these statements; one with a replaced value does not bind."""
     return max((each.weight for each in told if REPLACED not in each.text), default=Weight.CHATTER)
 
 
 def binding(text: str) -> str:
-    """The sentences of a text that bind; all of it where none does, or where it is labelled as a whole."""
+    """The binding sentences of a text; all of it if none is, or if it is labelled as a whole."""
     found = statements(text)
     if not found or found[0].labelled:
         return text
@@ -244,7 +245,7 @@ def _may_replace(after: Statement, kind: str, weight: Weight) -> bool:
     """Whether `after` may take the place of an earlier statement of this weight, if both speak of the same thing."""
     if after.update or kind in _MEASURES or kind in _EXCLUSIVE:
         return True
-    # Two requests that name different things, one after the other, are both meant.
+    # Two consecutive requests that name different things are both valid.
     return kind != "number" and min(weight, after.weight) >= Weight.STATED
 
 
@@ -266,7 +267,7 @@ def _same_subject(before: Statement, after: Statement, kind: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def _statement(sentence: str, start: int) -> Statement:
-    looked_at = sentence[:LONGEST]
+    looked_at = sentence[:MAX_SENTENCE_CHARS]
     label = _LABEL.match(looked_at)
     body = looked_at[label.end() :] if label else looked_at
     offset = label.end() if label else 0

@@ -1,8 +1,8 @@
-"""What is kept of the user's own words over every compaction: all of it, as long as there is room.
+"""The user's own words that every compaction keeps: all of them, as long as there is room.
 
-Where there is not, pastes are cut first, the longest most; then chatter goes, the oldest first; what the user demanded,
-decided, prefers or stated as a fact goes last (docs/context.md, "Summaries"). A value that a later statement replaced
-is struck out, so it is never told as valid.
+If there is not, pastes are cut first, the longest most; then chatter is dropped, oldest first; demands, decisions,
+preferences and facts go last (docs/context.md, "Summaries"). A value that a later statement replaced is struck out, so
+that it is never presented as valid.
 """
 
 from bisect import bisect_left
@@ -16,23 +16,23 @@ from tui_agent.conversation.request import WORDS_HEADING
 from tui_agent.conversation.sizes import Size, size_of_text
 
 CAPS: Final = (12_000, 6_000, 3_000, PASTE_CHARS)
-"""Characters to which texts are cut, one after the other, before any is left out."""
+"""Successive limits, in characters, to which texts are cut before any is left out."""
 LAST_CAPS: Final = (600, 300)
 READ_CHARS: Final = 24_000
-"""Characters of a message in which statements are looked for."""
+"""Characters of a message that are searched for statements."""
 WINDOW_SHARE: Final = 10
-"""The words take at most one part in so many of the window."""
+"""The words take at most 1/`WINDOW_SHARE` of the window."""
 
 
 def words_limit(setting: int, window: int) -> int:
-    """How many tokens the words may take: what is set, but no more than a tenth of a known window."""
+    """The most tokens for the words: the setting, but at most a tenth of a known window."""
     return min(setting, window // WINDOW_SHARE) if window else setting
 
 
 def kept_words(said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int]) -> tuple[Words, ...]:
-    """What is kept of the user's messages up to entry `last`, in a block of at most `limit` tokens.
+    """The kept words of the user's messages up to entry `last`, in a block of at most `limit` tokens.
 
-    `said` are all of them, oldest first: what replaces a statement may stand in view still.
+    `said`: all of the user's messages, oldest first, since later ones that are still in view may replace statements.
     """
     words, weights = _standing(_without_repeats(said), last)
     room = _Room(limit, tokens_of)
@@ -55,8 +55,8 @@ def _standing(said: Sequence[Words], last: int) -> tuple[list[Words], dict[int, 
 
 
 class _Cut(NamedTuple):
-    """How much of the words is kept: characters of each text (0: all), which messages not at all, and whether of the
-    others only the sentences that bind.
+    """A degree of cutting: characters of each text (0: all), the messages to drop, and whether to keep only the binding
+    sentences of the others.
     """
 
     cap: int = 0
@@ -65,13 +65,13 @@ class _Cut(NamedTuple):
 
 
 def _cuts(weights: Mapping[int, Weight]) -> list[_Cut]:
-    """The ways to keep ever less, down to nothing."""
+    """Degrees that keep ever less, down to nothing."""
     found = [_Cut(cap) for cap in (0, *CAPS)]
 
     def without(weight: Weight) -> None:
         last = found[-1]
         light = [seq for seq, its in weights.items() if its == weight]
-        # In some fifty steps, for a long conversation has thousands.
+        # In about fifty steps, because a long conversation has thousands of messages.
         step = max(1, len(light) // 50)
         for count in range(step, len(light) + step, step):
             found.append(last._replace(gone=last.gone.union(light[:count])))
@@ -99,7 +99,7 @@ def _cut(words: Sequence[Words], how: _Cut) -> list[Words]:
 
 
 class _Room:
-    """Whether words fit. A text is weighed once, however often words with it are tried."""
+    """Checks whether words fit; the size of each text is computed only once."""
 
     def __init__(self, limit: int, tokens_of: Callable[[Size], int]) -> None:
         self._limit = limit
@@ -117,6 +117,6 @@ class _Room:
 
 
 def _without_repeats(said: Sequence[Words]) -> list[Words]:
-    """Of what was said several times the newest."""
+    """The words without earlier repetitions of the same text."""
     newest = {" ".join(each.text.casefold().split()): each.seq for each in said}
     return [each for each in said if newest[" ".join(each.text.casefold().split())] == each.seq]

@@ -1,9 +1,8 @@
-"""Having a summary written: the ways to it in order, from the best to the one that cannot fail.
+"""Gets a summary written, trying several ways in order, from the best to one that cannot fail.
 
-First the way that price chose (for a merge: what was written of its turns already), then a separate model on the whole
-transcript, then the same in parts small enough for
-it, whose summaries it puts together, then the extract. Each failure, overflow or rejected text leads to the next way;
-none repeats what failed, and no error text enters a request.
+First the cheapest way (for a merge: from the existing summaries of its turns), then a separate model on the whole
+transcript, then the same in parts that fit, whose summaries are merged, then the extract. Each failure, overflow or
+rejected text leads to the next way; none repeats what failed, and no error text enters a request.
 """
 
 import math
@@ -25,23 +24,23 @@ from tui_agent.conversation.sizes import Size, size_of_text
 Way: TypeAlias = Literal["same_prefix", "notes", "whole", "parts", "extract"]
 
 ANSWER_TOKENS: Final = 4_096
-"""The longest summary a model may write."""
+"""The longest summary a model may write, in tokens."""
 MOST_PARTS: Final = 16
 _SHORTEST_PART: Final = 400
 
 
 def answer_tokens(window: int) -> int:
-    """The longest answer that a request for a summary asks for, of a model with this window (0: unknown)."""
+    """The answer limit, in tokens, of a request for a summary to a model with this window (0: unknown)."""
     return min(ANSWER_TOKENS, window // 4) if window else ANSWER_TOKENS
 
 
 class Attempt(NamedTuple):
-    """One way to a summary.
+    """One way to get a summary.
 
-    ``same_prefix``: `instruction` is sent as one more user message at the end of the running request, with its tools
-    unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of `materials` is one request of a system
-    prompt, `instruction`, and one user message; several answers are put together by one request more. ``notes``:
-    `materials` are such answers already, so that request is the only one. ``extract``: no model is asked.
+    ``same_prefix``: `instruction` is sent as a user message at the end of the running request, with its tools
+    unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of `materials` is sent as a user message,
+    with `instruction` as the system prompt; several answers are merged by one more request. ``notes``: `materials` are
+    such answers already, so only the merging request is sent. ``extract``: no model is asked.
     """
 
     way: Way
@@ -50,11 +49,11 @@ class Attempt(NamedTuple):
 
 
 class Writers(NamedTuple):
-    """Who could write a summary, and how each counts.
+    """The models that could write a summary, and how each counts tokens.
 
-    `model` answers in the conversation; `request` is its next request with an instruction at the end, of `tokens`
-    tokens without it; `cold`: the provider's cache of it has run out. `tokens_of` counts as that model does,
-    `small_tokens_of` as the cheaper one beside it. `own`: the caller's own writer is asked first.
+    model: the conversation's. request: makes its next request with an instruction at the end; without that it has
+    `tokens` tokens. cold: the provider's cache of it has expired. tokens_of, small_tokens_of: convert sizes to tokens
+    of that model and of the cheaper one. own: the caller's own writer is asked first.
     """
 
     model: ModelFacts
@@ -68,24 +67,21 @@ class Writers(NamedTuple):
 
     @property
     def small(self) -> ModelFacts | None:
-        """The cheaper model, where it is another one."""
+        """The cheaper model, if it is a different one."""
         small = self.model.small
         return small if small is not None and small.name != self.model.name else None
 
     def room(self, model: ModelFacts) -> int:
-        """The tokens of one request that leaves `model` room for its answer."""
+        """The largest request, in tokens, that leaves `model` room for its answer."""
         return (model.window or self.default_window) - self.answer(model)
 
     def answer(self, model: ModelFacts) -> int:
-        """The tokens of the longest answer that `model` is asked for."""
+        """The answer limit for `model`, in tokens."""
         return answer_tokens(model.window or self.default_window)
 
 
 class Written(NamedTuple):
-    """A summary that was accepted, the way it came about, what failed before, and what all of it has cost in USD.
-
-    `spent_usd` is None where a price is not known.
-    """
+    """An accepted summary, how it was made, the failures before, and the total cost in USD (None: unknown prices)."""
 
     accepted: Accepted
     how: str
@@ -94,7 +90,7 @@ class Written(NamedTuple):
 
 
 class CompactionResult(NamedTuple):
-    """What a compaction or checkpoint came to: the view's tokens before and after, the entry (0: none), and why not."""
+    """The outcome of a compaction or checkpoint: tokens before and after, the entry (0: none), and any error."""
 
     before: int
     after: int
@@ -105,10 +101,10 @@ class CompactionResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A written summary or completion record that is not yet entered, with its exact figures.
+    """A written summary or completion record that is not entered yet, with its exact figures.
 
-    Until it is accepted nothing of it is in the log: whoever drops a draft, or is killed with one, has the view as it
-    was. `seen` is the newest entry of the log these figures are of.
+    Nothing of it is in the log until it is accepted, so dropping it, or a crash, leaves the view unchanged. `seen`: the
+    newest entry when the figures were computed.
     """
 
     plan: SummaryPlan
@@ -122,7 +118,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        """What the model would be shown for the older turns, the facts in it; untrusted."""
+        """The text that the model would be shown for the older turns, including facts; untrusted."""
         return self.written.accepted.text
 
     @property
@@ -137,25 +133,25 @@ class Draft:
 
     @property
     def model(self) -> str:
-        """Who wrote it; empty: nobody, it is an extract of the turns."""
+        """The model that wrote it; empty for an extract."""
         return self.written.accepted.boundary.model
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What failed before it came about; untrusted text of providers."""
+        """The failures before it; untrusted text of providers."""
         return self.written.failures
 
     @property
     def spent_usd(self) -> float | None:
-        """What writing it has cost, failures included; None where a price is not known."""
+        """The cost of writing it in USD, including failures; None if a price is unknown."""
         return self.written.spent_usd
 
     def costing(self, spent_usd: float | None) -> "Draft":
-        """The same draft, with what writing it has cost, calls that failed included."""
+        """The same draft with this cost of writing it, including failed calls."""
         return replace(self, written=self.written._replace(spent_usd=spent_usd))
 
     def as_trace(self) -> dict[str, object]:
-        """What the record of a session keeps of it, whether it is accepted or not."""
+        """Its details for the session's trace, whether it is accepted or not."""
         return {
             "drafted": self.step,
             "before": self.before,
@@ -167,23 +163,23 @@ class Draft:
 
     @property
     def facts_appended(self) -> int:
-        """How many names, numbers and demands that the writer left out stand below the text, verbatim."""
+        """How many facts that the writer left out were appended to the text."""
         return self.written.accepted.facts_appended
 
     @property
     def facts_left_out(self) -> int:
-        """How many it lacks all the same: more than there is room for, or taken out by whoever edited it."""
+        """How many facts are still missing: there was no room, or the user deleted them."""
         return self.written.accepted.facts_missing - self.facts_appended
 
 
 def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, path: str) -> Steps[Written | Refusal]:
-    """The summary of `plan`; `path` is where its archive is to lie.
+    """Write the summary of `plan`. `path`: of its archive.
 
-    Every failure of a model leads to the next way, the last of which needs none; a final refusal (the cost ceiling)
-    leads to none: a lesser summary is no answer to it.
+    Every failure of a model leads to the next way, the last of which needs no model. Only a final refusal, such as by
+    the cost ceiling, ends the attempts: a worse summary would be no remedy.
     """
     choice = choose_writer(plan, material.parts, material.questions, writers)
-    # What is merged is no longer in the running request, so no model can be asked for it there.
+    # Merged turns are no longer in the running request, so that cannot be used to summarise them.
     same_prefix = choice.way == "same_prefix" and not plan.boundaries
     failures: list[str] = []
     answers: list[Answer] = []
@@ -222,11 +218,11 @@ def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, pa
 
 
 def choose_writer(plan: SummaryPlan, parts: Sequence[str], asked: Questions, writers: Writers) -> Choice:
-    """Who writes at less cost: the conversation's own model over its cached prefix, or the small one on its own, which
-    reads `parts`.
+    """Choose the cheaper writer: the conversation's own model with its cached prefix, or the small one, which reads
+    only `parts`.
 
-    Where the conversation's model is the small one, the same model may read what is to be summarised on its own, which
-    is less than the prefix that no cache holds any more.
+    If the conversation's model is itself the small one, it may still be cheaper to have it read only `parts` than a
+    prefix that is no longer cached.
     """
     model, small = writers.model, writers.model.small
     writes = min(ANSWER_TOKENS, plan.writes)
@@ -255,7 +251,7 @@ def choose_writer(plan: SummaryPlan, parts: Sequence[str], asked: Questions, wri
 
 
 def attempts(written_from: Material, writers: Writers, *, same_prefix: bool) -> tuple[Attempt, ...]:
-    """The ways to a summary, in order."""
+    """The ways to try, in order."""
     found: list[Attempt] = []
     if same_prefix:
         found.append(Attempt("same_prefix", written_from.questions.same_prefix))
@@ -282,10 +278,10 @@ def attempts(written_from: Material, writers: Writers, *, same_prefix: bool) -> 
 
 
 def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[str, ...]:
-    """The parts in order, as few materials as each of at most `limit` tokens can hold, at most 16.
+    """Pack the parts, in order, into as few materials of at most `limit` tokens as possible, at most 16.
 
-    A part that is too large alone is cut in its middle; where 16 are not enough, all parts are cut alike. Empty where
-    even a shortened part would not fit.
+    A part that is too large by itself is cut in the middle; if 16 materials are not enough, all parts are cut. Empty if
+    even shortened parts would not fit.
     """
     total = sum(tokens_of(size_of_text(part)) + 1 for part in parts)
     frame = tokens_of(size_of_text(material(())))
@@ -306,7 +302,7 @@ def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]
 def _ask(
     attempt: Attempt, written_from: Material, writers: Writers, answers: list[Answer]
 ) -> Generator[Effect, Outcome, str | Refusal]:
-    """Ask as `attempt` says; the text. What a part of it has cost is in `answers` also where a later part failed."""
+    """Carry out an attempt and return its text. `answers` collects all answers, also those before a failure."""
     if attempt.way == "same_prefix":
         request = writers.request(attempt.instruction)
         tokens = writers.tokens + estimate(size_of_text(attempt.instruction))
@@ -325,13 +321,13 @@ def _ask(
     if isinstance(answer, Refusal):
         if attempt.way == "notes":
             return answer
-        # The summaries of the parts one after the other say more than no summary.
+        # If merging fails, the concatenated summaries of the parts are better than none.
         return answer if answer.final else "\n\n".join(text.strip() for text in texts)
     return answer.text
 
 
 def _as_parts(texts: Sequence[str]) -> str:
-    """Summaries of consecutive parts as the material of one request."""
+    """Summaries of consecutive parts as the input of the merging request."""
     return material([f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)])
 
 
@@ -366,7 +362,7 @@ def _total_cost(answers: Sequence[Answer]) -> float | None:
 
 
 def _how(way: Way, choice: Choice) -> str:
-    """How a summary came about, for people: why it was written so, or what it had to fall back on."""
+    """How a summary was made, for people: why this way, or which fallback."""
     if way == {"same_prefix": "same_prefix", "separate": "whole"}[choice.way]:
         return choice.reason
     fallbacks = {
@@ -379,7 +375,7 @@ def _how(way: Way, choice: Choice) -> str:
 
 
 def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -> list[list[str]] | None:
-    """The parts in groups of at most `room` tokens; None where one alone is larger."""
+    """The parts in groups of at most `room` tokens; None if a single part is larger."""
     groups: list[list[str]] = []
     used = room + 1
     for part in parts:
