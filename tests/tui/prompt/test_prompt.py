@@ -308,3 +308,12 @@ async def test_an_undo_that_needs_no_scrollbar_any_more(app: PromptApp) -> None:
         assert (prompt.text, prompt.cursor_location) == ("", (0, 0))
         await pilot.press("ctrl+y")
         assert prompt.text == "line\n" * 11
+
+
+async def test_a_key_below_a_text_that_was_put_back_is_kept_nowhere(tmp_path: Path, app: PromptApp) -> None:
+    async with app.run_test():
+        app.area.prompt.type("/key sk-secret")
+        app.area.prompt.put("sent and taken back")
+        assert app.area.prompt.text == "sent and taken back\n/key sk-secret"
+        app.area.prompt.clear_draft()
+    assert (tmp_path / "history.jsonl").read_text() == '"sent and taken back"\n'

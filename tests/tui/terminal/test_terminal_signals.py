@@ -131,3 +131,32 @@ def test_signals_in_one_burst_end_it_in_order(start: Start, tmp_path: Path, numb
     assert settings_of(terminal)[:4] == settings_of_a_new_one()[:4]
     assert b"Traceback" not in terminal.raw
     assert "not sent yet" in (tmp_path / "home" / "history.jsonl").read_text()
+
+
+def test_what_was_not_sent_is_back_in_the_prompt_even_after_it_was_killed(start: Start, tmp_path: Path) -> None:
+    drafts = tmp_path / "home" / "drafts"
+
+    def on_disk() -> str:
+        return "".join(path.read_text() for path in drafts.glob("*/draft.json"))
+
+    terminal = start()
+    terminal.shows("ready")
+    terminal.process.send("half a thought")
+    terminal.until(lambda: "half a thought" in on_disk())
+    os.kill(terminal.process.pid, signal.SIGKILL)
+    terminal.process.wait()
+    terminal = start()
+    terminal.shows("│ half a thought")
+    terminal.shows("What you had not sent is back in the prompt")
+    assert "half a thought" in on_disk()
+    terminal.process.send(" more\r")
+    terminal.until(lambda: not on_disk())
+    terminal.process.send("/key sk-secret")
+    terminal.shows("│ /key sk-")
+    os.kill(terminal.process.pid, signal.SIGTERM)
+    assert terminal.ends() == 130
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file() and b"sk-secret" in path.read_bytes()]
+    terminal = start()
+    terminal.process.send("one more\x04")
+    terminal.shows("│ one more")
+    assert "half a thought" not in terminal.text.rpartition("╭")[2]

@@ -118,6 +118,7 @@ class TuiAgent(BaseApp):
     async def on_unmount(self) -> None:
         """However the app ends: the session ends in order, except where the user would not wait for that."""
         self.keep_draft()
+        self._drafts.close()
         if not self.leaving.hurried:
             await self._close()
 
@@ -263,6 +264,7 @@ class TuiAgent(BaseApp):
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
         self.run_worker(self._welcome.complete(session, self._transcript), name="welcome", exit_on_error=True)
         self.session_folder = session.folder
+        self.run_worker(self.bring_draft_back(session.folder.name), name="draft", exit_on_error=True)
         view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
         SubtaskSteps(view.transcript, session.agent.subtask_progress)
         session.agent.listen(view.show)

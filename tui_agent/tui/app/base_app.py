@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tui_agent.tui.dialogs.pickers import Option
     from tui_agent.tui.pane.conversation import ConversationPane
     from tui_agent.tui.pane.transcript import Transcript
+    from tui_agent.tui.prompt.drafts import Drafts
     from tui_agent.tui.prompt.mentions import ProjectFiles
     from tui_agent.tui.prompt.prompt import PromptArea
     from tui_agent.tui.session.conductor import Conductor
@@ -130,7 +131,28 @@ class BaseApp(TerminalApp):
         from tui_agent.tui.prompt.prompt import PromptArea
 
         history = PromptHistory(self.arguments.home / "history.jsonl")
-        return PromptArea(history, self.commands.complete, self._files, glyphs=self.glyphs, keymap=self.keymap)
+        return PromptArea(
+            history,
+            self.commands.complete,
+            self._files,
+            glyphs=self.glyphs,
+            keymap=self.keymap,
+            drafts=self._drafts,
+        )
+
+    @cached_property
+    def _drafts(self) -> "Drafts":
+        """What is not sent yet, on disk."""
+        from tui_agent.tui.prompt.drafts import Drafts
+
+        return Drafts(self.arguments.home, self.arguments.folder)
+
+    async def bring_draft_back(self, session: str) -> None:
+        """Put what was written here and never sent into the prompt; the program ended before it was."""
+        self._drafts.session = session
+        if text := await asyncio.to_thread(self._drafts.bring_back):
+            self.give_back(text)
+            self.say(Level.INFO, "What you had not sent is back in the prompt", hint="Ctrl+C empties it")
 
     @cached_property
     def _files(self) -> "ProjectFiles":
@@ -300,9 +322,11 @@ class BaseApp(TerminalApp):
         self.entry.prompt.put(text)
 
     def keep_draft(self) -> None:
-        """Have what stands in the prompt in the history too, for the next start."""
+        """Have what stands in the prompt in the history too, and on disk, for the next start."""
         if "entry" in vars(self):
             self.entry.prompt.keep_draft()
+            self.entry.prompt.hold_draft()
+            self._drafts.write()
 
     def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
         """Show the texts that wait."""

@@ -1,5 +1,6 @@
 """The prompt: a multi-line text field with history, completion, and large pastes as chips."""
 
+import asyncio
 from time import monotonic
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from textual.content import Content
 from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import TextArea
 from typing_extensions import override
@@ -26,6 +28,7 @@ from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.painting.palette import Palette
 from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList
+from tui_agent.tui.prompt.drafts import MAX_CHARACTERS, Drafts
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.pastes import Pastes
@@ -36,8 +39,11 @@ MAX_QUEUED_ROWS = 3
 MAX_EDITED = 20_000
 """A longer text from an external editor is shown in the prompt as a chip."""
 
+DRAFT_S = 0.5
+"""Seconds after which what was typed is on disk."""
+
 KEY_COMMAND = "/key "
-"""Texts that start with this stay out of the history: they may contain an API key."""
+"""What follows this at the beginning of a line is kept nowhere: it may contain an API key."""
 
 
 class SteadyTextArea(TextArea):
@@ -90,6 +96,7 @@ class Prompt(SteadyTextArea):
         completions: CompletionList,
         files: ProjectFiles,
         keymap: Keymap,
+        drafts: Drafts | None = None,
     ) -> None:
         super().__init__(
             soft_wrap=True, compact=True, highlight_cursor_line=False, placeholder=PLACEHOLDER, id="prompt"
@@ -102,6 +109,8 @@ class Prompt(SteadyTextArea):
         self._send_then = False
         self._given_back = ""
         self._pastes = Pastes()
+        self._drafts = drafts
+        self._draft_timer: Timer | None = None
         self.sent = history
         self._keymap = keymap
         self._completer = completer
@@ -148,8 +157,22 @@ class Prompt(SteadyTextArea):
 
     def keep_draft(self) -> None:
         """Save the text in the history."""
-        if self.text.strip() and not self.text.startswith(KEY_COMMAND):
-            self.sent.add(self.text, saved=self._pastes.unfold(self.text))
+        if text := _to_be_kept(self.text).strip("\n"):
+            self.sent.add(text, saved=self._pastes.unfold(text))
+
+    def hold_draft(self) -> None:
+        """Have what stands here as the draft that outlasts the program, once it is brought to the disk."""
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+            self._draft_timer = None
+        if self._drafts is not None:
+            text = _to_be_kept(self.draft())
+            self._drafts.hold(text if len(text) <= MAX_CHARACTERS else _to_be_kept(self.text)[:MAX_CHARACTERS])
+
+    def _save_draft(self) -> None:
+        self.hold_draft()
+        if self._drafts is not None:
+            self.run_worker(asyncio.to_thread(self._drafts.write), name="draft", group="draft")
 
     def type(self, text: str) -> None:
         """Insert text at the cursor as if it had been typed."""
@@ -203,6 +226,8 @@ class Prompt(SteadyTextArea):
         if begins and self.text and self.text[0] not in "/!":
             self.post_message(self.Begun())
         self.set_class(self.text.startswith("!"), "-shell")
+        if self._draft_timer is None:
+            self._draft_timer = self.set_timer(DRAFT_S, self._save_draft)
         self._offer(self._around_cursor()[0])
 
     def offer_anew(self) -> None:
@@ -317,6 +342,7 @@ class Prompt(SteadyTextArea):
         if not written.startswith(KEY_COMMAND):
             self.sent.add(written, saved=text)
         self._replace_all("")
+        self._save_draft()
         self.post_message(self.Sent(text, written))
 
     def _completed(self, key: str) -> bool:
@@ -500,12 +526,13 @@ class PromptArea(Vertical):
         *,
         glyphs: Glyphs = UNICODE,
         keymap: Keymap | None = None,
+        drafts: Drafts | None = None,
     ) -> None:
         super().__init__()
         self.todo = TodoLine(glyphs)
         self.waiting = WaitingTexts()
         self.completions = CompletionList()
-        self.prompt = Prompt(history, completer, self.completions, files, keymap or Keymap())
+        self.prompt = Prompt(history, completer, self.completions, files, keymap or Keymap(), drafts)
 
     @override
     def compose(self) -> ComposeResult:
@@ -514,3 +541,8 @@ class PromptArea(Vertical):
     def on_resize(self) -> None:
         """Post `Resized`."""
         self.post_message(self.Resized())
+
+
+def _to_be_kept(text: str) -> str:
+    """A text up to where an API key may stand in it: what was sent before may be put back above that."""
+    return f"\n{text}".partition(f"\n{KEY_COMMAND}")[0][1:]
