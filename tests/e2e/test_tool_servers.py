@@ -24,7 +24,7 @@ def command(tmp_path: Path, *arguments: str) -> list[str]:
     home.mkdir(exist_ok=True)
     server = faulty()
     served = {"command": server.command, "args": list(server.args)}
-    settings = {"mcp": {"servers": {"test": served}}, "permissions": {"mode": "allow"}}
+    settings = {"mcp": {"servers": {"test": served}, "start_seconds": 300}, "permissions": {"mode": "allow"}}
     (home / "config.json").write_text(json.dumps(settings))
     return [sys.executable, "-m", "tui_agent", "--model", "gemini-3.8-flash", *arguments]
 

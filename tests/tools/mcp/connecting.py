@@ -42,7 +42,7 @@ class Talk:
         self.news.set()
 
 
-PATIENT = Limits(start=30.0, call=30.0)
+PATIENT = Limits(start=300.0, call=300.0)
 
 
 @asynccontextmanager
