@@ -93,8 +93,8 @@ from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.sandbox.sandbox import Permitted, Sandbox
 from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
@@ -465,7 +465,7 @@ def tools_of(
         sandbox=sandbox,
         only_reads=lambda: gate.mode == "plan",
     )
-    editing = (Permitted(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
+    editing = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
     tools: list[Tool] = [ReadFile(pages, buffers), *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),

@@ -1,7 +1,7 @@
 """The `agentic_*` tools: a subtask on a small model reads for the model, and only its digest enters the conversation.
 
-They keep text out of the conversation; they give no rights. Every call of a subtask passes the session's permission
-gate under the name of the tool it really uses, so these tools themselves touch nothing and ask for nothing.
+They keep text out of the conversation; they grant nothing. Every call of a subtask passes the session's permission
+gate under the name of the tool it uses, so these tools touch nothing themselves and need no permission.
 """
 
 import json
@@ -20,13 +20,13 @@ INNER_TOOLS = {
     "agentic_grep": ("grep", "read_file"),
     "agentic_research": ("read_file", "grep", "list_dir", "glob"),
 }
-"""The plain tools that the subtask of each `agentic_*` tool has."""
+"""The plain tools that each `agentic_*` tool gives its subtask."""
 
 _READING: Effect = "read"
 
 
 def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
-    """The `agentic_*` tools for whose subtasks all the tools they need are `offered`."""
+    """The `agentic_*` tools whose subtasks find all the tools they need among those `offered`."""
     by_name = {tool.definition.name: tool for tool in offered}
     wrappers: list[Tool] = [AgenticReadFile(subtasks), AgenticGrep(subtasks), AgenticResearch(subtasks)]
     if "fetch_url" in by_name:
@@ -35,7 +35,7 @@ def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
 
 
 class _Wrapper:
-    """What these tools share: they run a subtask and answer with what it found."""
+    """The base of these tools: runs a subtask and returns its digest."""
 
     effect: Effect = _READING
 
@@ -46,7 +46,7 @@ class _Wrapper:
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         given = self._signature.parse(arguments)
-        # Touches nothing, and names what it is about only so that a rule may forbid it or ask about it.
+        # Touches nothing; the target is named so that deny and ask rules apply.
         about = str(workspace.resolve(str(given["path"]))) if "path" in given else str(given.get("url", ""))
         return (Access("none", about),)
 
@@ -114,7 +114,7 @@ class AgenticFetchUrl(_Wrapper):
             question: What you need to know, whole: the helper knows nothing of this conversation. Ask for the names,
                 versions or code you will need.
         """
-        # A subtask costs money; what fetch_url refuses at first sight is known without one.
+        # Refuse here what fetch_url would refuse: a subtask costs money.
         self._fetch_url.access(json.dumps({"url": url}), context.workspace)
         return await self._ask(context, url, f"Question: {question}\n\nFetch {url} to answer it.")
 

@@ -1,4 +1,4 @@
-"""Asking the user: `ask_user` puts a question of the model, `submit_plan` a plan that is to be approved."""
+"""Asking the user: `ask_user` asks a question of the model's, `submit_plan` submits a plan for approval."""
 
 from typing import Final, Literal
 
@@ -17,15 +17,15 @@ from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.schema import Signature
 
 MAX_CHOICES: Final = 8
-"""Answers offered to one question: each has a digit, with one left for the user's own words."""
+"""The most answers offered to one question: each has a digit key, and one digit is for the user's own words."""
 MAX_CHOICE: Final = 200
-"""Characters of one of them."""
+"""Characters of one answer."""
 MAX_STEPS: Final = 50
-"""Steps of a plan: as many as a task list may have items."""
+"""The most steps of a plan: as many as a task list may have items."""
 
 
 class AskUser:
-    """Puts a question of the model to the user."""
+    """Asks the user a question of the model's."""
 
     effect: Effect = "none"
 
@@ -68,7 +68,7 @@ class AskUser:
 
 
 class SubmitPlan:
-    """Has a plan approved; then it is the task list, and the mode is the one that the user chose."""
+    """Asks the user to approve a plan, which then becomes the task list, and switches to the mode that they chose."""
 
     effect: Effect = "none"
 
@@ -112,7 +112,7 @@ class SubmitPlan:
 
 
 def modes_after_plan(gate: PermissionGate) -> tuple[Mode, ...]:
-    """The modes in which a plan may be carried out, the one that held before the planning first."""
+    """The modes in which a plan may be carried out; first the one in force before plan mode."""
     modes: tuple[Mode, ...] = ("auto", "ask")
     before = gate.before_plan
     return (before, *(mode for mode in modes if mode != before))

@@ -1,10 +1,10 @@
-"""What a tool is, what it gets and what it gives back.
+"""The interface of tools: `Tool`, what a running call may use (`ToolContext`), and its result (`ToolOutput`).
 
 A tool has a definition (a name, a description, a JSON Schema of its arguments), an effect, and a `run`. Before a call
 runs, `access` says what it would touch, and the permission gate (`gate/permissions.py`) decides.
 
-`functions.tool` makes a tool from a plain function. A class of one's own, as below, is for more than that: it says
-exactly which paths or addresses a call would touch, and what a person should see before they allow it::
+`functions.tool` makes a tool from a plain function. Write a class, as below, to say exactly which paths or addresses a
+call would touch, and what a person should see before they allow it::
 
     class CountLines:
         effect: Effect = "read"
@@ -41,17 +41,17 @@ import msgspec
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
 
 Effect: TypeAlias = Literal["read", "write", "run", "network", "call", "none"]
-"""The worst a call can do: read files, change files, run something, reach the network, call a tool of a server, which
-may do anything, or touch nothing outside."""
+"""The worst a call can do: read files, change files, run a command, use the network, call a tool of a server (which
+may do anything), or none of these."""
 
 
 class ToolFailure(Exception):
-    """Raised by a tool: the call cannot be done, and the model should know why.
+    """Raised by a tool if a call cannot be done, to tell the model why.
 
-    `why` says what is in the way, in whole sentences that the user reads as well; `instead` says what the model may do
-    about it, also in whole sentences. Both become the call's error result. It is meant for everything the model can
-    mend or must accept: a file that is not there, an argument that does not fit, a server that refuses. A defect of
-    the tool itself should be any other exception.
+    `why` says what is wrong, in full sentences that the user reads as well; `instead` says what the model may do about
+    it, also in full sentences. Both become the call's error result. Raise it for everything the model can correct or
+    must accept: a missing file, an argument that does not fit, a server that refuses. For a defect of the tool itself,
+    raise any other exception.
     """
 
     def __init__(self, why: str, instead: str = "") -> None:
@@ -61,13 +61,12 @@ class ToolFailure(Exception):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """One thing that a call wants to touch.
+    """One thing that a call wants to touch: a path, a command line, a URL or a tool of a server.
 
-    `target` is a path (resolved, with all links followed), a command line, a URL, or ``SERVER/TOOL``, as `effect` has
-    it. For paths:
-    `inside` the workspace, or not; `own`: one of the session's own artifacts, a skill or a memory note, which may
-    always be read; `guarded`: a place whose change is always asked about (`gate/guarded.py`). For command lines:
-    `outside`: it is to run, or may run, outside the sandbox.
+    `target`, depending on `effect`: a path (resolved, with all links followed), a command line, a URL, or
+    ``SERVER/TOOL``. For paths: `inside` means in the workspace; `own`, one of the session's own artifacts, a skill or a
+    memory note, which may always be read; `guarded`, a path that the user is always asked about before it is changed
+    (`gate/guarded.py`). For command lines: `outside` means that it asks, or is allowed, to run outside the sandbox.
     """
 
     effect: Effect
@@ -79,7 +78,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person is shown before they allow a call: a title, and a command line, a unified diff or plain text."""
+    """What the user sees before they allow a call: a title, and a command line, a unified diff or plain text."""
 
     title: str
     command: str = ""
@@ -90,31 +89,31 @@ class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
 class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of a call.
 
-    `text` is what the model reads, whole: whoever runs the tool shortens and stores it where it is too long, and says
-    that there was no output where it is empty. With `is_error` it is an error result, as from a `ToolFailure`: for
-    calls that were done and went wrong, such as a command with an exit code.
+    `text` is the full text for the model: the agent stores and shortens it if it is too long, and notes that there was
+    no output if it is empty. `is_error` marks an error result, as from a `ToolFailure`: for calls that ran and failed,
+    such as a command with a non-zero exit code.
     """
 
     text: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
-    """Pictures the model is to look at, beside the text."""
+    """Pictures for the model, in addition to the text."""
     summary: str = ""
-    """A few words for people, shown on the folded card: ``12 files``."""
+    """A few words for the user, shown on the folded card: ``12 files``."""
     diff: str = ""
-    """A unified diff of what the call changed, for people only."""
+    """A unified diff of what the call changed, for the user only."""
     stream: bool = False
-    """`text` is what a command printed: it has a limit of its own (`output.stream_bytes`)."""
+    """`text` is what a command printed, which has its own limit (`output.stream_bytes`)."""
     tools: tuple[ToolDefinition, ...] = ()
-    """Tools that the call has found: the model can call them from now on."""
+    """Tools that the call found; the model can call them from now on."""
     paged: bool = False
-    """`text` is one page that the tool has cut itself, within `ToolContext.page_bytes`: it is never cut again."""
+    """`text` is one page, cut by the tool to fit `ToolContext.page_bytes`; it is not cut again."""
 
 
 def bounded_error(output: ToolOutput, limit: int) -> ToolOutput:
-    """An error with at most `limit` UTF-8 bytes of its text: both ends, and a line that says how much is missing.
+    """Shorten an error to about `limit` UTF-8 bytes of text: its two ends, and a line that says how much is missing.
 
-    What a command printed stays as it is: it has a limit of its own.
+    Other results, and what a command printed, are returned unchanged: they have their own limits.
     """
     data = valid_text(output.text).encode()
     if not output.is_error or output.stream or len(data) <= limit:
@@ -135,26 +134,26 @@ class ToolContext(Protocol):
 
     @property
     def artifacts(self) -> Path:
-        """The session's own folder: what a tool writes for itself goes below it. It need not exist yet."""
+        """The session's own folder, for files that a tool writes for itself. It may not exist yet."""
         ...
 
     @property
     def call_id(self) -> str:
-        """The call's id, as the provider gave it. It may hold any characters."""
+        """The call's id, as the provider gave it. It may contain any characters."""
         ...
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """What this call may touch: what `Tool.access` answered when the call was allowed.
+        """What this call may touch: what `Tool.access` returned when the call was allowed.
 
-        A path must be resolved again when it is used, and refused where it no longer leads to a target named here;
+        Resolve a path again when you use it, and refuse it if it no longer leads to one of these targets;
         `gate.workspace.granted_path` does both.
         """
         ...
 
     @property
     def page_bytes(self) -> int:
-        """The most UTF-8 bytes one page of a result should have, so that it takes a fair part of the window at most."""
+        """The most UTF-8 bytes that one page of a result should have, so that it does not crowd the context window."""
         ...
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
@@ -162,20 +161,20 @@ class ToolContext(Protocol):
         ...
 
     def progress(self, text: str, above: int = 0) -> None:
-        """Show the user what can be seen of the call by now; `above`: lines that came before these.
+        """Show the user the call's output so far; `above` is the number of earlier lines that `text` leaves out.
 
-        `text` takes the place of what was shown before: it is no addition to it. Keep it short (some 40 lines) and do
-        not call this more often than about ten times a second. To be called on the event loop.
+        `text` replaces what was shown before. Keep it short (about 40 lines), and call this at most about ten times a
+        second, on the event loop.
         """
         ...
 
 
 class WorkspaceView(Protocol):
-    """The folders a session works in, and how a path given by the model becomes a real one."""
+    """The folders a session works in, and how a path from the model is resolved."""
 
     @property
     def root(self) -> Path:
-        """The folder relative paths start from."""
+        """The folder that relative paths start from."""
         ...
 
     def resolve(self, path: str) -> Path:
@@ -187,26 +186,26 @@ class WorkspaceView(Protocol):
         ...
 
     def owns(self, path: Path) -> bool:
-        """Whether a resolved path may always be read: it lies among the session's artifacts or a skill's files."""
+        """Whether a resolved path may always be read: it is one of the session's artifacts or of a skill's files."""
         ...
 
     @property
     def guarded(self) -> tuple[Path, ...]:
-        """Folders in which a change is always asked about, wherever they lie: the program's own."""
+        """The program's own folders: the user is always asked before anything in them is changed."""
         ...
 
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool the model can call. The module's docstring shows a whole one.
+    """A tool the model can call. The module's docstring has a complete example.
 
-    Everything a model writes reaches a tool as `arguments`: the text of a JSON object, which may hold anything.
-    `schema.Signature` reads it by the type hints of a method, and refuses what does not fit with a `ToolFailure`.
+    A tool gets what the model wrote as `arguments`: the text of a JSON object, with any content.
+    `schema.Signature` parses it by the type hints of a method, and raises a `ToolFailure` for what does not fit.
     """
 
     @property
     def definition(self) -> ToolDefinition:
-        """The name, description and JSON Schema that the model is told. It must not change during a session."""
+        """The name, description and JSON Schema that the model sees. It must not change during a session."""
         ...
 
     @property
@@ -215,34 +214,36 @@ class Tool(Protocol):
         ...
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        """What this call would touch. The gate decides by it, so it must name everything.
+        """Everything that this call would touch; the gate decides by it.
 
-        Called in a thread, and once more after the user was asked. Raises `ToolFailure` for arguments that do not fit.
+        Called in a thread, and again after the user was asked. Raises `ToolFailure` for arguments that do not fit.
         """
         ...
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        """What a person sees before they allow the call. Called in a thread: it may read files.
+        """What the user sees before they allow the call. Called in a thread: it may read files.
 
-        It must not fail for want of a file; what stands in the way of the call belongs into the preview.
+        A missing file must not make it fail: the preview says why the call would fail.
         """
         ...
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         """Do the call. Raises `ToolFailure`; whatever else it raises also becomes an error result.
 
-        Cancelling it must stop everything it started, and return only when that has ended.
+        If it is cancelled, it must stop everything it started, and return only once that has ended.
         """
         ...
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True):
-    """A call that needs a person's word. `rules` say in words what "always" would allow; nothing where no rule could
-    let the call through. `outside`: the sandbox stopped the command, and this is about running it outside.
+    """A question to the user, most often whether a call may run.
 
-    `kind`: ``call`` is about whether it may run; ``question`` is one of the model's own, in `preview.text`, with the
-    answers it offers as `choices`; ``plan`` asks for the approval of the plan in `preview.text`, with the modes in
-    which it may be carried out as `choices`.
+    `rules` are the rules that "always" would add; empty if no rule could allow the call. `outside`: the sandbox stopped
+    the command, and the question is whether to run it outside.
+
+    `kind`: ``call`` asks whether the call may run; ``question`` is the model's own question, in `preview.text`, with
+    the answers it offers as `choices`; ``plan`` asks to approve the plan in `preview.text`, with the permission modes
+    in which it may be carried out as `choices`.
     """
 
     call_id: str
@@ -258,9 +259,9 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the person said. `always` is remembered for this project; `feedback` is passed on to the model.
+    """The user's answer. `always` is remembered for this project; `feedback` is passed on to the model.
 
-    `choice` is the choice they took, or their own words in place of one; `edited` the plan as they changed it.
+    `choice` is the choice they took, or their own words instead; `edited` is the plan as they changed it.
     """
 
     allowed: bool
@@ -271,4 +272,4 @@ class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Ask: TypeAlias = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
-"""How a front end puts a question to the user; one that cannot ask raises `gate.permissions.NobodyToAsk`."""
+"""Asks the user; a front end that cannot ask raises `gate.permissions.NobodyToAsk`."""

@@ -49,23 +49,22 @@ def tool(
 
         tools = [open_tickets, tool(library.search, effect="network", name="search_library")]
 
-    One name serves both uses: a function of one's own is decorated where it stands and can still be called as before, a
-    function of somebody else's is wrapped where the tools are listed. A bare function in a list of tools is taken as
-    ``tool(function)``.
+    Decorate a function of your own, which can still be called as before; wrap somebody else's where you list the
+    tools. A bare function in a list of tools is taken as ``tool(function)``.
 
-    The function has type hints that JSON can express (numbers, texts, lists, dicts, literals, dataclasses …) and a
-    docstring, which is what the model is told. Parameters may be described below ``Args:``, and need not be. A first
-    parameter with the type `ToolContext` is no argument of the model's: it gets the call's context.
+    The function needs type hints that JSON can express (numbers, strings, lists, dicts, literals, dataclasses …) and a
+    docstring, which the model sees as the description. ``Args:`` may describe parameters. A first parameter of type
+    `ToolContext` receives the call's context and is not shown to the model.
 
-    It may be ``async``; otherwise it runs in a thread, which cancelling the call cannot stop. It returns a text, None,
-    a `ToolOutput`, or anything msgspec can write as JSON. What it raises becomes the error result: the exception's
-    message, without a traceback; a `ToolFailure` as it is.
+    It may be ``async``; otherwise it runs in a thread, which cancelling the call cannot stop. It returns a string,
+    None, a `ToolOutput`, or anything msgspec can encode as JSON. An exception becomes the error result: its message,
+    without a traceback; a `ToolFailure` as it is.
 
-    `effect` says the worst the function can do, and with it when a person is asked: by default ("run") before every
-    call. "read" and "write" stand for files of the workspace; "read" and "none" are not asked about, and such calls run
-    in parallel. `name` is what the model calls it by, the function's own name if not given.
+    `effect` is the worst the function can do, which decides when the user is asked: by default ("run"), before every
+    call. "read" and "write" refer to files of the workspace. Calls with "read" and "none" run without asking, and in
+    parallel. `name` is the tool's name, by default the function's.
 
-    Raises TypeError for what cannot be described, and says what is missing.
+    Raises TypeError that says what is missing, for a function that cannot be described.
     """
     if function is None:
         return lambda decorated: FunctionTool(decorated, name=name, effect=effect)
@@ -73,7 +72,7 @@ def tool(
 
 
 class FunctionTool(Generic[P, R]):
-    """A function as a `Tool`, made by `tool`. Called, it is the function."""
+    """A function as a `Tool`, made by `tool`. Calling it calls the function."""
 
     def __init__(self, function: Callable[P, R], *, name: str = "", effect: Effect = "run") -> None:
         """Raises TypeError for what cannot be a tool."""
@@ -91,8 +90,8 @@ class FunctionTool(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        """One access for every call, so that rules about the tool are heeded: to the workspace for ``read`` and
-        ``write``, otherwise to the call written as a command, such as ``deploy place=staging``.
+        """One access for every call, so that rules about the tool apply: to the workspace for ``read`` and ``write``,
+        otherwise to the call written as a command, such as ``deploy place=staging``.
         """
         given = self._signature.parse(arguments)
         if self.effect in {"read", "write"}:
@@ -118,7 +117,7 @@ class FunctionTool(Generic[P, R]):
         return self._output(result)
 
     def _called(self, ours: tuple[ToolContext, ...], given: dict[str, object]) -> object:
-        with self._explained():  # here already: a StopIteration would never reach whoever waits for the thread
+        with self._explained():  # in the thread already: a StopIteration cannot be set on a future
             return self._call(*ours, **given)
 
     @contextmanager
@@ -131,7 +130,7 @@ class FunctionTool(Generic[P, R]):
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            # Something that the function waited for was cancelled, not this call.
+            # Something that the function awaited was cancelled, not this call.
             raise self._failure("was cancelled from within") from error
         except (Exception, SystemExit) as error:
             raise self._failure(f"failed: {_message(error)}") from error
@@ -152,7 +151,7 @@ class FunctionTool(Generic[P, R]):
 
 
 def _check(function: Callable[..., object], name: str, context: tuple[str, ...]) -> None:
-    """Raises TypeError for a function that no call by a model could be made of."""
+    """Raises TypeError for a function that a model could not call."""
     if not _NAME.fullmatch(name):
         raise TypeError(
             f"{name!r} is no name for a tool: give one of letters, digits, _ and - (at most 64), as in tool(name=...)"
@@ -169,7 +168,7 @@ def _check(function: Callable[..., object], name: str, context: tuple[str, ...])
 
 
 def _is_cancelled() -> bool:
-    """Whether the task that runs this, if any, is being cancelled."""
+    """Whether the current task, if there is one, is being cancelled."""
     try:
         running = asyncio.current_task()
     except RuntimeError:  # in a thread
@@ -178,14 +177,14 @@ def _is_cancelled() -> bool:
 
 
 def _context_parameter(function: Callable[..., object]) -> tuple[str, ...]:
-    """The name of the first parameter if it is a `ToolContext`. Raises TypeError for what is no function."""
+    """The name of the first parameter if it is a `ToolContext`. Raises TypeError if this is not a function."""
     if not inspect.isroutine(function):
         raise TypeError(f"{function!r} is neither a tool nor a function")
     try:
         names = tuple(inspect.signature(function).parameters)
         hints = get_type_hints(function)
     except NameError:
-        return ()  # which `Signature.of` complains of
+        return ()  # `Signature.of` reports it
     except (TypeError, ValueError) as error:
         raise TypeError(f"{function!r} cannot be a tool: it has no signature to read") from error
     contexts = tuple(name for name in names if hints.get(name) is ToolContext)
@@ -199,10 +198,10 @@ def _as_text(value: object) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """What an exception says, with its name; the name alone where it says nothing."""
+    """The exception's name and message; the name alone if there is no message."""
     try:
         said = valid_text(str(error)).strip().rstrip(".")
-    except Exception:  # an exception whose text cannot be made
+    except Exception:  # str() itself failed
         said = ""
     name = type(error).__name__
     return f"{name}: {said[:_LONGEST_MESSAGE]}" if said else name

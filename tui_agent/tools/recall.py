@@ -1,4 +1,4 @@
-"""Finding what was said or shown earlier in this session: `recall`."""
+"""Searching what was said or shown earlier in this session: `recall`."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 
 MAX_CHARACTERS = 6_000
-"""The most one answer holds, so that looking something up never fills the view."""
+"""The most characters of one answer, so that a search never fills the context."""
 MAX_HITS = 8
 
 _HEADING = (
@@ -40,7 +40,7 @@ _MATCH = {"exact": "", "all_words": "has all the words", "some_words": "has some
 
 
 class RecallHit(Protocol):
-    """A passage that was found. `excerpt` is its exact text; the match is at the character `offset` of it."""
+    """A passage that was found. `excerpt` is its exact text; the match is at character `offset` in it."""
 
     @property
     def seq(self) -> int: ...
@@ -58,7 +58,7 @@ class RecallHit(Protocol):
 
     @property
     def call(self) -> str:
-        """The arguments of the tool call it belongs to, on one line."""
+        """The arguments of the tool call that it belongs to, on one line."""
         ...
 
     @property
@@ -82,12 +82,12 @@ class RecallHit(Protocol):
 
     @property
     def read(self) -> str:
-        """The call that shows it in its file; empty where it is in no file."""
+        """The tool call that shows it in its file; empty if it is in no file."""
         ...
 
 
 class RecallHits(Protocol):
-    """The best hits, and how many there are in all."""
+    """The best hits, and the number of all."""
 
     @property
     def hits(self) -> Sequence[RecallHit]: ...
@@ -97,13 +97,13 @@ class RecallHits(Protocol):
 
 
 class RecallSource(Protocol):
-    """Searches the session for any text and gives the best `limit` hits. Raises `ToolFailure` where it cannot."""
+    """Searches the session for any text; returns the best `limit` hits. Raises `ToolFailure`."""
 
     async def __call__(self, query: str, limit: int) -> RecallHits: ...
 
 
 class Recall:
-    """Answers with exact excerpts, of `MAX_CHARACTERS` characters in all."""
+    """Returns exact excerpts, at most `MAX_CHARACTERS` characters in all."""
 
     effect: Effect = "none"
 
@@ -156,7 +156,7 @@ def _answer(found: RecallHits) -> str:
 
 
 def _passage(number: int, hit: RecallHit, most: int) -> str | None:
-    """A hit in at most `most` characters; None where that is too few to be of use."""
+    """A hit in at most `most` characters; None if that is too few to be of use."""
     who = _WHO.get(hit.role, hit.role)
     made = f" of {shown(hit.tool, _SHOWN_TOOL)}({shown(hit.call, _SHOWN_CALL)})" if hit.tool else ""
     remarks = [datetime.fromtimestamp(hit.time, UTC).strftime("%Y-%m-%d %H:%M UTC"), _MATCH[hit.match]]
@@ -172,12 +172,12 @@ def _passage(number: int, hit: RecallHit, most: int) -> str | None:
 
 
 def _fence(text: str, character: str) -> str:
-    """A line of this character that stands nowhere in `text`."""
+    """A line of this character that does not occur in `text`."""
     longest = max((len(run) for run in re.findall(f"{re.escape(character)}+", text)), default=0)
     return character * max(3, longest + 1)
 
 
 def _fitting(hit: RecallHit, most: int) -> str:
-    """The part of the excerpt around its match that fits."""
+    """As much of the excerpt around its match as fits."""
     begin = max(min(hit.offset - most // 4, len(hit.excerpt) - most), 0)
     return hit.excerpt[begin : begin + most]

@@ -10,17 +10,17 @@ from tui_agent.tools.gate.workspace import shown
 
 
 class ToolRegistry:
-    """Tools by name, sorted: however they were put together, the prefix of every request stays the same."""
+    """Tools by name, sorted, so that the prefix of requests does not depend on the order in which they were given."""
 
     def __init__(
         self,
         tools: Iterable[Tool | Callable[..., object]],
         more: Callable[[str], Tool | None] = lambda _: None,
     ) -> None:
-        """A plain function among `tools` becomes one by `functions.tool`. `more` gives tools that come and go, by name;
-        they are no part of the definitions.
+        """A plain function among `tools` is wrapped by `functions.tool`. `more` looks up tools that come and go, by
+        name; they are not among the `definitions`.
 
-        Raises TypeError for what cannot be a tool, and ValueError for two tools of one name.
+        Raises TypeError for what cannot be a tool, and ValueError for two tools of the same name.
         """
         self._tools: dict[str, Tool] = {}
         self._more = more
@@ -33,11 +33,11 @@ class ToolRegistry:
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
-        """What the model is told, sorted by name."""
+        """The definitions for the model, sorted by name."""
         return tuple(tool.definition for tool in self)
 
     def get(self, name: str) -> Tool:
-        """The tool called `name`. Raises ToolFailure that names the nearest one, or all."""
+        """The tool called `name`. Otherwise raises ToolFailure that suggests the most similar name, or lists all."""
         tool = self._tools.get(name) or self._more(name)
         if tool is not None:
             return tool

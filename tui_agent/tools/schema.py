@@ -1,7 +1,7 @@
-"""From a typed function to what the model is told of it, and from what the model sends back to a call of the function.
+"""Describing a typed function to the model as a tool, and calling it with the arguments that the model sends.
 
-The function's positional-only parameters are the program's (a context, a workspace); the others are the model's. The
-lines below ``Args:`` in its docstring describe the parameters (Google style), the rest of it is the tool's description.
+The program fills in the function's positional-only parameters (a context, a workspace), the model the others. The
+lines below ``Args:`` in its docstring describe the parameters (Google style); the rest is the tool's description.
 """
 
 import inspect
@@ -46,9 +46,9 @@ class Signature(msgspec.Struct, frozen=True):
     ) -> "Signature":
         """Read `function`'s signature and docstring.
 
-        `ours` names parameters that are the program's although they are not positional-only. With `described`, every
-        other parameter must be described in the docstring. Raises TypeError that names all that is missing: a
-        docstring, a type, a description; also for types that have no JSON Schema, and for ``*args`` and ``**kwargs``.
+        `ours` names further parameters that the program fills in. With `described`, the docstring must describe every
+        other parameter. Raises TypeError that names everything that is missing: a docstring, a type, a description;
+        also for types that have no JSON Schema, and for ``*args`` and ``**kwargs``.
         """
         faults: list[str] = []
         description, texts = "", dict[str, str]()
@@ -79,10 +79,10 @@ class Signature(msgspec.Struct, frozen=True):
         return cls(definition, tuple(parameters))
 
     def parse(self, arguments: str) -> dict[str, object]:
-        """The arguments by name, with defaults filled in and types checked.
+        """Parse the arguments: their values by name, with defaults filled in and types checked.
 
-        Text that plainly stands for a number or a truth value is taken as one, and null as "not given". Raises
-        ToolFailure that names every argument at fault.
+        Strings are converted to numbers and booleans where they plainly mean one, and null means "not given". Raises
+        ToolFailure that names every wrong argument.
         """
         given = self._object(arguments)
         by_name = {parameter.name: parameter for parameter in self.parameters}
@@ -107,7 +107,7 @@ class Signature(msgspec.Struct, frozen=True):
         return values
 
     def call(self, function: Callable[..., Result], arguments: str, *ours: object) -> Result:
-        """Call `function` with the program's own values in front, then the parsed `arguments` by name.
+        """Call `function` with the positional values `ours`, and the parsed `arguments` by name.
 
         Raises ToolFailure for arguments that do not fit, and whatever `function` raises.
         """
@@ -169,7 +169,7 @@ def _parameter(
 
 
 def _without_none(annotation: object) -> object:
-    """`X | None` as X: an argument that may be left out needs no null, which one of the providers' dialects lacks."""
+    """Turn `X | None` into X: an optional argument needs no null, which one provider's schema dialect lacks."""
     if NoneType not in get_args(annotation):
         return annotation
     members = tuple(member for member in get_args(annotation) if member is not NoneType)
@@ -187,7 +187,7 @@ def _schema(annotation: object) -> dict[str, Json]:
 
 
 def _inline(schema: object, components: Mapping[str, object], above: tuple[str, ...]) -> Json:
-    """`schema` with references replaced by what they name, so that it stands alone."""
+    """`schema` with all references replaced by their definitions."""
     if isinstance(schema, dict):
         reference = schema.get("$ref")
         if isinstance(reference, str):
@@ -216,7 +216,7 @@ def _inline(schema: object, components: Mapping[str, object], above: tuple[str, 
 
 
 def expected(definition: ToolDefinition) -> str:
-    """How a tool is called, in one line for the model that called it wrongly: its shape, and an example."""
+    """How to call a tool, in one line, for a model that called it wrongly: its parameters, and an example."""
     try:
         schema = msgspec.json.decode(definition.schema, type=dict[str, object])
     except msgspec.DecodeError:
@@ -234,13 +234,13 @@ def expected(definition: ToolDefinition) -> str:
 
 
 def _parameter_shape(name: str, schema: Mapping[str, object], *, required: bool) -> str:
-    """One argument as a person would write it down: ``offset: integer = 1``."""
+    """One parameter, such as ``offset: integer = 1``."""
     text = f"{name}: {_shape(schema)}"
     return text if required else f"{text} = {msgspec.json.encode(schema.get('default')).decode()}"
 
 
 def _example(name: str, schema: Mapping[str, object]) -> object:
-    """A value that fits; what the model is to fill in stands in angle brackets."""
+    """An example value; placeholders are in angle brackets."""
     choices, items, fields = schema.get("enum"), schema.get("items"), schema.get("properties")
     if isinstance(choices, list) and choices:
         return choices[0]
@@ -275,7 +275,7 @@ def _shape(schema: Mapping[str, object]) -> str:
 
 
 def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
-    """The description, and the text of each parameter (its indented continuation lines joined). Raises TypeError."""
+    """The description, and the text of each parameter (with its continuation lines joined). Raises TypeError."""
     text = inspect.getdoc(function)
     if not text:
         raise TypeError("it needs a docstring: that is what the model is told")

@@ -1,4 +1,4 @@
-"""How a tool has a subtask done: it describes one, and whoever implements `Subtasks` runs it in a new conversation."""
+"""How a tool runs a subtask: it passes a `SubtaskSpec` to a `Subtasks`, which runs it in a new conversation."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -10,10 +10,10 @@ from tui_agent.tools.base import Tool, ToolFailure
 
 
 class SubtaskSpec(msgspec.Struct, frozen=True):
-    """What a subtask is to do. It sees `system` and `prompt` and nothing else, and has only the tools named in `tools`.
+    """A subtask. It sees only `system` and `prompt`, and has only the tools named in `tools`.
 
-    `model` is the model that answers (``provider:id``), or empty for the session's small model. `steps` is the most
-    calls of the model it may take. `title` is what people see of it.
+    `model` is the model to use (``provider:id``), or empty for the session's small model. `steps` is the most model
+    calls it may make. `title` is shown to the user.
     """
 
     system: str
@@ -23,17 +23,16 @@ class SubtaskSpec(msgspec.Struct, frozen=True):
     model: str = ""
     steps: int = 20
     window: int = 0
-    """Tokens of the model's window that it may use; 0: all of it."""
+    """Tokens of the model's context window that it may use; 0: all."""
     budget_usd: float = 0.0
-    """What it may cost, in dollars; it is stopped once it has. 0: what the session's ceilings leave."""
+    """The cost in USD at which it is stopped; 0: only the session's ceilings apply."""
 
 
 class SubtaskResult(msgspec.Struct, frozen=True):
-    """How a subtask ended.
+    """The outcome of a subtask.
 
-    `text` is its answer, or what there is of one; then `error` says why it is not whole. `id` names its record. `usage`
-    and `cost_usd` (None where prices are not known) are part of the session's totals already. `steps` counts the calls
-    of the model.
+    `text` is its answer; if that is incomplete, `error` says why. `id` names its record. `usage` and `cost_usd` (USD,
+    None if prices are not known) are already part of the session's totals. `steps` is the number of model calls.
     """
 
     id: str
@@ -51,15 +50,15 @@ class Subtasks(Protocol):
     async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
         """Run a subtask to its end; several may run at once.
 
-        `progress` is called with what should be seen of it now, whole; `call_id` is the call it works for. Raises
-        `NobodyToAsk` where one of its own calls needs an approval that nobody can give, and `StorageError`. Cancelling
-        this ends the subtask; what it did until then stays in its record.
+        `progress` is called with the full text to show at the moment; `call_id` is the call it works for. Raises
+        `NobodyToAsk` if one of its calls needs approval and nobody can be asked, and `StorageError`. Cancelling this
+        ends the subtask; its record keeps what it did until then.
         """
         ...
 
 
 def subtask_tools(spec: SubtaskSpec, offered: Iterable[Tool]) -> tuple[Tool, ...]:
-    """The tools among those `offered` that a subtask is to have. Raises ToolFailure where one is not there."""
+    """The tools for a subtask, out of those `offered`. Raises ToolFailure if one is missing."""
     by_name = {tool.definition.name: tool for tool in offered}
     absent = [name for name in spec.tools if name not in by_name]
     if absent:

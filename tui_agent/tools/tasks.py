@@ -1,4 +1,4 @@
-"""What the model says of its own work: its task list (`todo`), and that a task is finished (`mark_task_done`)."""
+"""How the model reports on its work: its task list (`todo`), and that a task is finished (`mark_task_done`)."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.schema import Signature
 
 MAX_ITEMS = 50
-"""Items of one list: more than a person or a model looks at again."""
+"""The most items of a list; nobody reads a longer one again."""
 
 
 class Todo:
-    """Does nothing itself: the call is the list, and stands in the log."""
+    """Only checks its arguments: the call itself, as logged, is the task list."""
 
     effect: Effect = "none"
 
@@ -54,12 +54,12 @@ class Todo:
 
 
 def _without_text(items: Sequence[TodoItem]) -> int:
-    """The number, from 1, of the first item without text; 0: there is none."""
+    """The number (from 1) of the first item without text; 0 if there is none."""
     return next((number for number, item in enumerate(items, 1) if not item.text.strip()), 0)
 
 
 class MarkTaskDone:
-    """Does nothing itself: the call is the sign, and the record of the task is written when the next turn begins."""
+    """Only checks its argument: the logged call makes the next turn begin by writing the record of the task."""
 
     effect: Effect = "none"
 

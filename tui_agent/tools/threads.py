@@ -1,4 +1,4 @@
-"""Work in a thread, with an end that a cancelled call can rely on."""
+"""Running work in a thread that stops when the call is cancelled."""
 
 import asyncio
 import threading
@@ -8,11 +8,11 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 GRACE = 2.0
-"""Seconds a cancelled call waits for its thread: enough for a read or a rename, few for a file system that hangs."""
+"""Seconds a cancelled call waits for its thread: enough for a read or a rename, short if the file system hangs."""
 
 
 class Stopped(Exception):
-    """Raised in the thread of a call that was cancelled, before the thread changes anything else."""
+    """Raised in the thread of a cancelled call, before it changes anything else."""
 
 
 class Stop:
@@ -25,16 +25,15 @@ class Stop:
         self._event.set()
 
     def check(self) -> None:
-        """Raises Stopped once the call was cancelled. To be called in every long loop and before every change."""
+        """Raises Stopped if the call was cancelled. Call it in every long loop and before every change."""
         if self._event.is_set():
             raise Stopped
 
 
 async def in_thread(work: Callable[[Stop], Result]) -> Result:
-    """Run `work` in a thread. When this is cancelled, tell `work` to stop and wait until it has, for `GRACE` seconds.
+    """Run `work` in a thread. If this is cancelled, tell `work` to stop, and wait for that at most `GRACE` seconds.
 
-    So what `work` changes has changed before the cancellation is reported, or does not change at all, unless it hangs.
-    Raises what `work` raises.
+    So unless it hangs, `work` changes nothing any more once the cancellation is reported. Raises what `work` raises.
     """
     stop = Stop()
     thread = asyncio.ensure_future(asyncio.to_thread(work, stop))
@@ -47,7 +46,7 @@ async def in_thread(work: Callable[[Stop], Result]) -> Result:
 
 
 async def _ended(thread: "asyncio.Future[Result]") -> None:
-    """Wait until `thread` has ended, through further cancellations, and take its exception so that nobody logs it."""
+    """Wait until `thread` has ended, despite further cancellations; retrieve its exception, or asyncio would log it."""
     thread.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     deadline = asyncio.get_running_loop().time() + GRACE
     while not thread.done():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.tools.shell.screen import WIDEST
-from tui_agent.tools.shell.terminal import FOLLOWED_END, MOST_WORK, Terminal
+from tui_agent.tools.shell.terminal import EMULATED_END, MAX_WORK, Terminal
 
 
 def shown(*pieces: bytes, **sizes: int) -> str:
@@ -377,7 +377,7 @@ def pieces_of(data: bytes, seed: int) -> Iterator[bytes]:
 
 def test_a_flood_is_not_followed_to_its_end_but_its_end_is_shown() -> None:
     """In whatever pieces it comes; what was printed before stays, and what comes after is shown as ever."""
-    repeats = MOST_WORK // 1000 + 2 * FOLLOWED_END // len(FLOOD)
+    repeats = MAX_WORK // 1000 + 2 * EMULATED_END // len(FLOOD)
     data = b"before\n" + FLOOD * repeats + b"\n\n\nthe end \x1b[31m\xe2"
     found = []
     for seed in range(3):

@@ -235,7 +235,7 @@ async def test_a_silent_and_a_dripping_server_are_given_up(tmp_path: Path) -> No
 async def test_a_page_made_to_be_slow_is_given_up_and_one_nested_deep_is_read(tmp_path: Path) -> None:
     slow = "<table><tr><td>x<td>y<tr><td>" * 40_000
     with pytest.raises(ToolFailure, match=r"longer than 0\.5 seconds.*curl"):
-        await convert(slow, "https://example.org/", patience_s=0.5)
+        await convert(slow, "https://example.org/", timeout_s=0.5)
     deep = "<div>" * 20_000 + "<b>bottom" + "<" * 200_000
     assert (await convert(deep, "https://example.org/")).text.startswith("**bottom")
 

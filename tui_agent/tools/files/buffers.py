@@ -1,4 +1,4 @@
-"""Files as an editor has them that were changed there and are not saved yet."""
+"""Files with unsaved changes in an editor."""
 
 from pathlib import Path
 from typing import Protocol
@@ -11,14 +11,14 @@ class Buffers(Protocol):
     """The files that an editor has open."""
 
     async def unsaved(self, path: Path) -> str | None:
-        """The text of a file where the editor has another one than the disk; else None. Raises nothing."""
+        """The editor's text of a file with unsaved changes; None for any other. Raises nothing."""
         ...
 
     async def save(self, path: Path, text: str) -> None:
-        """Have the editor take a text for a file, and save it. Raises ToolFailure."""
+        """Replace the editor's text of a file, and save it. Raises ToolFailure."""
         ...
 
 
 async def held_by(buffers: Buffers | None, path: object, context: ToolContext) -> str | None:
-    """What an editor holds unsaved of the file that a call names. Raises ToolFailure where the call may not have it."""
+    """The unsaved text of the file that a call names, or None. Raises ToolFailure if the file was not granted."""
     return await buffers.unsaved(granted_path(context, str(path))) if buffers is not None else None

@@ -1,7 +1,7 @@
-"""Opening, reading and replacing exactly the file that was checked.
+"""Opening, reading and replacing exactly the file that the permission gate checked.
 
-A resolved path has no link in it. It is walked from the top, one name at a time, and each folder is opened relative to
-the one before it without following links: what is opened lies where the permission gate looked, or the call fails.
+A resolved path contains no link. It is walked from the top, one name at a time, and each folder is opened relative to
+the one before it without following links: this opens what the gate looked at, or fails.
 """
 
 import errno
@@ -18,7 +18,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.threads import Stop
 
-_WALK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))
 _SYNC_CHUNK = 1 << 20
 
@@ -27,7 +27,7 @@ _SYNC_CHUNK = 1 << 20
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """Open the regular file at the resolved `path` for reading. Never blocks on a device or a pipe.
 
-    Raises ToolFailure for anything else: a file that is missing (with the nearest names), a folder, a device, a link.
+    Raises ToolFailure for anything else: a missing file (with similar names), a folder, a device, a link.
     """
     with explained(path), folder_of(path) as folder:
         descriptor = _open_regular(path, folder)
@@ -48,17 +48,16 @@ def open_folder(path: Path) -> Iterator[int]:
 
 
 def identity(stream: BinaryIO) -> tuple[int, int, int, int]:
-    """What changes when a file is replaced or written to: device, inode, size, time of change in ns."""
+    """A value that changes when a file is replaced or written to: device, inode, size, modification time in ns."""
     found = os.fstat(stream.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int, int, int, int] | None = None) -> None:
-    """Write `content` to the file at the resolved `path`: the whole of it or, on any failure, nothing.
+    """Replace the file at the resolved `path` with `content`, or on any failure change nothing.
 
-    Missing folders are made. An existing file keeps its mode and, where that is allowed, its owner. With `expected`, an
-    `identity`, a file that has changed since then is left alone. Raises ToolFailure, and Stopped; nothing has changed
-    then.
+    Missing folders are made. An existing file keeps its mode and, if permitted, its owner. With `expected`, an
+    `identity`, a file that has changed since is left alone. Raises ToolFailure and Stopped.
     """
     with explained(path):
         make_folders(path.parent)
@@ -82,12 +81,12 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
 
 
 def temporary_name(path: Path) -> str:
-    """How a file of this process is called while it is not yet in the place of `path`, in the same folder."""
+    """The name of a temporary file in the same folder, which this process will rename to `path`."""
     return f"{_begin_of_temporary(path)}{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def clear_leftovers(path: Path) -> None:
-    """Remove what processes that were killed while they replaced the file at `path` have left beside it."""
+    """Remove temporary files beside `path` of processes that were killed while they replaced it."""
     begins = _begin_of_temporary(path)
     with suppress(OSError, ToolFailure), open_folder(path.parent) as folder:
         with os.scandir(folder) as entries:
@@ -114,7 +113,7 @@ def _runs(process: int) -> bool:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn an operating system's error about `path` into a ToolFailure that says what happened."""
+    """Turn an OSError about `path` into a ToolFailure."""
     try:
         yield
     except FileNotFoundError as error:
@@ -138,16 +137,16 @@ _REASONS = {
     errno.EROFS: ("the file system is read-only.", "Write to another folder, or ask the user."),
     errno.ENAMETOOLONG: ("the name is too long.", "Use a shorter one."),
 }
-"""What an error number means, and what may be done."""
+"""What is wrong, and what to do instead, by error number."""
 
 
 @contextmanager
 def folder_of(path: Path) -> Iterator[int]:
-    """A descriptor of the folder that holds `path` (of ``/`` for ``/`` itself)."""
-    descriptor = os.open(path.anchor, _WALK)
+    """A descriptor of the folder that contains `path` (of ``/`` for ``/`` itself)."""
+    descriptor = os.open(path.anchor, _FOLDER_FLAGS)
     try:
         for part in path.parts[1:-1]:
-            below = os.open(part, _WALK, dir_fd=descriptor)
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
         yield descriptor
@@ -187,7 +186,7 @@ def _require_regular(path: Path, found: os.stat_result) -> None:
 
 
 def _existing(path: Path, folder: int) -> os.stat_result | None:
-    """The file that is to be replaced, if there is one. Raises ToolFailure where there is something else."""
+    """The file that will be replaced, or None. Raises ToolFailure if it is not a writable regular file."""
     try:
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -226,13 +225,13 @@ def _check_unchanged(path: Path, folder: int, expected: tuple[int, int, int, int
 
 
 def make_folders(path: Path) -> None:
-    """Make the folder `path` and those above it, following no link on the way."""
-    descriptor = os.open(path.anchor, _WALK)
+    """Make the folder `path` and its parents, following no link."""
+    descriptor = os.open(path.anchor, _FOLDER_FLAGS)
     try:
         for part in path.parts[1:]:
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=descriptor)
-            below = os.open(part, _WALK, dir_fd=descriptor)
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
     finally:
@@ -240,6 +239,6 @@ def make_folders(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Put a rename on the disk. Some file systems refuse to sync a folder; the file's bytes are on the disk already."""
+    """Sync a rename to disk. Errors are ignored: some file systems cannot sync a folder, and the content is synced."""
     with suppress(OSError, ToolFailure), open_folder(path) as descriptor:
         os.fsync(descriptor)

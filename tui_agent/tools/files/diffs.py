@@ -1,4 +1,4 @@
-"""Unified diffs for people to read: complete for ordinary edits, cut for enormous ones, and never slow."""
+"""Unified diffs for people to read: complete for ordinary edits, shortened for enormous ones, and never slow."""
 
 import difflib
 
@@ -9,15 +9,15 @@ MAX_LINES = 2_000
 MAX_WIDTH = 1_000
 """Characters of a line that are shown."""
 _COMPARED = 4_000
-"""Lines on either side that are compared; where more have changed, the whole part is shown as replaced."""
+"""Lines on either side that are compared; a larger changed part is shown as replaced as a whole."""
 _CONTEXT = 3
 
 
 def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str:
-    """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty when they are equal.
+    """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty if they are equal.
 
-    Only newlines end a line; a carriage return before one is left out unless the change brings it or takes it away.
-    Texts that differ in more than a few thousand lines are not compared line by line.
+    Only newlines end a line; a carriage return before one is left out unless the change adds or removes it. A changed
+    part of more than a few thousand lines is not compared line by line.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
@@ -43,7 +43,7 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str
 
 
 def _lines(text: str) -> list[str]:
-    """The lines without their endings; a last line without one carries the usual note."""
+    """The lines without their endings; a last line without one gets the usual note."""
     if not text:
         return []
     lines = text.split("\n")
@@ -68,7 +68,7 @@ def _range(first: int, removed: int, added: int) -> str:
 
 
 def _moved(line: str, by: int) -> str:
-    """A line of a diff; in the header of a hunk `by` lines are added to the line numbers."""
+    """A line of a diff; in a hunk's header, the line numbers are raised by `by`."""
     if not line.startswith("@@ "):
         return line
     _, old, new, _ = line.split(" ")

@@ -1,4 +1,4 @@
-"""Changing files: `write_file` and `edit_file`. A file is replaced whole and at once, or not at all."""
+"""Changing files: `write_file` and `edit_file`. A file is replaced atomically, or not at all."""
 
 import difflib
 import os
@@ -17,11 +17,11 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
-"""The largest file that is edited or compared with what replaces it: it is held in memory whole."""
+"""The largest file that is edited or compared with its replacement: it is held in memory."""
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A text file as it was read, and its identity at that time."""
+    """The content of a text file, and its identity when it was read."""
 
     text: str
     kind: FileKind
@@ -29,7 +29,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 class WriteFile:
-    """Writes a whole file; one that `buffers` hold unsaved is written by them."""
+    """Writes a whole file; if it has unsaved changes in an editor, through its `buffers`."""
 
     effect: Effect = "write"
 
@@ -75,8 +75,9 @@ class WriteFile:
 
 
 class EditFile:
-    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode; in a file that `buffers`
-    hold unsaved, in what they hold.
+    """Replaces an exact piece of text in a file, keeping its encoding, line endings and mode.
+
+    If the file has unsaved changes in an editor, the editor's text is edited, through its `buffers`.
     """
 
     effect: Effect = "write"
@@ -132,11 +133,11 @@ class EditFile:
 
 
 _UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
-"""Stands for a file that is there but has no text to compare with."""
+"""Stands for an existing file that is binary or too large to compare with."""
 
 
 def _held(text: str) -> _Found:
-    """What an editor holds of a file, which is not what lies on the disk."""
+    """An editor's unsaved text of a file."""
     return _Found(text, FileKind(), (0, 0, 0, 0))
 
 
@@ -165,16 +166,16 @@ def _preview_of_edit(
         found = _text_of(real)
         text, _ = replaced(found.text, old, new, replace_all)
     except ToolFailure as failure:
-        if may_be_held:  # what an editor holds is not known before the call is allowed
+        if may_be_held:  # the editor is asked for unsaved text only once the call is allowed
             return Preview(f"Edit {name}", diff=unified(old, new, name))
         return Preview(f"Edit {name}", text=f"This edit will not work. {failure}")
     return Preview(f"Edit {name}", diff=unified(found.text, text, name))
 
 
 def _text_if_any(real: Path) -> _Found | None:
-    """The text file at `real`: None where there is nothing, `_UNREADABLE` where it is no text or too large.
+    """The text file at `real`; None if there is no file, `_UNREADABLE` if it is not text or too large.
 
-    Raises ToolFailure for what is no file.
+    Raises ToolFailure for anything that is not a regular file.
     """
     if not os.path.lexists(real):
         return None
@@ -185,7 +186,7 @@ def _text_if_any(real: Path) -> _Found | None:
 
 
 class _NoText(ToolFailure):
-    """The file is not text, or too large to be held in memory."""
+    """The file is not text, or too large to hold in memory."""
 
 
 def _text_of(real: Path) -> _Found:
@@ -218,7 +219,7 @@ def _encoded(text: str, kind: FileKind, name: str) -> bytes:
 
 
 _NAMED = 10
-"""Matches named by line number in a refusal."""
+"""Matches that an error lists by line number."""
 _MATCHES_COUNTED = 1_000
 _LINES_COMPARED = 20_000
 _CONTEXT_SHOWN = 12
@@ -227,10 +228,10 @@ _NUMBERED = re.compile(r"^\s*\d+(?:\+\d+)?\t", re.MULTILINE)
 
 
 def replaced(text: str, old: str, new: str, replace_all: bool) -> tuple[str, list[int]]:
-    """Replace `old` by `new`: the new text, and the numbers of the lines (from 1) where `old` began.
+    """Replace `old` with `new`; returns the new text, and the numbers (from 1) of the lines where `old` began.
 
-    In a text whose lines all end in CRLF, a newline in `old` and `new` means CRLF. Raises ToolFailure where `old` is
-    not in the text, or is there more than once (overlapping included) without `replace_all`.
+    If all lines of the text end in CRLF, newlines in `old` and `new` mean CRLF. Raises ToolFailure if `old` is not in
+    the text, or occurs more than once (counting overlaps) without `replace_all`.
     """
     if not old:
         raise ToolFailure("`old` is empty.", "Give the exact text to replace, or use write_file to write a whole file.")
@@ -263,7 +264,7 @@ def _as_crlf(text: str) -> str:
 
 
 def _places(text: str, old: str, overlapping: bool) -> list[int]:
-    """Where `old` starts in `text`: every place a replacement would change, or the first matches, overlapping."""
+    """Where `old` starts in `text`: all matches without overlaps, or the first `_MATCHES_COUNTED` with overlaps."""
     places: list[int] = []
     start = text.find(old)
     while start >= 0 and not (overlapping and len(places) == _MATCHES_COUNTED):
@@ -288,7 +289,7 @@ def _ambiguous(lines: list[int]) -> str:
 
 
 def _not_found(text: str, old: str) -> str:
-    """Advice for a text that is not in the file: where something like it is."""
+    """Advice if `old` is not in the file: where the most similar text is."""
     bare = _NUMBERED.sub("", old)
     if bare != old and bare in text:
         return "Leave out the line numbers and tabs that read_file puts in front of each line."
@@ -304,7 +305,7 @@ def _not_found(text: str, old: str) -> str:
 
 
 def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
-    """The index of the first of the `lines` that equal `wanted` but for white space."""
+    """The index where the `lines` equal `wanted`, ignoring white space."""
     pattern = ["".join(line.split()) for line in wanted]
     if not any(pattern):
         return None
@@ -318,7 +319,7 @@ def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:
-    """The index of the line where `lines` looks most like `wanted`, judged by the longest line of that."""
+    """The index where `lines` is most similar to `wanted`, judged by the longest line of `wanted`."""
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted[anchor].strip()[:_WIDTH_COMPARED])
@@ -331,6 +332,6 @@ def _nearest(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _region(lines: list[str], start: int, count: int) -> str:
-    """Some lines as read_file shows them."""
+    """Some lines, as read_file shows them."""
     region = lines[start : start + min(count, _CONTEXT_SHOWN)]
     return "\n".join(f"{start + 1 + index}\t{line[:500]}" for index, line in enumerate(region))

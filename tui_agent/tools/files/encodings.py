@@ -1,4 +1,4 @@
-"""What a file's bytes are: text in an encoding, a picture, or something else."""
+"""Telling what a file contains by its bytes: text in an encoding, a picture, or something else."""
 
 import codecs
 from typing import Literal, TypeAlias
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 HEAD = 64 * 1024
-"""Bytes looked at to tell what a file is."""
+"""Bytes from the start of a file that are enough to tell what it is."""
 
 Encoding: TypeAlias = Literal["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "latin-1"]
 
@@ -17,7 +17,7 @@ _MARKS: tuple[tuple[bytes, Encoding], ...] = (
 )
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 _CONTROLS = bytes(byte for byte in range(32) if byte not in _TEXT_CONTROLS)
-_MOST_CONTROLS = 0.1
+_MAX_CONTROLS = 0.1
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -32,7 +32,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 class FileKind(msgspec.Struct, frozen=True):
-    """What a file holds: text in an `encoding`, after the byte order mark `mark`, or what `media` says."""
+    """What a file contains: text in an `encoding`, after the byte order mark `mark`, or what `media` names."""
 
     encoding: Encoding | None = None
     mark: bytes = b""
@@ -44,10 +44,10 @@ class FileKind(msgspec.Struct, frozen=True):
 
 
 def sniff(head: bytes, whole: bool) -> FileKind:
-    """Tell what a file holds by its first bytes. `whole`: `head` is all of it.
+    """Tell what a file contains by its first bytes. `whole`: `head` is the entire file.
 
-    A byte order mark decides. Without one, NUL bytes mean that it is binary, and what is not UTF-8 is taken for
-    Latin-1, in which every byte is a character, so that none is lost.
+    A byte order mark decides. Without one, NUL bytes mean binary, and text that is not UTF-8 is read as Latin-1, which
+    loses nothing, since every byte is a character.
     """
     media = _media(head)
     if media:
@@ -57,7 +57,7 @@ def sniff(head: bytes, whole: bool) -> FileKind:
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return FileKind(encoding, mark)
-    if b"\0" in head or len(head) - len(head.translate(None, _CONTROLS)) > _MOST_CONTROLS * len(head):
+    if b"\0" in head or len(head) - len(head.translate(None, _CONTROLS)) > _MAX_CONTROLS * len(head):
         return FileKind(media="binary")
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
@@ -67,7 +67,7 @@ def sniff(head: bytes, whole: bool) -> FileKind:
 
 
 def decode(content: bytes) -> tuple[str, FileKind]:
-    """The text of a whole file, without its byte order mark, and the kind with which `encode` writes it back.
+    """The text of a file, without its byte order mark, and the kind with which `encode` writes it back.
 
     Raises ValueError for what is not text.
     """
@@ -78,12 +78,12 @@ def decode(content: bytes) -> tuple[str, FileKind]:
 
 
 def encode(text: str, kind: FileKind) -> bytes:
-    """`text` as the bytes of a file of this kind. Raises UnicodeEncodeError where the encoding lacks a character."""
+    """`text` as the bytes of a file of this kind. Raises UnicodeEncodeError if the encoding lacks a character."""
     return kind.mark + text.encode(codec(kind))
 
 
 def codec(kind: FileKind) -> str:
-    """The codec of what follows the byte order mark."""
+    """The codec for the bytes after the byte order mark."""
     return "utf-8" if kind.encoding in {None, "utf-8-sig"} else str(kind.encoding)
 
 

@@ -1,7 +1,7 @@
-"""The contents that a project's git repository holds already: its index names them, `git cat-file` gives them.
+"""File contents that a project's git repository already has: the index lists them, `git cat-file` reads them.
 
-The index is read here and not by git, which may run a program that the repository's own settings name when it compares
-the index with the files (git-config(1), core.fsmonitor). Format: git-scm.com/docs/index-format.
+The index is parsed here, not by git: comparing the index with the files, git may run a program that the repository's
+own settings name (git-config(1), core.fsmonitor). Format: git-scm.com/docs/index-format.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tui_agent.durable import to_completion
 
 MAX_INDEX_BYTES: Final = 50_000_000
 FETCH_S: Final = 20.0
-"""Seconds git may take to give what is asked for."""
+"""Seconds `git cat-file` may take."""
 
 _HEADER, _ENTRY, _OID = 12, 62, 20
 _ENVIRONMENT: Final = {
@@ -31,7 +31,7 @@ _ENVIRONMENT: Final = {
 
 
 class GitIndex:
-    """The index of the repository that holds `root`; empty where there is none that can be read."""
+    """The index of the repository that contains `root`; empty if there is none, or it cannot be read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -40,7 +40,7 @@ class GitIndex:
         self._known: dict[str, str] = {}
 
     def names(self) -> Mapping[str, str]:
-        """The name of the content of each file below the root, by its path from there. Reads files."""
+        """The blob name of each file below the root, by relative path. Reads files."""
         try:
             top, folder = _repository(self._root)
             path = folder / "index"
@@ -54,7 +54,7 @@ class GitIndex:
         return self._known
 
     async def contents(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The contents of these names, as far as the repository still holds them."""
+        """The contents of these blobs, except those that the repository no longer has."""
         git = shutil.which("git")
         wanted = list(dict.fromkeys(names))
         if git is None or self._folder is None or not wanted:
@@ -87,7 +87,7 @@ class GitIndex:
 
 
 def content_name(content: bytes) -> str:
-    """What git calls a content."""
+    """The name of git's blob with this content."""
     return sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
@@ -96,7 +96,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def _repository(root: Path) -> tuple[Path, Path]:
-    """The top of the working tree that holds `root`, and the repository's own folder. Raises OSError, ValueError."""
+    """The top of the working tree that contains `root`, and the git folder. Raises OSError, ValueError."""
     for top in (root, *root.parents):
         place = top / ".git"
         if place.is_dir():
@@ -111,7 +111,7 @@ def _repository(root: Path) -> tuple[Path, Path]:
 
 
 def _read(path: Path, top: Path, root: Path) -> dict[str, str]:
-    """Raises OSError, and ValueError or IndexError for what is no index."""
+    """Raises OSError, and ValueError or IndexError if this is not a valid index."""
     data = path.read_bytes()
     checksum = data[-_OID:]
     if any(checksum) and sha1(data[:-_OID], usedforsecurity=False).digest() != checksum:
@@ -142,7 +142,7 @@ def _read(path: Path, top: Path, root: Path) -> dict[str, str]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable width, as in the offsets of a pack; it and where it ends."""
+    """Decode a variable-width integer, as in pack offsets: its value, and the position after it."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:

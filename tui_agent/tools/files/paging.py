@@ -1,4 +1,4 @@
-"""Reading a text file of any size page by page: a page has whole lines, or a part of a line too long for one page."""
+"""Reading a text file of any size in pages of whole lines; only a line too long for one page is split."""
 
 import io
 import os
@@ -13,11 +13,11 @@ from tui_agent.tools.threads import Stop
 
 _CHUNK = 1 << 20
 COUNTED = 64 << 20
-"""The size in bytes up to which a file is read whole to say how many lines it has."""
+"""The size in bytes up to which a whole file is read to count its lines."""
 
 
 class PageLimits(msgspec.Struct, frozen=True):
-    """The most one page may hold. Characters and UTF-8 bytes count the line numbers as well."""
+    """The limits of one page. Characters and UTF-8 bytes include the line numbers."""
 
     lines: int = 2000
     bytes: int = 50 * 1024
@@ -25,7 +25,7 @@ class PageLimits(msgspec.Struct, frozen=True):
 
 
 class LinePart(msgspec.Struct, frozen=True):
-    """A line, or a part of it from the character `start` on. `ending` is empty where the line goes on."""
+    """A line, or a part of it from the character `start` on. `ending` is empty if the line continues."""
 
     line: int
     start: int
@@ -38,19 +38,19 @@ class LinePart(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page, and where the next one starts: a line (from 1) and a character in it (from 0); None at the end."""
+    """A page, and where the next one starts: line (from 1) and character in it (from 0); None at the end."""
 
     parts: tuple[LinePart, ...]
     following: tuple[int, int] | None
 
     @property
     def text(self) -> str:
-        """The page as it is shown: each line after its number and a tab."""
+        """The page as shown to the model: on each line its number, a tab and the text."""
         return "\n".join(part.shown for part in self.parts)
 
 
 class PastTheEnd(ValueError):
-    """There is no such line or character; `last` is the number of the last one, 0 where there is none."""
+    """There is no such line or character; `last` is the number of the last one, or 0."""
 
     def __init__(self, last: int) -> None:
         super().__init__(last)
@@ -58,10 +58,10 @@ class PastTheEnd(ValueError):
 
 
 def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
-    """Read the page that starts at `line` (from 1) and its `character` (from 0). It has at least one character.
+    """Read the page that starts at `line` (from 1), at its `character` (from 0). It has at least one character.
 
-    A line that does not fit on the rest of a page starts the next page; one that fits on no page is cut. Raises
-    PastTheEnd, and Stopped.
+    A line that does not fit on the rest of the page starts the next one; a line longer than a page is split. Raises
+    PastTheEnd and Stopped.
     """
     with _text_from(stream, kind, line, stop) as text:
         _skip_characters(text, character, stop)
@@ -92,7 +92,7 @@ def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limit
 
 
 def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None = COUNTED) -> int | None:
-    """How many lines a file has, counting a last one without a newline; None for a file of more than `most` bytes."""
+    """The number of lines, counting a last one without a newline; None for a file of more than `most` bytes."""
     if most is not None and os.fstat(stream.fileno()).st_size > most:
         return None
     count, last = 0, "\n"
@@ -125,7 +125,7 @@ class _Remaining(NamedTuple):
         return len(text) <= self.characters and len(text.encode()) <= self.bytes
 
     def cut(self, text: str) -> str:
-        """The longest beginning of `text` that fits, but at least one character: every page must get on."""
+        """The longest beginning of `text` that fits; at least one character, so that every page makes progress."""
         start = text[: max(self.characters, 0)].encode()[: max(self.bytes, 0)].decode(errors="ignore")
         return start or text[:1]
 
@@ -159,7 +159,7 @@ def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Itera
 
 
 def _skip_lines(stream: BinaryIO, count: int, stop: Stop) -> bool:
-    """Move `stream` behind `count` newlines; False when there are fewer, or nothing follows them."""
+    """Move `stream` past `count` newlines; False if there are fewer, or nothing follows them."""
     if count == 0:
         return True
     while chunk := stream.read(_CHUNK):
@@ -187,7 +187,7 @@ def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
 
 
 def _skip_characters(text: TextIO, count: int, stop: Stop) -> None:
-    """Move `text` behind `count` characters of its line. Raises PastTheEnd where the line is shorter."""
+    """Move `text` past `count` characters of its line. Raises PastTheEnd if the line is shorter."""
     skipped = 0
     while skipped < count:
         stop.check()

@@ -1,7 +1,7 @@
-"""Putting files back as they were: what that would change, and doing it file by file, each whole or not at all.
+"""Restoring files to an earlier state: planning what that would change, and doing it file by file, each atomically.
 
-A file is put back only where it is as the log says it was left. What somebody else has made of it since is named, and
-stays unless that is asked for; its content is kept first, then.
+A file is restored only if it still is as the log says it was left. If somebody else has changed it since, the plan says
+so, and the file is left alone unless the user wants it overwritten; then its content is kept first.
 """
 
 import os
@@ -26,10 +26,10 @@ from tui_agent.tools.gate.workspace import shown
 Does: TypeAlias = Literal["restore", "bring back", "remove", "mode"]
 
 MAX_DIFFED: Final = 2_000_000
-"""Bytes of the largest file of which a diff is shown."""
+"""Bytes of the largest file whose diff is shown."""
 
 DIFFING_S: Final = 3.0
-"""Seconds spent on the diffs of one plan; of the files after that none is made."""
+"""Seconds spent on the diffs of one plan; the remaining files get none."""
 
 CHANGED_SINCE: Final = "changed since by somebody else"
 CHANGED_BETWEEN: Final = "changed by somebody else in between"
@@ -43,9 +43,10 @@ _UNTEXT: Final = "Its content is not text, or large: {before:,} bytes now, {afte
 
 
 class FileStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file that can be put back: what that does, from which state to which, and the unified diff of it.
+    """One file that can be restored: what that does, the states before and after it, and a unified diff.
 
-    `others` says what somebody else has done to it (empty: nothing); then it stays, unless it is to be overwritten.
+    `others` says what somebody else has done to it, or is empty; such a file is left alone unless it is to be
+    overwritten. `made` is the number of its parent folders that the change made, to be removed with it.
     """
 
     path: str
@@ -59,10 +60,10 @@ class FileStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PutBack(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What putting files back to before entry `seq` would do. Names and diffs are untrusted text.
+    """What restoring files to before entry `seq` would do. Names and diffs are untrusted text.
 
-    `steps` can be done; `impossible` are files that were changed and cannot be put back, with the reason; `gaps` are
-    sentences about changes that are not known.
+    `steps` can be done; `impossible` are changed files that cannot be restored, as (name, reason); `gaps` are sentences
+    about changes that are not known.
     """
 
     seq: int
@@ -72,17 +73,17 @@ class PutBack(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ours(self) -> tuple[FileStep, ...]:
-        """The steps that undo what nobody else has touched."""
+        """The steps for files that nobody else has changed."""
         return tuple(step for step in self.steps if not step.others)
 
     @property
     def theirs(self) -> tuple[FileStep, ...]:
-        """Those of files that somebody else has changed."""
+        """The steps for files that somebody else has changed."""
         return tuple(step for step in self.steps if step.others)
 
     @property
     def diff(self) -> str:
-        """What `ours` would change, as one text."""
+        """The diffs of `ours` as one text."""
         return "\n".join(step.diff for step in self.ours if step.diff)
 
     def __bool__(self) -> bool:
@@ -90,11 +91,11 @@ class PutBack(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Read: TypeAlias = Callable[[str], bytes | None]
-"""Gives a kept content by its SHA-256; None where it is gone."""
+"""Returns a kept content by its SHA-256; None if it is gone."""
 
 
 def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
-    """What putting the files of `past` back would do, as they are now. Reads files."""
+    """Plan to restore the files of `past` from their present state. Reads files."""
     steps: list[FileStep] = []
     impossible: list[tuple[str, str]] = []
     deadline = time.monotonic() + DIFFING_S
@@ -118,14 +119,14 @@ def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
 
 
 def as_change(step: FileStep) -> FileChange:
-    """A step as the log has it."""
+    """A step as the log records it."""
     return FileChange(step.path, step.now, step.then)
 
 
 def put_back(step: FileStep, content: bytes) -> None:
-    """Put one file back: whole, with its mode, synced, and only where it still is as the step says.
+    """Restore one file and its mode, atomically and synced, if it still is as the step says.
 
-    `content` is that of `step.then`. Raises ToolFailure; nothing has changed then.
+    `content` is that of `step.then`. Raises ToolFailure, and has changed nothing then.
     """
     path = Path(step.path)
     with explained(path):
@@ -214,7 +215,7 @@ def _fill(name: str, folder: int, content: bytes, mode: int) -> None:
 
 
 def _require(step: FileStep, path: Path, folder: int) -> None:
-    """Refuse where the file is no longer as it was looked at."""
+    """Raises ToolFailure if the file is no longer as it was when the plan was made."""
     seen = look_in(folder, path.name, 0)
     found = _stamp_in(folder, path.name)
     if seen.state != step.now or found != seen.stamp:
@@ -233,7 +234,7 @@ def _remove(path: Path, step: FileStep) -> None:
         _require(step, path, folder)
         os.unlink(path.name, dir_fd=folder)
     _sync(path.parent)
-    # The folders that were made for it go too, where nothing else is in them.
+    # Remove the folders that were made for it too; rmdir fails if they contain anything else.
     for above in list(path.parents)[: step.made]:
         try:
             with folder_of(above) as folder:

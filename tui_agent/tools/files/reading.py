@@ -1,4 +1,4 @@
-"""Looking at files and folders: `read_file` and `list_dir`."""
+"""Reading files and listing folders: `read_file` and `list_dir`."""
 
 import base64
 import os
@@ -21,20 +21,20 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
 MAX_IMAGE_BYTES = 48 * 1024 * 1024
-"""Bytes of the largest picture that is read: 12 megapixels that nothing compresses, and some. A smaller one is sent."""
+"""Bytes of the largest picture that is read: 12 megapixels uncompressed, and some. A smaller version is sent."""
 MAX_ENTRIES = 1_000
 """Entries of a folder that are listed."""
 
 _NOTICE = 512
-"""Bytes of a page kept free for the notice at its end."""
+"""Bytes of a page reserved for the notice at its end."""
 _SMALLEST_PAGE = 1_000
-"""Bytes a page may have in the smallest window."""
+"""Bytes that a page has even in the smallest context window."""
 
 
 class ReadFile:
-    """Answers with a picture, or with one page of a text file that stays within `limits` together with its notice.
+    """Returns a picture, or one page of a text file; page and notice together stay within `limits`.
 
-    Of a file that `buffers` hold unsaved, it reads what they hold.
+    If the file has unsaved changes in an editor, the editor's text is read, from its `buffers`.
     """
 
     effect: Effect = "read"
@@ -96,7 +96,7 @@ class ReadFile:
             return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
 
     def _within(self, page_bytes: int) -> PageLimits:
-        """The limits of a page that may have at most `page_bytes`."""
+        """The limits of a page of at most `page_bytes`."""
         room = max(page_bytes - _NOTICE, _SMALLEST_PAGE)
         return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
 
@@ -123,15 +123,15 @@ class ReadFile:
 
 
 def _as_file(text: str) -> BinaryIO:
-    """A text as an open file, which is gone once it is closed."""
-    stream = tempfile.TemporaryFile()  # noqa: SIM115 - whoever asks for it closes it
+    """A temporary file with this text, which closing it deletes."""
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     stream.write(text.encode())
     stream.seek(0)
     return stream
 
 
 class ListDir:
-    """Lists one folder, at most `max_entries` of it."""
+    """Lists at most `max_entries` entries of one folder."""
 
     effect: Effect = "read"
 
@@ -203,7 +203,7 @@ def _picture(stream: BinaryIO, kind: FileKind, size: int) -> ToolOutput:
 
 
 def _span(page: Page, total: int | None) -> str:
-    """What a page holds, in words: ``lines 1-200 of 512``."""
+    """The range of a page, such as ``lines 1-200 of 512``."""
     first, last = page.parts[0], page.parts[-1]
     of = f" of {total}" if total is not None else ""
     if page.following == (last.line, last.start + len(last.text)):

@@ -1,4 +1,4 @@
-"""What a file is at one time: its kind, mode, size and the SHA-256 of its content. No link is ever followed."""
+"""The state of a file: its kind, mode, size and the SHA-256 of its content. No link is ever followed."""
 
 import os
 import stat
@@ -11,7 +11,7 @@ from tui_agent.conversation.entries import FileState
 from tui_agent.tools.files.confined import folder_of
 
 MAX_HASHED: Final = 256_000_000
-"""Bytes of the largest file whose content is looked at."""
+"""Bytes of the largest file that is hashed."""
 
 UNREADABLE: Final = FileState(kind="other")
 ABSENT: Final = FileState()
@@ -22,7 +22,7 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 class Seen(NamedTuple):
-    """A file as it was found. `content`: all of it, where it is no larger than was asked for."""
+    """A file as it was found. `content` is None if it is larger than the caller asked for."""
 
     state: FileState
     content: bytes | None = None
@@ -30,12 +30,12 @@ class Seen(NamedTuple):
 
     @property
     def stamp(self) -> "Stamp | None":
-        """What tells whether it has changed; None where there is nothing."""
+        """A value that changes with the file; None if there is no file."""
         return Stamp.of(self.found) if self.found is not None else None
 
 
 class Stamp(NamedTuple):
-    """What changes when a file is written to or replaced: times in ns, size in bytes, inode and mode."""
+    """A value that changes when a file is written to or replaced: times in ns, size in bytes, inode and mode."""
 
     mtime_ns: int
     ctime_ns: int
@@ -49,9 +49,9 @@ class Stamp(NamedTuple):
 
 
 def look_at(path: Path, keep: int) -> Seen:
-    """The file at the resolved `path`, with its content where that has at most `keep` bytes.
+    """The file at the resolved `path`, with its content if that has at most `keep` bytes.
 
-    What cannot be read, or is reached over a link, is ``other``.
+    A file that cannot be read, or that is reached through a link, has the kind ``other``.
     """
     try:
         with folder_of(path) as folder:
@@ -63,7 +63,7 @@ def look_at(path: Path, keep: int) -> Seen:
 
 
 def look_in(folder: int, name: str, keep: int) -> Seen:
-    """The same in the folder that the descriptor `folder` is open on."""
+    """As `look_at`, for a name in the folder that the descriptor `folder` refers to."""
     for _ in range(_ATTEMPTS):
         try:
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -75,12 +75,12 @@ def look_in(folder: int, name: str, keep: int) -> Seen:
             return Seen(UNREADABLE)
         if Stamp.of(before) == Stamp.of(after):
             return seen
-    # Somebody writes to it without a pause.
+    # It is being written to all the time.
     return Seen(UNREADABLE, found=before)
 
 
 def missing_folders(path: Path) -> int:
-    """How many of the folders above `path`, the nearest ones, are not there."""
+    """How many of the parent folders of `path` do not exist."""
     count = 0
     for folder in path.parents:
         if os.path.lexists(folder):
@@ -109,7 +109,7 @@ def _look(folder: int, name: str, found: os.stat_result, keep: int) -> Seen:
 
 
 def real_and_plain(path: Path) -> bool:
-    """Whether an absolute path leads over no link and can be written in a log."""
+    """Whether an absolute path has no link among its folders and can be encoded in the log."""
     with suppress(OSError, ValueError, UnicodeEncodeError):
         str(path).encode()
         return path.is_absolute() and os.path.realpath(path.parent) == str(path.parent)

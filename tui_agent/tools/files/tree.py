@@ -1,8 +1,8 @@
-"""What a command changes in the folders of a project: their files before it and after it, compared.
+"""Finding out what a command changed in a project's folder, by comparing its files before and after.
 
-Before a command every file's stamp is taken, and a file whose stamp is new is read: its content is stashed, unless the
-project's git repository holds the same already. After it the stamps that differ are looked into. What ignore rules name
-is left out, as in a search; so is what lies over a link.
+Before a command, every file's stamp is taken, and files whose stamp is new are read: their content is stashed, unless
+the project's git repository already has it. Afterwards, files whose stamps differ are read. Ignored files are left out,
+as in a search, and links are not followed.
 """
 
 import asyncio
@@ -25,14 +25,15 @@ from tui_agent.tools.files.states import ABSENT, Stamp, look_in
 from tui_agent.tools.search.ripgrep import search
 
 MAX_CHANGES: Final = 5_000
-"""Changed files of one command that are noted."""
+"""The most changed files that are recorded for one command."""
 
 _RACY_NS: Final = 20_000_000
-"""A file may change twice within one tick of the file system's clock: a stamp as new as this does not tell."""
+"""Nanoseconds. A file may change twice within one tick of the file system's clock, so a stamp this recent proves
+nothing."""
 _NAMES_LOOKED_AT: Final = 5_000
-"""Names read of folders that have no listed files."""
+"""The most names that are read in folders without listed files."""
 _LISTED = ("--files", "--null", "--hidden", "--no-require-git", "--glob=!.git", "--no-messages", "--color=never")
-_WALK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 TOO_MANY: Final = "The project has more than {limit:,} files: what a command changes in it is not looked for."
 TOO_SLOW: Final = "Looking at the project took longer than {limit:g} s: what a command changed is not known."
@@ -44,7 +45,7 @@ ODD_NAMES: Final = "Files whose names are no valid text are not looked at."
 
 
 class TreeLimits(NamedTuple):
-    """Most files looked at, seconds one look may take, bytes of a file whose content is kept."""
+    """The most files to look at, seconds for one look, bytes of the largest file whose content is kept."""
 
     files: int
     seconds: float
@@ -52,7 +53,7 @@ class TreeLimits(NamedTuple):
 
 
 class Kept(Protocol):
-    """Where contents are kept; see `storage.kept_files.KeptFiles`."""
+    """Stores file contents; see `storage.kept_files.KeptFiles`."""
 
     def keep(self, content: bytes) -> str: ...
 
@@ -66,14 +67,14 @@ class Kept(Protocol):
 
 
 class TreeChanges(NamedTuple):
-    """What was found, and sentences about what was not."""
+    """The changes that were found, and sentences about what could not be."""
 
     files: tuple[FileChange, ...] = ()
     gaps: tuple[str, ...] = ()
 
 
 class _Known(NamedTuple):
-    """A file as it was last seen. `read_ns`: when its stamp was taken; `unread` says why its content is not known."""
+    """A file as last seen. `read_ns`: when its stamp was taken; `unread` says why its content is not known."""
 
     stamp: Stamp
     read_ns: int
@@ -82,7 +83,7 @@ class _Known(NamedTuple):
     unread: str = ""
 
     def holds_for(self, stamp: Stamp) -> bool:
-        """Whether there is no more to learn of the file with this stamp."""
+        """Whether this stamp proves that the file is unchanged, so that it need not be read again."""
         certain = stamp == self.stamp and max(stamp.mtime_ns, stamp.ctime_ns) < self.read_ns - _RACY_NS
         return certain and self.unread != NO_TIME
 
@@ -93,7 +94,7 @@ class _Known(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """The files of a tree by their paths in it, and all names in the folders that were looked into."""
+    """The files of a tree by relative path, and all names in each folder that was read."""
 
     files: dict[str, _Known]
     names: dict[str, set[str]]
@@ -104,7 +105,7 @@ class _Gap(Exception):
 
 
 class Tree:
-    """The files of one folder and what becomes of them. `excluded` folders are left out."""
+    """Tracks changes of the files in one folder, except in the `excluded` ones."""
 
     def __init__(self, root: Path, excluded: Iterable[Path], kept: Kept, limits: TreeLimits) -> None:
         self.root = root
@@ -118,18 +119,18 @@ class Tree:
         self._also: set[str] = set()
 
     def heed(self, paths: Iterable[Path]) -> None:
-        """Look at these files, too, whatever ignore rules say: they were changed before."""
+        """Track these files even if they are ignored: they were changed before."""
         self._also.update(str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root))
 
     async def look(self) -> None:
-        """Learn how the files are now. Never fails: `changes` tells what could not be done."""
+        """Record the present state. Never fails: `changes` reports what could not be done."""
         try:
             self._before, self._gap = await self._look(self._before), ""
         except _Gap as gap:
             self._before, self._gap = None, str(gap)
 
     async def changes(self) -> TreeChanges:
-        """What has changed since `look`; the contents that are gone are kept."""
+        """What has changed since `look`. The contents from before the change are kept."""
         before = self._before
         if before is None:
             return TreeChanges(gaps=(self._gap,))
@@ -167,9 +168,9 @@ class Tree:
             raise _Gap(NOT_LISTED.format(why=error.strerror)) from error
 
     async def _listed(self) -> list[str]:
-        """The paths that no ignore rule names. Raises `_Gap`, OSError, ToolFailure."""
+        """The relative paths of files that are not ignored. Raises `_Gap`, OSError, ToolFailure."""
         files: list[str] = []
-        descriptor = os.open(self.root, _WALK)
+        descriptor = os.open(self.root, _FOLDER_FLAGS)
         try:
             async with search((*_LISTED, *self._exclusions()), descriptor) as found:
                 async for records in found.batches(b"\0"):
@@ -184,7 +185,7 @@ class Tree:
         return [f"--glob=!/{_as_glob(folder)}" for folder in self._excluded]
 
     def is_excluded(self, path: str) -> bool:
-        """Whether this path below the root lies in an excluded folder."""
+        """Whether this relative path is in an excluded folder."""
         return any(path == folder or path.startswith(f"{folder}/") for folder in self._excluded)
 
     # Comparing
@@ -212,11 +213,11 @@ class Tree:
             gaps.append(CAME_INTO_VIEW.format(count=came_into_view))
         if odd:
             gaps.append(ODD_NAMES)
-        # Not all names before: a sort holds up every thread.
+        # Sort only the changes, not all paths: a sort holds the GIL and would stall the event loop.
         return sorted(found, key=lambda change: change.path)
 
     async def _kept(self, before: _Look, changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
-        """The changes, with every content before that there is kept for good."""
+        """The changes, after storing their earlier contents for good."""
 
         def known(change: FileChange) -> _Known | None:
             return before.files.get(os.path.relpath(change.path, self.root))
@@ -238,7 +239,7 @@ class Tree:
 
 
 class _Walk:
-    """One look into every folder that has listed files, in a thread."""
+    """One pass over every folder that has listed files. Runs in a thread."""
 
     def __init__(self, tree: Tree, known: _Look | None, listed: Iterable[str], deadline: float) -> None:
         self._tree = tree
@@ -256,8 +257,8 @@ class _Walk:
         self._look = _Look({}, {})
 
     def whole(self) -> _Look:
-        """Raises `_Gap`, and OSError where the root cannot be opened."""
-        descriptor = os.open(self._tree.root, _WALK)
+        """Raises `_Gap`, and OSError if the root cannot be opened."""
+        descriptor = os.open(self._tree.root, _FOLDER_FLAGS)
         try:
             self._folder(descriptor, "")
             self._names_of_others(descriptor)
@@ -291,14 +292,14 @@ class _Walk:
         self._others += (f"{path}/{name}" if path else name for name in others)
         for name in folders & names:
             with suppress(OSError):
-                below = os.open(name, _WALK, dir_fd=descriptor)
+                below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
                 try:
                     self._folder(below, f"{path}/{name}" if path else name)
                 finally:
                     os.close(below)
 
     def _names_of_others(self, root: int) -> None:
-        """Note what is in the folders that have no listed files, so that what is made there is known as new."""
+        """Record the names in folders without listed files, so that files made there can be recognised as new."""
         left = _NAMES_LOOKED_AT
         for path in self._others:
             if left <= 0:
@@ -308,7 +309,7 @@ class _Walk:
                 left -= len(found)
                 if left >= 0:
                     self._look.names[path] = {entry.name for entry in found}
-                    # Those further down come later: what is near is more likely to be changed.
+                    # Breadth first: files near the root are more likely to be changed.
                     self._others += (f"{path}/{e.name}" for e in found if e.is_dir(follow_symlinks=False))
 
     def _file(self, descriptor: int, folder: str, entry: "os.DirEntry[str]") -> None:
@@ -352,11 +353,11 @@ class _Walk:
 
 @contextmanager
 def _opened_below(root: int, path: str) -> Iterator[int]:
-    """A descriptor of a folder, reached over no link. Raises OSError."""
+    """A descriptor of a folder, opened without following links. Raises OSError."""
     descriptor = os.dup(root)
     try:
         for name in path.split("/"):
-            below = os.open(name, _WALK, dir_fd=descriptor)
+            below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = below
         yield descriptor
@@ -365,7 +366,7 @@ def _opened_below(root: int, path: str) -> Iterator[int]:
 
 
 def _made(path: str, names: dict[str, set[str]]) -> int | None:
-    """How many folders were made for the new file `path`; None where it may have been there before, unseen."""
+    """How many folders were made for the new file `path`; None if it may have existed before, unseen."""
     made = 0
     while True:
         folder, _, name = path.rpartition("/")
@@ -373,7 +374,7 @@ def _made(path: str, names: dict[str, set[str]]) -> int | None:
             return made if name not in names[folder] else None
         if not folder:
             return None
-        # The folder was not looked into: was it there?
+        # The folder was not read before; go on with its parent to find out whether it existed.
         path = folder
         made += 1
 

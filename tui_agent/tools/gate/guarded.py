@@ -1,6 +1,6 @@
-"""The guarded files: what decides how shells, tools, git and agents work, beyond the session that changes it.
+"""The guarded files: they control how shells, tools, git and agents behave, even after the session that changes them.
 
-One table for every tool that writes, for what commands may be allowed to, and for a sandbox.
+One table serves the tools that write, the rules for commands, and the sandbox.
 """
 
 import os
@@ -14,23 +14,23 @@ from typing import Final
 from tui_agent.tools.base import WorkspaceView
 
 INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Files agents take their rules from."""
+"""Files that agents take their instructions from."""
 
 GUARDED_NAMES: Final = frozenset(
     {
-        # What git runs and obeys, and what agents obey.
+        # Configuration of git and of agents.
         *(".git", ".gitmodules", ".gitconfig", ".agents", ".claude", ".gemini", ".codex", ".cursor", ".mcp.json"),
         *(name.casefold() for name in INSTRUCTION_FILES),
-        # What a shell or a desktop reads when it starts.
+        # Read by a shell or a desktop when it starts.
         *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
         *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".envrc", ".tmux.conf", ".vimrc", ".xprofile"),
-        # Keys, and where tools take programs and addresses from.
+        # Keys, and configuration that names programs or servers to tools.
         *(".ssh", ".gnupg", ".netrc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".aws", ".kube", ".docker"),
-        # What editors, hooks and continuous integration run.
+        # Run by editors, hooks and continuous integration.
         *(".husky", ".pre-commit-config.yaml", ".vscode", ".idea", ".gitlab-ci.yml", ".circleci"),
     }
 )
-"""Files and folders, wherever they lie, in lower case."""
+"""Names of files and folders that are guarded in any folder; in lower case."""
 
 GUARDED_PLACES: Final = (
     (".github", "workflows"),
@@ -42,7 +42,7 @@ GUARDED_PLACES: Final = (
     (".local", "bin"),
     ("library", "launchagents"),
 )
-"""The same, of two names one below the other."""
+"""Guarded pairs of folder and entry."""
 
 RUN_BY: Final = {
     "make": frozenset({"makefile", "gnumakefile"}),
@@ -52,18 +52,18 @@ RUN_BY: Final = {
     "yarn": frozenset({"package.json"}),
     "pnpm": frozenset({"package.json"}),
 }
-"""Files that hold commands, by the program that runs them: guarded where a rule lets that program run unasked."""
+"""Files that contain commands, by the program that runs them: guarded if a rule lets that program run unasked."""
 
 INTERPRETER: Final = re.compile(
     r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|\.)[\d.]*"
 )
-"""Programs of which an argument is a file of commands."""
+"""Programs that run a file named by an argument."""
 
 
 def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
-    """Whether a change of the resolved path `real`, asked for as `written`, is always asked about."""
+    """Whether the user is always asked before the resolved path `real`, given as `written`, is changed."""
     root = workspace.root
-    # A project may itself lie below such a folder.
+    # The project's own folder may be below a guarded one.
     parts = (root.name, *real.relative_to(root).parts) if real.is_relative_to(root) else real.parts
     asked = Path(written)
     if _named(parts) or (not asked.is_absolute() and _named(asked.parts)):
@@ -74,7 +74,7 @@ def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
 
 
 def run_by_rules(real: Path, commands: Iterable[Sequence[str]], root: Path) -> bool:
-    """Whether one of these commands, as rules have them, takes its orders from the file `real`, or runs it."""
+    """Whether one of these commands, which rules allow, runs the file `real` or the commands in it."""
     return any(_runs(words, real, root) for words in commands)
 
 
@@ -87,7 +87,7 @@ def _runs(words: Sequence[str], real: Path, root: Path) -> bool:
 
 
 def folded(name: str) -> str:
-    """`name` as the most forgiving file system compares it: without case, invisible characters and trailing dots."""
+    """`name` as the most lenient file system compares it: without case, invisible characters and trailing dots."""
     visible = "".join(character for character in name if unicodedata.category(character) != "Cf")
     return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
 

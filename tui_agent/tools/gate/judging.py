@@ -1,7 +1,7 @@
-"""What the gate thinks of a command line: may it run unasked, by which rule, and if not, why.
+"""Judging a command line: whether it may run without asking, by which rule, and if not, why.
 
-Inside a sandbox that confines commands a rule stands for any arguments, since what they could do is bounded there.
-Without one it stands for what is known of the program, and an opaque line is always asked about.
+In a sandbox that confines commands, a rule covers any arguments, since the sandbox limits what they can do. Without
+one, a rule covers only arguments that are known to be harmless, and the user is always asked about an opaque line.
 """
 
 import os
@@ -14,9 +14,9 @@ import msgspec
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.known_commands import Known, Unknown, command_length, known, names_known
 from tui_agent.tools.gate.patterns import words
-from tui_agent.tools.gate.reach import Reach, Stray
-from tui_agent.tools.gate.repository import orders_of
-from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule, beyond
+from tui_agent.tools.gate.reach import OffLimits, Reach
+from tui_agent.tools.gate.repository import why_unsafe
+from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule, uncovered
 from tui_agent.tools.gate.shell_line import ShellLine, SimpleCommand, read_line
 
 Outcome: TypeAlias = Literal["allow", "ask", "deny"]
@@ -42,15 +42,15 @@ _TESTING: Final = {
     "uv run": 3,
     "python -m": 3,
 }
-"""Commands that build and test, with how many words "always" takes of them in a sandbox."""
+"""Commands that build and test, with the number of words that "always" puts into a rule in a sandbox."""
 
 
 class Confinement(Protocol):
-    """Where commands run."""
+    """Tells whether commands run in a sandbox."""
 
     @property
     def isolates(self) -> bool:
-        """Whether a command that is started now can change and reach nothing but what it is given."""
+        """Whether a command started now could change and reach only what the sandbox grants it."""
         ...
 
 
@@ -59,14 +59,16 @@ class Unconfined:
 
     @property
     def isolates(self) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Of a command line. `reasons` say why it is not allowed. `plain`: every word of it is known before it runs.
-    `only_reads`: it consists of commands that are known only to read. `rule`: the one that let it through; None where
-    none was needed. `outside`: it may run outside the sandbox.
+    """The result of judging a command line.
+
+    `reasons` say why it is not allowed. `plain`: every word of it is known before it runs. `only_reads`: all its
+    commands are known only to read. `rule` is the rule that allowed it; None if none was needed. `outside`: it may run
+    outside the sandbox.
     """
 
     outcome: Outcome
@@ -78,14 +80,14 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The rules that let commands through: those of the settings, and those that were remembered."""
+    """The rules that allow commands: those of the settings, and the remembered ones."""
 
     settings: tuple[Rule, ...] = ()
     remembered: tuple[Rule, ...] = ()
 
     @property
     def all(self) -> tuple[Rule, ...]:
-        """Both."""
+        """Both kinds."""
         return (*self.settings, *self.remembered)
 
 
@@ -97,7 +99,7 @@ def judge(
     confined: bool = False,
     reading_passes: bool = True,
 ) -> Judgement:
-    """Judge a command line. `reading_passes`: what only reads needs no rule. Looks at the disk, within bounds."""
+    """Judge a command line. `reading_passes`: commands that only read need no rule. Reads the disk, within limits."""
     line = read_line(text)
     only_reads = not line.opaque and all(_only_reads(command) for command in line.commands)
     if whole := next((rule for rule in granted.all if rule.tool != OUTSIDE and not rule.pattern), None):
@@ -114,7 +116,7 @@ def judge(
 
 
 def judge_outside(text: str, granted: Granted, workspace: WorkspaceView) -> Judgement:
-    """Judge whether a line may run outside the sandbox: only by rules that say so."""
+    """Judge whether a line may run outside the sandbox: only ``outside`` rules allow that."""
     rules = Granted(
         tuple(Rule(SHELL, rule.pattern) for rule in granted.settings if rule.tool == OUTSIDE),
         tuple(Rule(SHELL, rule.pattern) for rule in granted.remembered if rule.tool == OUTSIDE),
@@ -135,7 +137,7 @@ def proposed_for(
     confined: bool = False,
     reading_passes: bool = True,
 ) -> tuple[Rule, ...]:
-    """What "always" would remember so that a line passes; nothing where no rule could ever let it through."""
+    """The rules that "always" would remember to allow this line; empty if no rule could."""
     line = read_line(text)
     if line.opaque:
         return ()
@@ -155,7 +157,7 @@ def proposed_for(
 
 
 class _Line:
-    """A plain line that is being judged, command by command."""
+    """Judges a plain line, command by command."""
 
     def __init__(
         self, line: ShellLine, workspace: WorkspaceView, granted: Granted, *, confined: bool, reading_passes: bool
@@ -170,12 +172,12 @@ class _Line:
         self.rule: Rule | None = None
 
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not let through; empty where it is."""
+        """Why the line is not allowed; empty if it is."""
         found = dict.fromkeys(reason for command in self._line.commands if (reason := self._reason(command)))
         return tuple(reason for reason in found if reason != _RUNS or len(found) == 1)
 
     def next_needs_rule(self, command: SimpleCommand) -> bool:
-        """Whether this command, the next of the line, is not let through yet."""
+        """Whether this command, the next of the line, still needs a rule."""
         return bool(self._reason(command))
 
     def _reason(self, command: SimpleCommand) -> str:
@@ -185,7 +187,7 @@ class _Line:
         try:
             self._reach.check_patterns(command.words)
             reason = self._as_reading(command) if self._reading_passes else _RUNS
-        except (Stray, Unknown) as why:
+        except (OffLimits, Unknown) as why:
             reason = f"It runs a command, and {why}." if str(why) else _RUNS
         return self._by_rules(command, reason) if reason else ""
 
@@ -194,12 +196,12 @@ class _Line:
             return "It runs a command, and after its `cd` it is not known in which folder the rest runs."
         try:
             self._reach.move(command)
-        except Stray as why:
+        except OffLimits as why:
             return f"It runs a command, and {why}."
         return ""
 
     def _as_reading(self, command: SimpleCommand) -> str:
-        """Why a command is not let through as one that only reads. Raises Stray, Unknown."""
+        """Why a command is not allowed as one that only reads. Raises OffLimits, Unknown."""
         found = known(command.words)
         self._check_known(found, command)
         return "" if found.reads else _RUNS
@@ -210,10 +212,10 @@ class _Line:
             return
         if found.flat:
             self._reach.check_flat(found.paths)
-        if found.repository and (orders := orders_of(self._reach.folder, self._workspace)):
-            raise Stray(f"git might run what the project says: {orders}")
+        if found.repository and (orders := why_unsafe(self._reach.folder, self._workspace)):
+            raise OffLimits(f"git might run what the project says: {orders}")
         if name := _of_the_project(command, self._workspace):
-            raise Stray(f"`{name}` would be a file of the project")
+            raise OffLimits(f"`{name}` would be a file of the project")
 
     def _by_rules(self, command: SimpleCommand, reason: str) -> str:
         told = ""
@@ -230,31 +232,31 @@ class _Line:
         return told or reason
 
     def _is_fed(self, command: SimpleCommand) -> str:
-        """Why a program may take orders from a pipe; empty: it has none, or is known not to."""
+        """Why a program might run what comes through a pipe; empty if there is no pipe, or it is known not to."""
         at = next(at for at, each in enumerate(self._line.commands) if each is command)
         if not at or self._line.commands[at - 1].then != "|" or _is_known(command):
             return ""
         return f"what `{command.texts[0]}` reads from the pipe may be orders"
 
     def _not_meant(self, rule: Rule, command: SimpleCommand) -> str:
-        """What of a command that the rule names it does not stand for, without a sandbox; empty: nothing."""
+        """What in a command the rule that matches it does not cover without a sandbox; empty if it covers all."""
         prefix = rule.prefix
         if prefix is None:
             return "the rule is no words of a command"
-        if told := beyond(prefix, command):
+        if told := uncovered(prefix, command):
             return told
         try:
             self._reach.check_patterns(command.words)
             if not prefix.more:
-                if command.texts[0] == "git" and (orders := orders_of(self._reach.folder, self._workspace)):
+                if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
                     return f"git might run what the project says: {orders}"
                 return ""
             return self._not_meant_by_star(rule, len(prefix.words), command)
-        except Stray as why:
+        except OffLimits as why:
             return str(why)
 
     def _not_meant_by_star(self, rule: Rule, size: int, command: SimpleCommand) -> str:
-        """Raises Stray."""
+        """Raises OffLimits."""
         if command.texts[0] == "cd":
             return ""
         named = command_length(command.texts)
@@ -267,7 +269,7 @@ class _Line:
             return ""
         if rule in self._granted.remembered and rule not in self._granted.settings:
             return "without a sandbox what was remembered stands for the very same command alone"
-        if command.texts[0] == "git" and (orders := orders_of(self._reach.folder, self._workspace)):
+        if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
             return f"git might run what the project says: {orders}"
         self._reach.check_any(command.words[max(1, size) :])
         return ""
@@ -291,7 +293,7 @@ def _only_reads(command: SimpleCommand) -> bool:
 
 
 def _harmless_where_confined(line: ShellLine, granted: Granted) -> bool:
-    """Whether each program of an opaque line only reads as a rule, or is one that the user allowed."""
+    """Whether each program of an opaque line normally only reads, or was allowed by the user."""
     allowed = {
         prefix.words[0].text
         for rule in granted.all
@@ -304,7 +306,7 @@ def _harmless_where_confined(line: ShellLine, granted: Granted) -> bool:
 
 
 def _follows_cd(line: ShellLine) -> bool:
-    """Whether it is known in which folder each command runs: all wait for what is in front of them."""
+    """Whether each command waits for those before it, so that it is known in which folder it runs."""
     joints: Sequence[str] = [command.then for command in line.commands]
     for at, command in enumerate(line.commands):
         if command.texts[0] == "cd" and at and joints[at - 1] == "|":
@@ -314,7 +316,7 @@ def _follows_cd(line: ShellLine) -> bool:
 
 
 def _of_the_project(command: SimpleCommand, workspace: WorkspaceView) -> str:
-    """The name of a program where the search path finds it among files that the session may change."""
+    """The program's name if PATH finds it among files that the session may change; else empty."""
     names = [command.texts[0]] if command.texts[0] not in _BUILTINS else []
     for at in range(0, len(command.texts) - 2, 2):
         if command.texts[at] != "timeout":
@@ -326,7 +328,7 @@ def _of_the_project(command: SimpleCommand, workspace: WorkspaceView) -> str:
 
 def _found_inside(name: str, folders: Iterable[str], workspace: WorkspaceView) -> bool:
     for folder in folders:
-        if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry is no path
+        if not os.path.isabs(folder):  # noqa: PTH117 - an entry may be empty
             return True
         place = Path(folder, name)
         if os.access(place, os.X_OK):
@@ -335,7 +337,7 @@ def _found_inside(name: str, folders: Iterable[str], workspace: WorkspaceView) -
 
 
 def _pattern(command: SimpleCommand, workspace: WorkspaceView, confined: bool) -> str:
-    """The rule that lets a command through, as wide as it can be proven."""
+    """The pattern of a rule that allows a command: the widest that can be proven."""
     texts = command.texts
     if texts[0] == "cd":
         return "cd *"
@@ -362,7 +364,7 @@ def _pattern(command: SimpleCommand, workspace: WorkspaceView, confined: bool) -
 
 
 def notices_of(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """A sentence for each rule for commands that can let nothing through."""
+    """A sentence for each command rule that can never allow anything."""
     return tuple(
         f"{rule.text[:200]} lets nothing through: write the words of one command, and * as the last of them."
         for rule in rules

@@ -1,9 +1,9 @@
-"""The commands whose options are known, each with its proofs: what they do with their arguments, and no more.
+"""The commands whose options are known, each with its proofs.
 
-The table names what is allowed, never what is forbidden: an option that is not in it is not known, also abbreviated. It
-holds what manuals of git 2.51, GNU coreutils 9, findutils 4.10, grep 3.11, ripgrep 14 and bash 5.2 say of options that
-write no file, run no program, follow no link and take no orders from a file. Every record carries lines that must be
-known and lines that must not be; a record that fails its own is not used.
+The table lists what is allowed, never what is forbidden: an option that is not in it, even an abbreviation, is unknown.
+It has the options that, by the manuals of git 2.51, GNU coreutils 9, findutils 4.10, grep 3.11, ripgrep 14 and bash
+5.2, write no file, run no program, follow no link and read no commands from a file. Every record has example lines that
+must be known and lines that must not be; a record that fails its own examples is not used.
 """
 
 import re
@@ -17,16 +17,18 @@ from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import Word, read_words
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "sed", "awk", "time", "words", "free", "none"]
-"""What follows the options: files; texts that may look like files; a pattern or a script and then files; the form of a
-time; words that are no files; anything at all; or nothing.
+"""What follows the options: files; texts that may look like files; a pattern or a script and then files; a time format;
+words that are not files; anything; or nothing.
 """
 
 _MANY: Final = 1_000
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a command touches. `paths` are files; `texts` mean none, though they may look like it; `repository`: git
-    reads its orders from the project. `reads`: it changes nothing. `flat`: of a folder it would follow the links.
+    """What a command touches.
+
+    `paths` are files; `texts` are not, though they may look like it. `reads`: it changes nothing. `repository`: it
+    obeys the project's git configuration. `flat`: given a folder, it would follow the links in it.
     """
 
     reads: bool = True
@@ -37,15 +39,16 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Unknown(Exception):
-    """A command, or an argument of one, that is not known; the message says which argument, empty for the command."""
+    """A command or one of its arguments is not known; the message names the argument, and is empty for a command."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """A command and what may follow it.
+    """A command and the options and operands that may follow it.
 
-    `flags`: letters without a value; `valued`, `files`: letters with a text or a path. `names`: long options, as
-    ``name``, ``name=`` (with a text), ``name?`` (perhaps with one) or ``name<`` (with a path). `most`: operands at the
-    most. `numbers`: ``-20`` is an option. `whole`: options that make every operand a path.
+    `may` and `may_not` are the example lines that must, and must not, be known. `flags`: short options without a value;
+    `valued`, `files`: short options with a text or a path. `names`: long options, as ``name``, ``name=`` (with a text),
+    ``name?`` (optionally with one) or ``name<`` (with a path). `most`: the most operands. `numbers`: ``-20`` is an
+    option. `whole`: options that make every operand a path.
     """
 
     command: str
@@ -79,12 +82,12 @@ def known(words: Sequence[Word]) -> Known:
 
 
 def names_known(name: str) -> bool:
-    """Whether the table has any command of the program `name`."""
+    """Whether the table has a command of the program `name`."""
     return name in _SPECIAL or name in {command.partition(" ")[0] for command in proven()}
 
 
 def command_length(texts: Sequence[str]) -> int:
-    """How many words name the command: ``git diff`` is two, ``git stash list`` three."""
+    """The number of words that name the command: two for ``git diff``, three for ``git stash list``."""
     sizes = (
         len(command.split()) for command in proven() if tuple(command.split()) == tuple(texts[: len(command.split())])
     )
@@ -93,12 +96,12 @@ def command_length(texts: Sequence[str]) -> int:
 
 @cache
 def proven() -> dict[str, Options]:
-    """The records of the table that pass their own proofs, by command."""
+    """The records of the table that pass their own examples, by command."""
     return {options.command: options for options in _TABLE if holds(options)}
 
 
 def holds(options: Options) -> bool:
-    """Whether a record knows what it must and nothing that it must not."""
+    """Whether a record passes its own examples."""
     return all(_is_known(options, line) for line in options.may) and not any(
         _is_known(options, line) for line in options.may_not
     )
@@ -119,7 +122,7 @@ def _is_known(options: Options, line: str) -> bool:
 
 
 class _Sorted:
-    """Arguments on their way to being known."""
+    """The arguments of one command, sorted into paths and texts."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -178,14 +181,14 @@ def _short(found: _Sorted, word: Word, waiting: list[Word]) -> None:
 
 
 def _value(option: Word, waiting: list[Word]) -> Word:
-    # What is taken for a value here must not be an option to the program.
+    # What this takes for a value must not be an option to the program.
     if not waiting or (waiting[0].text.startswith("-") and not re.fullmatch(r"-\d*", waiting[0].text, re.ASCII)):
         raise Unknown(f"`{option.text[:200]}` has no value")
     return waiting.pop(0)
 
 
 def _place(found: _Sorted) -> None:
-    """Say what the operands are."""
+    """Sort the operands into paths and texts."""
     options, operands = found.options, found.operands
     globs = any(word.glob for word in operands)
     if len(operands) > options.most or (operands and options.operands == "none") or (globs and options.most < _MANY):
@@ -226,7 +229,7 @@ def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
         options = records.get(" ".join(["git", *following[:length]]))
         if options is not None and len(following) >= length:
             checked = _arguments(options, words[at + length :])
-            # It would have a program look at the signatures.
+            # It would run a program to check signatures.
             if any("%G" in word.text or "%(" in word.text for word in checked.texts):
                 raise Unknown("a format of git that is not known to be harmless")
             return checked
@@ -257,7 +260,7 @@ def _find(words: Sequence[Word]) -> Known:
         if word.text not in _FIND_TEXTS | _FIND_PATHS or not waiting:
             raise Unknown(f"`{word.text[:200]}` is not known to be harmless")
         (paths if word.text in _FIND_PATHS else texts).append(waiting.pop(0))
-    # What find takes for a number or a pattern names nothing; a pattern of files must not stand for several words.
+    # A number or a pattern for find names no file; but a glob could expand to several words.
     if any(text.glob for text in texts):
         raise Unknown("a pattern of files stands where find takes one word")
     return Known(paths=tuple(paths), texts=tuple(texts))

@@ -1,7 +1,7 @@
-"""The patterns of rules: ``*`` stands for any text, ``?`` for one character, a backslash takes the next as it is.
+"""The patterns of rules: ``*`` matches any text, ``?`` one character, a backslash makes the next character literal.
 
-A pattern may come from anybody. It is matched piece by piece, each where it first fits, so that no pattern takes more
-than the product of its length and the text's.
+Patterns are untrusted. They are matched piece by piece, each at its first match, so that the time is at most
+proportional to the product of the pattern's and the text's lengths.
 """
 
 import re
@@ -12,7 +12,7 @@ _PART = re.compile(r"\\.|\*+|\?|[^\\*?]+|\\", re.DOTALL)
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether `pattern` stands for the whole of `text`."""
+    """Whether `pattern` matches all of `text`."""
     first, *others = _compiled(pattern)
     found = first.match(text)
     if found is None:
@@ -26,23 +26,23 @@ def matches(pattern: str, text: str) -> bool:
         if found is None:
             return False
         at = found.end()
-    # Every piece has one length, so the last one can only stand at the end.
+    # Every piece has a fixed length, so the last one can match only at the end.
     start = len(text) - _length(pattern)
     return start >= at and last.fullmatch(text, start) is not None
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text that is a table."""
+    """The words of a text, for tables."""
     return frozenset(text.split())
 
 
 def is_wild(pattern: str) -> bool:
-    """Whether it stands for more than one text."""
+    """Whether the pattern can match more than one text."""
     return _WILD.search(pattern) is not None
 
 
 def escaped(text: str) -> str:
-    """The pattern that stands for `text` alone."""
+    """The pattern that matches `text` alone."""
     return re.sub(r"([\\*?])", r"\\\1", text)
 
 
@@ -59,7 +59,7 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], ...]:
 
 @lru_cache(maxsize=1_000)
 def _length(pattern: str) -> int:
-    """Characters of what follows the last ``*``."""
+    """The number of characters after the last ``*``."""
     length = 0
     for part in _PART.findall(pattern):
         if part.startswith("*"):

@@ -1,8 +1,8 @@
-"""The gate that every call passes before it runs: it allows, denies, or asks the user.
+"""The permission gate: before a call runs, it allows it, denies it or asks the user.
 
-Deny rules win over ask rules, those over allow rules, those over the mode. The mode ``plan`` is read-only whatever a
-rule allows; in the mode ``allow`` nothing is asked, so only deny rules count. In the mode ``auto`` commands that are
-known only to read need no rule (`judging.py`); whether a sandbox confines them is asked of a `Confinement`.
+Deny rules take precedence over ask rules, those over allow rules, those over the mode. The mode ``plan`` is read-only
+whatever a rule allows; the mode ``allow`` never asks, so only deny rules count. In the mode ``auto``, commands that are
+known only to read need no rule (`judging.py`). A `Confinement` tells whether a sandbox confines commands.
 """
 
 import asyncio
@@ -51,8 +51,9 @@ _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something 
 
 
 class NobodyToAsk(Exception):
-    """Raised by an `Ask`: a call needs the user's word, and the front end has nobody to ask. Of the calls of one step
-    several may: `questions` are all that wait, `question` the first.
+    """Raised by an `Ask` of a front end that cannot ask anybody.
+
+    Several calls of one step may wait for an answer: `questions` are all of them, `question` is the first.
     """
 
     def __init__(self, question: PermissionQuestion, *others: PermissionQuestion) -> None:
@@ -64,9 +65,9 @@ class NobodyToAsk(Exception):
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a call may run.
 
-    `reason` is for the user; `advice`, of a denial, is for the model. `source` is what decided, and `rule` the rule
-    where it was one. `remembered` are the rules that the user allowed for good, and `notice` says what they should know
-    about that. `accesses` is what the verdict is about.
+    `reason` is for the user; `advice`, given with a denial, is for the model. `source` is what decided, and `rule` the
+    rule if it was one. `remembered` are the rules that the user's answer added, and `notice` is what they should know
+    about them. `accesses` is what the verdict is about.
     """
 
     allowed: bool
@@ -80,8 +81,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GrantedRule(msgspec.Struct, frozen=True):
-    """A rule in force. `kind` is what it does; `remembered`: the user can take it back, else it is of the settings.
-    `said`: what it lets through, in words. `idle`: it is remembered, but lets nothing through.
+    """A rule in force.
+
+    `said`: what it allows, in words. `remembered`: the user can take it back; otherwise it comes from the settings.
+    `idle`: it is remembered, but cannot allow anything.
     """
 
     text: str
@@ -92,17 +95,17 @@ class GrantedRule(msgspec.Struct, frozen=True):
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """Why the user is to be asked; `by_rule`: a rule of theirs wants it, so "always" is not offered."""
+    """Why the user is asked. `by_rule`: because of an ask rule of theirs, so "always" is not offered."""
 
     reason: str
     by_rule: bool = False
 
 
 class PermissionGate:
-    """The gate of a session and all its subtasks. `mode` may be changed at any time; `before_plan` is the one that held
-    before ``plan``.
+    """The gate of a session and all its subtasks.
 
-    `confinement` says whether commands run in a sandbox. Raises RuleError for a rule that cannot be read.
+    `mode` may be changed at any time; `before_plan` is the mode before ``plan``. `confinement` tells whether commands
+    run in a sandbox. Raises RuleError for a rule that cannot be parsed.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class PermissionGate:
 
     @property
     def mode(self) -> Mode:
-        """What may happen without asking."""
+        """The permission mode: what may happen without asking."""
         return self._mode
 
     @mode.setter
@@ -137,17 +140,17 @@ class PermissionGate:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the user should know of rules that let nothing through."""
+        """What the user should know about rules that can allow nothing."""
         forgotten = self._remembered.notice if self._remembered else ""
         return (*notices_of(self._allow), *((forgotten,) if forgotten else ()))
 
     async def check(self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "", doubted: str = "") -> Verdict:
-        """Decide on a call. Where several wait for the user's word, they are asked about one after the other.
+        """Decide on a call, asking the user if necessary. Concurrent questions are asked one after the other.
 
-        `stopped` says what the sandbox kept the call from: then this is about running it outside, and what is allowed
-        has `Access.outside`; a call that asks for that itself is judged alike. `doubted` says why the user is asked
-        about a call that could pass unasked. Raises ToolFailure for arguments that do not fit, and whatever `ask`
-        raises, NobodyToAsk included.
+        `stopped` says what the sandbox prevented: the question is then whether to run the call outside, and the
+        accesses of an allowing verdict have `outside`, as for a call that asks for that itself. `doubted` is a reason
+        to ask about a call that would otherwise pass. Raises ToolFailure for arguments that do not fit, and whatever
+        `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
@@ -162,7 +165,7 @@ class PermissionGate:
             return decided
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
         async with self._one_question:
-            # The answer to the question before this one may have settled it.
+            # The answer to an earlier question may have decided this one.
             if not doubted:
                 decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
             if isinstance(decided, Verdict):
@@ -198,12 +201,12 @@ class PermissionGate:
         return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
 
     def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call of `tool` that wants just this would be allowed without asking."""
+        """Whether a call of `tool` with just this access would be allowed without asking."""
         decided = self._decide(tool, (access,), "")
         return isinstance(decided, Verdict) and decided.allowed
 
     def judge(self, line: str, *, confined: bool) -> Judgement:
-        """What the mode and the rules say of a command line, in a sandbox or without one."""
+        """Judge a command line by the mode and the rules, in a sandbox or without one."""
         access = Access("run", line)
         if denial := self._denied(SHELL, access):
             return Judgement("deny", (denial.reason,))
@@ -217,11 +220,11 @@ class PermissionGate:
         return judged
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The user's rules that allow `tool` something, with those remembered."""
+        """The allow rules about `tool`, of the settings and remembered."""
         return _about((*self._allow, *self._kept), tool)
 
     def rules(self) -> tuple[GrantedRule, ...]:
-        """Every rule in force, those that can be taken back first."""
+        """Every rule in force; first those that can be taken back."""
         found = [GrantedRule(rule.text, "allow", rule.said, remembered=True) for rule in self._kept]
         dropped = self._remembered.dropped if self._remembered else ()
         found += [GrantedRule(text, "allow", "lets nothing through any more", True, True) for text in dropped]
@@ -234,7 +237,7 @@ class PermissionGate:
         return tuple(found)
 
     def take_back(self, rule: str) -> None:
-        """Forget a remembered rule: from now on it is asked again. Raises RememberedError."""
+        """Forget a remembered rule, so that the user is asked again. Raises RememberedError."""
         if self._remembered is not None:
             self._remembered.remove(rule)
 
@@ -277,7 +280,7 @@ class PermissionGate:
         return Verdict(True, f"Mode {self.mode}.", "mode", accesses=tuple(allowed))
 
     def _run(self, tool: str, access: Access, stopped: str) -> Judgement:
-        """Judge a command. In a sandbox one that may run outside does so at once."""
+        """Judge a command. One that may run outside the sandbox is judged as running outside."""
         confined = tool == SHELL and self.confinement.isolates
         granted = Granted(self._allow, self._kept)
         if confined or stopped:
@@ -288,7 +291,7 @@ class PermissionGate:
 
     def _judged(self, tool: str, access: Access, *, confined: bool) -> Judgement:
         granted = Granted(_about(self._allow, tool), _about(self._kept, tool))
-        # Only a shell runs what a command line says; to another tool `ls` may be anything.
+        # Only run_command passes the text to a shell; to another tool `ls` may mean anything.
         reading = tool == SHELL and (self.mode == "auto" or (self.mode == "plan" and confined))
         return judge(access.target, granted, self._workspace, confined=confined, reading_passes=reading)
 
@@ -314,7 +317,7 @@ class PermissionGate:
         return access.effect not in {"read", "none"}
 
     def _reason(self, access: Access) -> str:
-        """Why the mode asks about an access; empty where it does not."""
+        """Why the mode asks about an access; empty if it does not."""
         match access.effect:
             case "none":
                 return ""
@@ -337,7 +340,7 @@ class PermissionGate:
         return "" if self.mode == "auto" else "It changes a file."
 
     def _allowed_commands(self) -> Iterator[tuple[str, ...]]:
-        """The words of commands that rules let run."""
+        """The words of the commands that rules allow."""
         for rule in (*self._allow, *self._kept):
             prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
             if prefix is not None and prefix.words:
@@ -392,7 +395,7 @@ def _asks(rule: Rule) -> str:
 
 
 def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
-    """The same, with commands outside the sandbox."""
+    """The same accesses, with commands marked to run outside the sandbox."""
     return tuple(msgspec.structs.replace(access, outside=access.effect == "run") for access in accesses)
 
 
@@ -400,5 +403,5 @@ def _accesses(tool: Tool, call: ToolCall, workspace: WorkspaceView) -> tuple[Acc
     try:
         return tool.access(call.arguments, workspace)
     except StopIteration as error:
-        # No future can carry one out of a thread: whoever waits for it would wait for ever.
+        # A future cannot carry StopIteration out of a thread: the caller would wait for ever.
         raise RuntimeError("the tool raised StopIteration") from error

@@ -1,8 +1,8 @@
-"""What the user allowed for good, project by project, in a private file outside every workspace.
+"""The rules that the user answered with "always", by project, in a private file outside every workspace.
 
-Each rule is kept with its proof: what it must let through and what it must not. A rule that fails it, or that cannot be
-proven, such as one of an older version with ``*`` inside a word, lets nothing through any more; it stays in the file
-until the user takes it back.
+Each rule is stored with its proof: examples of what it must allow and what it must not. A rule that fails its proof, or
+that cannot be proven, such as one of an older version with ``*`` inside a word, allows nothing any more; it stays in
+the file until the user takes it back.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Proof, Rule, RuleError, holds, proof_of
 
 MAX_RULES = 2_000
-"""Rules of one project that are read."""
+"""The most rules that are read for one project."""
 
 
 class RememberedError(Exception):
@@ -38,9 +38,9 @@ _Projects: TypeAlias = dict[str, list[_Kept | str]]
 
 
 class RememberedRules:
-    """The allow rules of `project` (its root) in the file `path`; `dropped` are those that cannot be proven.
+    """The remembered allow rules of `project` (its root) in the file `path`; `dropped` are those that fail their proof.
 
-    Raises RememberedError where the file is damaged.
+    Raises RememberedError if the file is damaged.
     """
 
     def __init__(self, path: Path, project: Path) -> None:
@@ -52,14 +52,14 @@ class RememberedRules:
 
     @property
     def notice(self) -> str:
-        """What to tell the user of rules that are not used; empty for nothing."""
+        """What to tell the user about rules that are not used; may be empty."""
         if not self.dropped:
             return ""
         names = ", ".join(rule[:80] for rule in self.dropped[:5]) + (", …" if len(self.dropped) > 5 else "")
         return f"{self._path}: not used any more, since what they allow cannot be proven: {names}. You will be asked."
 
     def add(self, rules: Iterable[Rule]) -> None:
-        """Remember more rules. They hold from now on, also where the file cannot be written (RememberedError)."""
+        """Add rules. They apply from now on, even if the file cannot be written (RememberedError)."""
         added = tuple(rules)
         self.rules = tuple(dict.fromkeys((*self.rules, *added)))
         known = [_Kept(rule.text, proof.allows, proof.asks) for rule in added if (proof := _proof(rule)) is not None]
@@ -71,7 +71,7 @@ class RememberedRules:
         self._change(change)
 
     def remove(self, rule: str) -> None:
-        """Take a rule back. It holds no longer, also where the file cannot be written (RememberedError)."""
+        """Remove a rule. It no longer applies, even if the file cannot be written (RememberedError)."""
         self.rules = tuple(each for each in self.rules if each.text != rule)
         self.dropped = tuple(each for each in self.dropped if each != rule)
         self._change(lambda kept: [entry for entry in kept if _text(entry) != rule])
@@ -127,7 +127,7 @@ def _text(entry: _Kept | str) -> str:
 
 
 def _proven(entry: _Kept | str) -> Rule | None:
-    """The rule of an entry, where it stands up to the proof in the file and to the one that follows from it."""
+    """The rule of an entry, if it passes both the proof in the file and the one derived from the rule."""
     try:
         rule = Rule.read(_text(entry))
     except RuleError:

@@ -1,9 +1,9 @@
-"""Whether git, reading, would take orders from the project: run a program or fetch something that its files name.
+"""Whether a git command that only reads would run a program or fetch something that the project's files name.
 
-A repository that came with a project is as hostile as the project: its configuration names programs for file systems,
-filters, differences and signatures, its hooks run when an index is written, and a submodule has all of that once more.
-Here only a repository passes that says nothing but what is known to be harmless (git-config(1), githooks(5),
-gitrepository-layout(5)). Looking is bounded: it reads a few files of limited size.
+A repository that came with a project is as untrusted as the project: its configuration names programs for file systems,
+filters, diffs and signatures, its hooks run when an index is written, and a submodule has all of that again. A
+repository passes only if all its configuration is known to be harmless (git-config(1), githooks(5),
+gitrepository-layout(5)). Only a few files of limited size are read.
 """
 
 import re
@@ -15,7 +15,7 @@ from tui_agent.tools.gate.patterns import words
 
 MAX_CONFIG: Final = 64_000
 MAX_INDEX: Final = 8_000_000
-"""Bytes of the configuration and of the index; a larger one is not looked through."""
+"""The most bytes of the configuration and of the index; a larger one is not read."""
 MAX_HOOKS: Final = 100
 
 _SECTION: Final = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
@@ -35,8 +35,8 @@ _GITLINK: Final = b"\x00\x00\xe0\x00"
 """The mode 160000 of an index entry: a submodule."""
 
 
-def orders_of(folder: Path, workspace: WorkspaceView) -> str:
-    """Why git, started in `folder`, may do what its files say; empty: there is nothing of the kind."""
+def why_unsafe(folder: Path, workspace: WorkspaceView) -> str:
+    """Why git, started in `folder`, may do what the repository's files say; empty if it will not."""
     for top in (folder, *folder.parents):
         place = top / ".git"
         if place.is_symlink() or place.exists():
@@ -50,7 +50,7 @@ def orders_of(folder: Path, workspace: WorkspaceView) -> str:
 
 
 def _folders(place: Path) -> tuple[Path, Path]:
-    """The folder of a work tree, and the one that all work trees share. Raises OSError, ValueError."""
+    """The git folder of a work tree, and the one that all work trees share. Raises OSError, ValueError."""
     if place.is_dir():
         return place, place
     own = _named_in(place, "gitdir: ")
@@ -83,7 +83,7 @@ def _orders(own: Path, common: Path) -> str:
 
 
 def _unknown_key(text: str) -> str:
-    """What of a configuration is not known to be harmless; empty: nothing."""
+    """The first key of a configuration that is not known to be harmless; empty if there is none."""
     section = ""
     for line in text.splitlines():
         rest = line.strip()

@@ -1,9 +1,9 @@
-"""Rules of what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
+"""The rules about what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
 
-For a command PATTERN is the words it begins with, quoted as in a shell; ``*`` as the last word lets more follow, else
-the command is meant as it stands. A rule ``outside(PATTERN)`` lets such a command run outside the sandbox. For paths
-and URLs ``*`` in PATTERN stands for any text, ``?`` for one character, and a backslash takes the next character as it
-is; a path is relative to the project, absolute, or from ``~/``. The tool's name may hold ``*`` too.
+For a command, PATTERN is its words, quoted as in a shell; with ``*`` as the last word, any words may follow. A rule
+``outside(PATTERN)`` lets such a command run outside the sandbox. For paths and URLs, ``*`` in PATTERN matches any text,
+``?`` one character, and a backslash makes the next character literal; a path is relative to the project, absolute, or
+starts with ``~/``. The tool's name may contain ``*`` too.
 """
 
 import os
@@ -24,7 +24,7 @@ from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
 
 OUTSIDE: Final = "outside"
-"""The name in rules that let a command run outside the sandbox."""
+"""The name used in rules that let a command run outside the sandbox."""
 SHELL: Final = "run_command"
 """The tool that runs command lines."""
 RUNS_OTHERS: Final = table(
@@ -32,38 +32,38 @@ RUNS_OTHERS: Final = table(
     "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
     "unshare nsenter strace ltrace script start-stop-daemon systemd-run"
 )
-"""Programs that run what their arguments say: no rule for one of them can let anything follow."""
+"""Programs that run their arguments: no rule for one of them may end in ``*``."""
 REACH_FAR: Final = table(
     "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less "
     "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman "
     "kubectl"
 )
-"""Programs with options or a language of their own to run others, to write anywhere or to reach the network: outside a
-sandbox no rule for one of them can let anything follow either.
+"""Programs whose options or own language can run others, write anywhere or use the network: without a sandbox, no rule
+for one of them may end in ``*`` either.
 """
 MANY_COMMANDS: Final = table("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt")
-"""Programs whose first argument says what they do: a rule has to name it."""
+"""Programs whose first argument is a subcommand: a rule has to name it."""
 _GIVES_ORDERS = re.compile(
     r"-c|--?[A-Za-z-]*(?:exec|command|config|plugin|script|program|pack|filter|action|rsh|shell|require|eval|wrapper|hook"
     r"|editor|pager|rcfile|preload|url|registry|proxy|template|overlay|profile|output|out|dest|prefix|cwd|directory)"
     r"[A-Za-z-]*(?:=.*)?",
     re.DOTALL,
 )
-"""Options that by their names run programs, take orders from elsewhere, or write where they are told."""
+"""Options whose names suggest that they run programs, read commands from elsewhere, or write to a given place."""
 
 
 class RuleError(Exception):
-    """A rule that cannot be read; the text names it and says how rules are written."""
+    """A rule that cannot be parsed; the text names it and says how rules are written."""
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """The words that a rule for commands begins with; `more`: others may follow."""
+    """The words of a rule for commands. `more`: other words may follow them."""
 
     words: tuple[Word, ...]
     more: bool
 
     def names(self, command: SimpleCommand) -> bool:
-        """Whether the command begins with these words, or is them."""
+        """Whether the command consists of these words or, with `more`, begins with them."""
         size = len(self.words)
         if len(command.words) < size or (len(command.words) > size and not self.more):
             return False
@@ -71,14 +71,14 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """`pattern` is empty for a rule about every call of `tool`."""
+    """A rule; `pattern` is empty for one about every call of `tool`."""
 
     tool: str
     pattern: str = ""
 
     @classmethod
     def read(cls, text: str) -> "Rule":
-        """Raises RuleError."""
+        """Parse a rule. Raises RuleError."""
         match = re.fullmatch(RULE, text.strip()) if len(text) <= MAX_RULE else None
         if not match:
             raise RuleError(
@@ -93,7 +93,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """What the rule lets through, in words."""
+        """What the rule allows, in words."""
         return _said(self)
 
     def names(self, tool: str) -> bool:
@@ -102,19 +102,19 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def prefix(self) -> Prefix | None:
-        """The words of a rule for commands; None where its pattern is no words of one command."""
+        """The words of a rule for commands; None if its pattern is not one plain command."""
         return _prefix(self.pattern)
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What a rule must let through and what it must not: command lines, paths or URLs."""
+    """Examples of what a rule must allow and what it must not: command lines, paths or URLs."""
 
     allows: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()
 
 
 def proof_of(rule: Rule) -> Proof:
-    """What follows from a rule as it is written. Raises RuleError for one that cannot be proven."""
+    """The proof derived from a rule's text. Raises RuleError for a rule that cannot be proven."""
     if _is_for_commands(rule):
         prefix = rule.prefix
         if prefix is None or not prefix.words:
@@ -131,14 +131,14 @@ def proof_of(rule: Rule) -> Proof:
 
 
 def holds(rule: Rule, proof: Proof) -> bool:
-    """Whether the rule lets through all that its proof wants, and nothing that it does not."""
+    """Whether the rule passes this proof."""
     return all(stands_for(rule, example) for example in proof.allows) and not any(
         example and stands_for(rule, example) for example in proof.asks
     )
 
 
 def stands_for(rule: Rule, example: str) -> bool:
-    """Whether the rule names a command line, a path or a URL. Looks at no disk."""
+    """Whether the rule covers a command line, a path or a URL. Does not read the disk."""
     if not _is_for_commands(rule):
         if rule.pattern == "*" or not rule.pattern.startswith(("/", "~", "*", "http")):
             return not example.startswith(("/", "~", "..", "http")) and matches(rule.pattern, example)
@@ -146,11 +146,11 @@ def stands_for(rule: Rule, example: str) -> bool:
     line, prefix = read_line(example), rule.prefix
     if prefix is None or line.opaque:
         return False
-    return all(prefix.names(command) and not beyond(prefix, command) for command in line.commands)
+    return all(prefix.names(command) and not uncovered(prefix, command) for command in line.commands)
 
 
-def beyond(prefix: Prefix, command: SimpleCommand) -> str:
-    """What of a command that the prefix names it does not stand for outside a sandbox, in words; empty: nothing."""
+def uncovered(prefix: Prefix, command: SimpleCommand) -> str:
+    """What in a command that matches the prefix is not covered without a sandbox, in words; empty if all is."""
     texts = command.texts
     if not prefix.more:
         return ""
@@ -161,7 +161,7 @@ def beyond(prefix: Prefix, command: SimpleCommand) -> str:
     if names_known(texts[0]):
         named = command_length(texts)
         try:
-            # What the rule has written out it means.
+            # Words written out in the rule are covered.
             known((*command.words[:named], *command.words[max(named, len(prefix.words)) :]))
         except Unknown as unknown:
             if not _names_another(prefix, texts):
@@ -176,14 +176,14 @@ def beyond(prefix: Prefix, command: SimpleCommand) -> str:
 
 
 def _names_another(prefix: Prefix, texts: tuple[str, ...]) -> bool:
-    """Whether a rule has a subcommand written out that the table does not have: ``git push *``."""
+    """Whether a rule names a subcommand that the table does not have, such as ``git push *``."""
     return texts[0] == "git" and len(prefix.words) > 1 and command_length(texts) == 1 and texts[1][:1] != "-"
 
 
 def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
-    """A rule, of those about the tool, that lets a path or a URL through.
+    """The rule, of those about the tool, that allows a path or a URL.
 
-    A place that is `guarded` is let through only by a rule that names it whole.
+    A `guarded` path is allowed only by a rule that names it in full.
     """
     for rule in rules:
         if access.guarded and (not rule.pattern or is_wild(rule.pattern)):
@@ -194,8 +194,9 @@ def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 
 
 def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
-    """A rule that forbids, of those about the tool, that names a path or a URL: a name alone is meant wherever it is,
-    and a folder with what is in it.
+    """The deny or ask rule, of those about the tool, that covers a path or a URL.
+
+    A bare name matches in any folder, and a folder includes what is in it.
     """
     for rule in rules:
         forms = _forms(access, workspace)
@@ -207,8 +208,9 @@ def catching(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) ->
 
 
 def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
-    """A rule that forbids, of those about the tool, that names a command of a line, or may name one that is not plain
-    to see: in an opaque line, or in the arguments of a program that may run them.
+    """The deny or ask rule, of those about the tool, that covers a command of a line.
+
+    Also one that may cover a hidden command: in an opaque line, or in the arguments of a program that may run them.
     """
     line = read_line(text)
     for rule in rules:
@@ -224,7 +226,7 @@ def catching_line(rules: Iterable[Rule], text: str) -> Rule | None:
 
 
 def hides_commands(text: str) -> str:
-    """Why a line cannot be held against rules that forbid; empty: it can."""
+    """Why a line cannot be checked against deny rules; empty if it can."""
     line = read_line(text)
     if line.opaque:
         return line.opaque
@@ -259,7 +261,7 @@ def _begins(words: tuple[str, ...], more: bool, texts: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _forbidden(pattern: str) -> tuple[tuple[str, ...], bool]:
-    """The words of a rule that forbids, as patterns; such a rule is never too wide."""
+    """The words of a deny or ask rule, as patterns; such a rule is never too wide."""
     words = tuple(pattern.split())
     return (words[:-1], True) if words[-1] == "*" and len(words) > 1 else (words, False)
 
@@ -273,7 +275,7 @@ def _mentions(text: str, word: str) -> bool:
 
 
 def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule, ...]:
-    """What "always allow this" would remember of a path, a URL or a server's tool."""
+    """The rules that "always allow" would remember for a path, a URL or a server's tool."""
     if access.effect == "call":
         return (Rule(tool),)
     if access.effect == "network":
@@ -287,8 +289,8 @@ def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule,
 
 
 def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -> tuple[str, ...]:
-    """How a rule may name the target: a path below the root is relative first. A rule that begins with no folder means
-    one of the project.
+    """The texts by which a rule may name the target: first, for a path below the root, the relative one. A rule that
+    does not begin with a folder refers to the project.
     """
     if access.effect in {"network", "call"}:
         return (access.target,)
@@ -298,7 +300,7 @@ def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -
         return (relative,) if relative else ()
     forms = [relative] if relative else []
     forms.append(access.target)
-    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises where there is none
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises if there is none
     if home.is_absolute() and path.is_relative_to(home):
         forms.append(f"~/{path.relative_to(home).as_posix()}")
     return tuple(forms)
@@ -309,9 +311,14 @@ def _is_for_commands(rule: Rule) -> bool:
 
 
 def _table_knows(prefix: Prefix) -> bool:
-    return prefix.more and names_known(prefix.words[0].text) and not beyond(prefix, SimpleCommand(prefix.words)) and (
-        prefix.words[0].text not in {"echo", "true", "false"}
-    ) and not _names_another(prefix, tuple(word.text for word in prefix.words))  # fmt: skip
+    name = prefix.words[0].text
+    return (
+        prefix.more
+        and names_known(name)
+        and name not in {"echo", "true", "false"}
+        and not uncovered(prefix, SimpleCommand(prefix.words))
+        and not _names_another(prefix, tuple(word.text for word in prefix.words))
+    )
 
 
 @lru_cache(maxsize=1_000)

@@ -1,10 +1,9 @@
-"""What a command line is: *plain*, so that every word of it is known before it runs, or *opaque*.
+"""Parsing a command line: it is *plain* if every word of it is known before it runs, otherwise *opaque*.
 
-A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Whatever the
-shell would still expand, substitute, assign, define, group or open makes the line opaque. Two readers must agree on
-that: a tokenizer in which every byte is a literal word, a blank or an operator (bash's manual, "Shell Syntax"), and
-the grammar of tree-sitter-bash. Neither knows all of bash, and neither has to: what one of them does not know is
-opaque.
+A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Anything that
+the shell would expand, substitute, assign, define, group or open makes the line opaque. Two parsers must agree that it
+is plain: a tokenizer in which every byte is part of a literal word, a blank or an operator (bash's manual, "Shell
+Syntax"), and the grammar of tree-sitter-bash. Neither needs to know all of bash: what either does not know is opaque.
 """
 
 import re
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     from tree_sitter import Language, Node
 
 MAX_LINE: Final = 4_000
-"""Characters of a plain line."""
+"""The most characters of a plain line."""
 MAX_COMMANDS: Final = 40
 MAX_WORDS: Final = 200
-"""Commands and words of a plain line."""
+"""The most commands and words of a plain line."""
 PARSE_S: Final = 0.004
-"""Seconds of work that the grammar gets: some lines take it a hundred times as long (``x|x|x|…``)."""
+"""Seconds of CPU time for the grammar: some lines would take it a hundred times as long (``x|x|x|…``)."""
 SURE_STEPS: Final = 20
-"""Steps of the grammar that it gets however slow the machine is; a plain line has fewer, so its verdict never hangs on
-that.
+"""Steps that the grammar may always take, however slow the machine: a plain line needs fewer, so its verdict never
+depends on the machine's speed.
 """
 
 Operator: TypeAlias = Literal["&&", "||", ";", "|", ""]
@@ -42,7 +41,7 @@ _BARE = r"[A-Za-z0-9_@%+=:,./~^!*?\[\]-]+"
 _PIECE = re.compile(rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<escaped>{_ESCAPED})|(?P<bare>{_BARE})")
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+)"
-    # To a stream that is open, or to nowhere: no file is touched.
+    # To an open stream or /dev/null: no file is touched.
     r"|(?P<redirect>(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
     r"|(?P<operator>&&|\|\|(?!\|)|;(?!;)|\|(?![|&]))"
     rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_ESCAPED}|{_BARE})+)"
@@ -72,8 +71,10 @@ _KNOWN_NODES: Final = words(
 
 
 class Word(msgspec.Struct, frozen=True):
-    """`text` without its quotes, and `raw` as it was written. `glob`: the pattern of an unquoted ``*``, ``?`` or ``[``,
-    which stands for at least what the shell makes of it; empty: it has none.
+    """A word: `text` without its quotes, and `raw` as written.
+
+    `glob`: if the word has an unquoted ``*``, ``?`` or ``[``, a pattern that matches at least what the shell expands it
+    to; else empty.
     """
 
     text: str
@@ -82,7 +83,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 class SimpleCommand(msgspec.Struct, frozen=True):
-    """A program with its arguments. `then` joins it to the next command."""
+    """A program with its arguments. `then` is the operator before the next command."""
 
     words: tuple[Word, ...]
     then: Operator = ""
@@ -94,13 +95,15 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """As it was written, with one blank between the words."""
+        """The command as written, with one blank between the words."""
         return " ".join(word.raw for word in self.words)
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """`commands` of a plain line. `opaque`: why it is not plain. `names`: of an opaque line, the programs that it runs
-    wherever in it; None where not all of them are known.
+    """A parsed line.
+
+    `commands` are those of a plain line. `opaque` says why it is not plain. `names` are all programs that an opaque
+    line runs; None if they are not all known.
     """
 
     text: str
@@ -115,7 +118,7 @@ class _Opaque(Exception):
 
 @lru_cache(maxsize=256)
 def read_line(text: str) -> ShellLine:
-    """What `text` is. Never raises, and takes a few milliseconds at the most."""
+    """Parse a command line. Never raises, and takes a few milliseconds at most."""
     line = text.strip(" \t\n")
     if len(line) > MAX_LINE:
         return ShellLine(text, opaque=f"it is longer than {MAX_LINE:,} characters")
@@ -133,7 +136,7 @@ def read_line(text: str) -> ShellLine:
 
 
 def read_words(text: str) -> tuple[Word, ...] | None:
-    """The words of one simple command; None where it is none, or not plain."""
+    """The words of one simple, plain command; None for anything else."""
     try:
         found = _commands(text.strip(" \t\n"), in_rule=True)
     except _Opaque:
@@ -170,7 +173,7 @@ def _tokens(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _why(line: str, at: int) -> str:
-    # A quote that is open, or holds an expansion, stops the tokenizer at its start.
+    # An open quote, or one with an expansion in it, stops the tokenizer at its start.
     quoted = line[at] in "\"'"
     for sign, reason in _WHY:
         if sign.search(line, at) if quoted else sign.match(line, at):
@@ -214,7 +217,7 @@ def _word(raw: str, *, first: bool, in_rule: bool) -> Word:
 
 
 def _widened(part: str) -> str:
-    """A part of a pattern without brackets: what stands for at least as much."""
+    """A part of a pattern with brackets replaced by a pattern that matches at least as much."""
     before, bracket, _ = part.partition("[")
     return f"{before}*" if bracket else part
 
@@ -262,14 +265,14 @@ def _language() -> "Language":
 
 
 def _nodes(line: str) -> "list[Node] | None":
-    """All nodes of the line; None where the grammar does not know it, or not in time."""
+    """All syntax nodes of the line; None if the grammar cannot parse it, or not in time."""
     from tree_sitter import Parser
 
-    # A parser is for one thread.
+    # Not shared: a parser may be used by one thread only.
     parser, data = Parser(_language()), line.encode("utf-8", "replace")
     until, steps = time.thread_time() + PARSE_S, count(1)
     try:
-        # Only a text that comes in pieces can be left in the middle.
+        # Parsing can be aborted only if the text is read by a callback.
         tree = parser.parse(
             lambda offset, _: data[offset:],
             progress_callback=lambda *_: next(steps) > SURE_STEPS and time.thread_time() > until,

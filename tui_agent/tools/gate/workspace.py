@@ -1,7 +1,7 @@
-"""The folders a session works in, and how a path written by the model becomes a real one.
+"""The folders a session works in, and resolving the paths that the model writes.
 
-Resolving is not opening: between the two a folder may be replaced by a link. So tools open files through
-`files/confined.py`, which follows no link at all on the way to the path resolved here.
+After a path is resolved, a folder may still be replaced by a link. So tools open files through `files/confined.py`,
+which follows no link at all on the way to the resolved path.
 """
 
 import os
@@ -24,11 +24,11 @@ _LOOK = "Find the right name with list_dir or glob."
 
 
 class Workspace:
-    """The folders of a session: `root` and `extra_dirs`, where it works, and `read_roots`, which may always be read.
+    """The folders of a session: it works in `root` and `extra_dirs`, and may always read `read_roots`.
 
     The first of `read_roots` is the session's own folder: a relative path such as ``large_tool_results/ID`` is looked
-    up there first, because that is how a notice in the conversation names it. `guarded` are folders in which a change
-    is always asked about, wherever they lie. Folders need not exist yet.
+    up there first, because notices in the conversation name it like that. In `guarded` folders the user is asked before
+    every change. Folders need not exist yet.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class Workspace:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Every folder the session works in, `root` first."""
+        """All folders the session works in, `root` first."""
         return self._folders
 
     @property
     def guarded(self) -> tuple[Path, ...]:
-        """Folders in which a change is always asked about, such as the program's own."""
+        """Folders in which the user is asked before every change, such as the program's own."""
         return self._guarded
 
     def resolve(self, path: str) -> Path:
-        """The real path, which need not exist: ``~`` expanded, relative to `root`, with all links followed.
+        """The real path, which need not exist: ``~`` expanded, taken relative to `root`, with all links followed.
 
-        A name that is not on disk stands for the only one there that looks the same: composed differently in Unicode,
-        with another kind of space, or with bytes that are not UTF-8 and are shown as U+FFFD. Raises ToolFailure for
-        text that cannot be a path, and for links that lead in a circle.
+        A name that does not exist is replaced by the only existing one that looks the same: composed differently in
+        Unicode, with another kind of space, or with bytes that are not UTF-8 and are shown as U+FFFD. Raises
+        ToolFailure for text that cannot be a path, and for circular links.
         """
         if not path:
             raise ToolFailure("The path is empty.", "Name a file or a folder; . is the working folder.")
@@ -98,7 +98,7 @@ class Workspace:
 
 
 def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
-    """The access that touching `path` is. Only reading can be `own`, only changing can be `guarded`.
+    """The `Access` to a path. Only a read can be `own`, only a change can be `guarded`.
 
     Raises ToolFailure as `WorkspaceView.resolve` does.
     """
@@ -114,7 +114,7 @@ def access_to(workspace: WorkspaceView, path: str, effect: Effect) -> Access:
 
 
 def granted_path(context: ToolContext, path: str) -> Path:
-    """Resolve `path` when it is used. Raises ToolFailure where that leads elsewhere than when the call was allowed."""
+    """Resolve `path` again before use. Raises ToolFailure if it no longer leads to what the call was allowed."""
     real = context.workspace.resolve(path)
     if all(access.target != str(real) for access in context.accesses):
         raise ToolFailure(
@@ -125,18 +125,18 @@ def granted_path(context: ToolContext, path: str) -> Path:
 
 
 def display_path(workspace: WorkspaceView, real: Path) -> str:
-    """`real` for people and the model, relative to the root where it lies below it. One line of valid text."""
+    """`real` as one line of valid text, relative to the root if it is below it."""
     return shown(str(real.relative_to(workspace.root) if _below(real, workspace.root) else real))
 
 
 def shown(text: str, limit: int = 1_000) -> str:
-    """A name of unknown origin as one line of valid text, control characters and direction marks escaped."""
+    """An untrusted name as one line of valid text, with control characters and direction marks escaped."""
     safe = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), valid_text(text))
     return safe if len(safe) <= limit else f"{safe[:limit]}…"
 
 
 def missing(path: str, real: Path) -> ToolFailure:
-    """The failure that `real` does not exist, with the names nearby that the model may have meant."""
+    """The failure for a path that does not exist, with similar names that the model may have meant."""
     folder = real.parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
@@ -169,7 +169,7 @@ def _below(path: Path, folder: Path) -> bool:
 
 
 def _as_on_disk(real: Path) -> Path:
-    """`real` with each name that is missing replaced by the only entry of its folder that looks the same, if any."""
+    """`real` with each missing name replaced by the only entry of its folder that looks the same, if there is one."""
     existing = real
     while not os.path.lexists(existing):
         existing = existing.parent

@@ -1,5 +1,5 @@
-"""Tools of servers (Model Context Protocol): who is configured, what is known of them, and talking to them.
+"""Tools of MCP servers (Model Context Protocol): their configuration, what is known about them, and talking to them.
 
-A server is *configured* (`configuration`), *known* once its list of tools was read (`known` keeps it for later starts),
-*started* when it is first needed (`connection`), and in use. The SDK is imported then, and not before.
+A server is *configured* (`configuration`), *known* once its list of tools has been read (`known` stores it for later
+starts), and *started* when it is first needed (`connection`). Only then is the SDK imported.
 """

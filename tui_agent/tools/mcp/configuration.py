@@ -1,7 +1,7 @@
-"""Which servers there are: those of the user's settings, and those of the project's `.mcp.json`.
+"""The configured servers: those of the user's settings, and those of the project's `.mcp.json`.
 
-A project's server starts only once the user turned it on, having seen its command; that holds for the very definition
-they saw. What they chose is kept in a private file in the program's home.
+A project's server starts only once the user has seen its command and turned it on; the choice applies only to the exact
+definition they saw. Choices are kept in a private file in the program's home.
 """
 
 import json
@@ -22,19 +22,19 @@ from tui_agent.settings.trust import SERVERS_FILE
 from tui_agent.text import one_line
 
 FOLDER: Final = "mcp"
-"""The folder, in the program's home, of all that is kept about servers."""
+"""The folder in the program's home for everything about servers."""
 CHOICES_FILE: Final = "choices.json"
-MOST_BYTES: Final = 1_000_000
-"""Bytes of a file with servers that is read."""
+MAX_BYTES: Final = 1_000_000
+"""The most bytes of a file with servers that are read."""
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OWN: Final = frozenset(ToolServer.__struct_fields__)
 _USERS_ALONE: Final = ("believe_hints",)
-"""What only the user may say of a server."""
+"""Fields of a server that only the user may set."""
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """A server and who named it. `folder`: where it runs, and what relative paths start from."""
+    """A server and who configured it. `folder`: where it runs, and what relative paths start from."""
 
     name: str
     server: ToolServer
@@ -43,14 +43,14 @@ class Configured(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Tells this definition from any other: of what runs or is asked, not of how it is used."""
+        """A digest of what runs or is connected to, not of how it is used."""
         server = self.server
         told = [server.command, server.args, server.env, server.cwd, server.url, server.headers, str(self.folder)]
         return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
 
     @property
     def shown(self) -> str:
-        """The command line or the address, for people: as it is written, with the names of its variables."""
+        """The command line or the address for display, with variables not filled in."""
         server = self.server
         if server.url:
             return one_line(server.url, 2_000)
@@ -58,7 +58,7 @@ class Configured(msgspec.Struct, frozen=True):
         return one_line(names + shlex.join((server.command, *server.args)), 2_000)
 
     def resolved(self, environ: Mapping[str, str]) -> ToolServer:
-        """The server with its variables filled in. Raises KeyError with the name of one that is not set."""
+        """The server with its variables filled in. Raises KeyError with the name of an unset one."""
 
         def filled(text: str) -> str:
             def value(match: re.Match[str]) -> str:
@@ -82,25 +82,25 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 class Unavailable(Exception):
-    """A server cannot be used now; the text says why, in a whole sentence."""
+    """A server cannot be used now; the text says why, in a full sentence."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Seconds a start and a call may take."""
+    """The most seconds for a start and for a call."""
 
     start: float
     call: float
 
 
 class Found(NamedTuple):
-    """The servers of a file, and what in it cannot be used, in whole sentences."""
+    """The servers of a file, and full sentences about what in it cannot be used."""
 
     servers: dict[str, ToolServer]
     problems: tuple[str, ...] = ()
 
 
 def servers_in(document: object, origin: str) -> Found:
-    """The servers under ``mcpServers`` of a file that several agents share. What only others know is left out."""
+    """The servers under ``mcpServers`` of a file that several agents share. Keys that only others know are left out."""
     listed = document.get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(listed, dict):
         return Found({}, (f"{origin}: there is no section mcpServers.",))
@@ -115,7 +115,7 @@ def servers_in(document: object, origin: str) -> Found:
 
 
 def server_from(given: object) -> ToolServer:
-    """A server as other agents write it. Raises ValueError."""
+    """Parse a server as other agents write it. Raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError("expected a section with `command` and `args`, or `url`")  # noqa: TRY004
     kind = given.get("type") or given.get("transport")
@@ -139,16 +139,16 @@ def server_from(given: object) -> ToolServer:
 
 
 def read_json(path: Path) -> object:
-    """The document in a file; None where there is none. Raises ValueError with a sentence."""
+    """The JSON document in a file; None if there is no file. Raises ValueError with a sentence."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}.") from None
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"{path}: larger than {MOST_BYTES:,} bytes.")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"{path}: larger than {MAX_BYTES:,} bytes.")
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -158,9 +158,9 @@ def read_json(path: Path) -> object:
 def configured(
     users: Mapping[str, ToolServer], folder: Path, project: Path | None
 ) -> tuple[list[Configured], tuple[str, ...]]:
-    """Every server, and what cannot be used. `project`: the root of a trusted one. Reads a file.
+    """All servers, and sentences about what cannot be used. `project`: the root of a trusted project. Reads a file.
 
-    Of two servers with one name the user's counts.
+    Of two servers with the same name, the user's wins.
     """
     found = [Configured(name, server, "user", folder) for name, server in users.items()]
     problems: tuple[str, ...] = ()
@@ -187,7 +187,7 @@ def _of_project(project: Path) -> Found:
 
 
 def _usable_name(name: str) -> str:
-    """Other agents allow any name. Raises ValueError where nothing of it can be used."""
+    """Make a name usable, since other agents allow any. Raises ValueError if nothing of it can be used."""
     usable = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:40]
     if not re.fullmatch(SERVER_NAME, usable):
         raise ValueError("no name for a server: letters, digits, - and _ (at most 40)")
@@ -195,9 +195,9 @@ def _usable_name(name: str) -> str:
 
 
 class Choices:
-    """Which servers the user turned on or off, in a private file. Its methods read or write it: call them off the loop.
+    """Which servers the user turned on or off, in a private file. The methods read or write it: call them off the loop.
 
-    Raises OSError where it cannot be written; the choice holds all the same until the program ends.
+    Raises OSError if it cannot be written; the choice then applies until the program ends.
     """
 
     def __init__(self, home: Path) -> None:
@@ -205,7 +205,7 @@ class Choices:
         self._chosen = self._read()
 
     def is_on(self, server: Configured) -> bool:
-        """Whether it may start: a project's server only where the user turned on this very definition."""
+        """Whether it may start: a project's server only if the user turned on exactly this definition."""
         chosen = self._chosen.get(self._key(server))
         if chosen is not None:
             return chosen
@@ -216,7 +216,7 @@ class Choices:
         return server.source == "project" and self._key(server) not in self._chosen
 
     def turn(self, server: Configured, *, on: bool) -> None:
-        """Remember a choice."""
+        """Store a choice."""
         self._chosen[self._key(server)] = on
         kept = {**self._read(), self._key(server): on}
         make_private_folder(self._path.parent)
@@ -234,14 +234,14 @@ class Choices:
 
 
 SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
-"""What a server gets of this program's environment beside its own variables: no keys (as the official SDK has it)."""
+"""The variables of this program's environment that a server gets besides its own: no keys (as in the official SDK)."""
 
 
 def environment_of(server: ToolServer, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a server."""
+    """The environment for a server's process."""
     return {name: environ[name] for name in SAFE_VARIABLES if name in environ} | server.env
 
 
 def environ() -> Mapping[str, str]:
-    """The variables that definitions may name."""
+    """The variables that definitions may refer to."""
     return os.environ

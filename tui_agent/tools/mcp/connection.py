@@ -1,7 +1,7 @@
-"""Talking to one server over the official SDK: it starts when it is first needed, and again once where it has ended.
+"""The connection to one server, with the official SDK: it starts when first needed, and is restarted if it has ended.
 
-One task owns a run of the server: it enters the SDK's client and leaves it. Calls are made by whoever wants them;
-cancelling one tells the server so (notifications/cancelled), and the server stays.
+One task owns a run of the server: it enters and leaves the SDK's client. Calls run in the caller's task; cancelling one
+notifies the server (notifications/cancelled), which goes on running.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from tui_agent.tools.mcp.configuration import Configured, Limits, Unavailable, e
 from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
 from tui_agent.tools.mcp.known import (
-    MOST_INSTRUCTIONS,
-    MOST_TOOLS,
+    MAX_INSTRUCTIONS,
+    MAX_TOOLS,
     KnownPrompt,
     KnownServer,
     known_tool,
     mend_list,
     unique,
 )
-from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unasked, running
+from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unsolicited, running
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -49,24 +49,27 @@ State: TypeAlias = Literal["stopped", "starting", "running", "failed"]
 Result = TypeVar("Result")
 
 BACKOFF_S: Final = 1.0
-"""Seconds before a server that could not be started is tried once more."""
-MOST_PAGES: Final = 50
-"""Pages of a list that are read."""
+"""Seconds before starting a server is tried once more."""
+MAX_PAGES: Final = 50
+"""The most pages of a list that are read."""
 RELIST_S: Final = 0.2
-"""Seconds in which several changes of a list are read as one."""
-MOST_PROBLEMS: Final = 50
-"""Sentences about what cannot be used of a server that are kept."""
+"""Seconds in which several changes of a list are read together."""
+MAX_PROBLEMS: Final = 50
+"""The most sentences about a server's unusable parts that are kept."""
 _CLOSING_S: Final = 5.0
 _SILENT: Final = logging.NullHandler()
 _REASON_S: Final = 2.0
 
 
-class _Hopeless(Unavailable):
-    """It cannot be started, or not in time: another try would end alike."""
+class _WillNotStart(Unavailable):
+    """It cannot be started, or not in time: another try would fail too."""
 
 
 class Connection:
-    """One server. `changed` is told when its list of tools was read; `folders` are the roots that it may ask for."""
+    """The connection to one server.
+
+    `changed` is called when its list of tools has been read; `folders` are the roots that it may ask for.
+    """
 
     def __init__(
         self,
@@ -102,16 +105,16 @@ class Connection:
         return self.configured.name
 
     async def start(self) -> None:
-        """Have it running. Raises `Unavailable`."""
+        """Start it if it is not running. Raises `Unavailable`."""
         await self._running()
 
     def try_again(self) -> None:
-        """Forget that it could not be started."""
+        """Forget that starting failed."""
         if self.state == "failed":
             self.state, self.error = "stopped", ""
 
     async def sign_in(self, show: Callable[[str], None]) -> None:
-        """Have the user sign in where the server asks for that; `show` is given the address. Raises `Unavailable`."""
+        """Let the user sign in if the server asks for that; calls `show` with the address. Raises `Unavailable`."""
         await self.close()
         self._tokens.forget()
         async with SignIn(show) as self._sign_in:
@@ -122,9 +125,9 @@ class Connection:
                 self._sign_in = None
 
     async def call(self, tool: str, arguments: dict[str, object], context: ToolContext) -> "CallToolResult":
-        """Call a tool; `context` takes what the server says of its progress, and what it asks the user meanwhile.
+        """Call a tool. `context` receives the server's progress, and its questions to the user.
 
-        Raises `Unavailable`, and ValueError for what the server refuses.
+        Raises `Unavailable`, and ValueError if the server refuses.
         """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -149,12 +152,12 @@ class Connection:
         return await self._ask(f"reading {one_line(uri, 100)}", lambda client: client.read_resource(uri), seconds)
 
     async def prompt(self, name: str, given: dict[str, str]) -> "GetPromptResult":
-        """Have a prompt written. Raises as `call`."""
+        """Get a prompt with these arguments. Raises as `call`."""
         what = f"the prompt {one_line(name, 60)}"
         return await self._ask(what, lambda client: client.get_prompt(name, given), self._limits.call)
 
     async def close(self) -> None:
-        """End it, and all it has started."""
+        """End it, and everything it has started."""
         owner, self._owner = self._owner, None
         self._client = None
         if owner is not None:
@@ -169,14 +172,14 @@ class Connection:
     # Running
 
     async def _running(self) -> "Client":
-        """The client of a server that runs; it is started where it does not, and tried twice. Raises `Unavailable`."""
+        """The client of the running server; starts it if necessary, with two tries. Raises `Unavailable`."""
         async with self._starting:
             if self._client is not None and not self._over.is_set():
                 return self._client
             await self.close()
             try:
                 return await self._started()
-            except _Hopeless:
+            except _WillNotStart:
                 raise
             except Unavailable:
                 await asyncio.sleep(BACKOFF_S)
@@ -191,15 +194,17 @@ class Connection:
             async with asyncio.timeout(within or self._limits.start):
                 self._client = await asyncio.shield(ready)
         except TimeoutError:
-            raise _Hopeless(await self._failed(f"it did not start within {self._limits.start:g} s")) from None
+            raise _WillNotStart(await self._failed(f"it did not start within {self._limits.start:g} s")) from None
         except asyncio.CancelledError:
             await to_completion(self._abandon())
             raise
         except Exception as error:
             if self._unauthorized.asked and self.configured.server.url:
                 self._reason = f"it asks you to sign in: /mcp login {self.name}"
-                raise _Hopeless(await self._failed(self._reason)) from error
-            kind = _Hopeless if isinstance(error, Unavailable | FileNotFoundError | PermissionError) else Unavailable
+                raise _WillNotStart(await self._failed(self._reason)) from error
+            kind = (
+                _WillNotStart if isinstance(error, Unavailable | FileNotFoundError | PermissionError) else Unavailable
+            )
             raise kind(await self._failed(self._reason or _why(error))) from error
         self.state = "running"
         return self._client
@@ -224,8 +229,8 @@ class Connection:
         try:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._connected(over))
-                # What a server says of its results is not checked with a schema of its own making: a pattern in it may
-                # take for ever, and nothing else would run meanwhile.
+                # Do not validate results with the server's own schema: a pattern in it could take for ever and block
+                # the event loop.
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                 await self._read_lists(client)
                 ready.set_result(client)
@@ -246,9 +251,9 @@ class Connection:
                 ready.exception()
 
     async def _connected(self, over: asyncio.Event) -> "Client":
-        """A client that is to be entered. Raises `Unavailable`."""
+        """A client to enter. Raises `Unavailable`."""
         await asyncio.to_thread(importlib.import_module, "mcp")
-        # What goes wrong is told in our words; without a handler Python would print the SDK's tracebacks besides.
+        # We report errors in our own words; without a handler Python would also print the SDK's tracebacks.
         logging.getLogger("mcp").addHandler(_SILENT)
         from mcp import Client
         from mcp_types import Implementation
@@ -268,7 +273,7 @@ class Connection:
             self._unauthorized = Unauthorized()
             transport = listening(server, self._tokens, self._unauthorized, self._sign_in)
         return Client(
-            _mended(transport, lambda: self._ended(over, TOO_MANY)),
+            _repaired(transport, lambda: self._ended(over, TOO_MANY)),
             client_info=Implementation(name="tui-agent", version=__version__),
             logging_callback=self._take_log,
             message_handler=self._take_message,
@@ -289,10 +294,10 @@ class Connection:
     # Asking
 
     async def _ask(self, what: str, ask: Callable[["Client"], Awaitable[Result]], seconds: float) -> Result:
-        """Ask the server something. Raises `Unavailable`, and ValueError for what it refuses.
+        """Send the server a request. Raises `Unavailable`, and ValueError if it refuses.
 
-        Where the server has ended since it was asked last, it is started again. Where it ends meanwhile, what it did is
-        not known, so nothing is asked twice.
+        A server that has ended since the last request is started again. If it ends during the request, it is not known
+        what it did, so the request is not repeated.
         """
         client = await self._running()
         over = self._over
@@ -315,7 +320,7 @@ class Connection:
             failure: Exception = error
         except Exception as error:
             failure = error
-        with contextlib.suppress(TimeoutError):  # why it ended is known a moment later
+        with contextlib.suppress(TimeoutError):  # the reason is known a moment later
             async with asyncio.timeout(_REASON_S):
                 await over.wait()
         why = self.error or f"The server {self.name} cannot be reached any more: {_why(failure)}."
@@ -323,7 +328,7 @@ class Connection:
         raise Unavailable(f"{why} What it did by then ({what}) is not known.") from failure
 
     async def _read_lists(self, client: "Client") -> None:
-        """Read what the server offers, and tell of it."""
+        """Read what the server offers, and pass it to `changed`."""
         capabilities = client.server_capabilities
         tools = await _paged(client.list_tools, "tools") if capabilities.tools else []
         prompts = await _paged(client.list_prompts, "prompts") if capabilities.prompts else []
@@ -339,7 +344,7 @@ class Connection:
         await self._changed(known)
 
     async def _watch(self, client: "Client") -> None:
-        """Read the lists again whenever the server says that they changed."""
+        """Read the lists again whenever the server reports a change."""
         from mcp.client.subscriptions import ListenNotSupportedError
 
         listening = asyncio.create_task(self._listen(client))
@@ -358,7 +363,7 @@ class Connection:
                 await listening
 
     async def _listen(self, client: "Client") -> None:
-        """Since 2026-07-28 a server tells of changes only to who listens."""
+        """Subscribe to changes: since protocol version 2026-07-28 a server reports them only to listeners."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -390,21 +395,22 @@ class Connection:
 
 
 @asynccontextmanager
-async def _mended(transport: "Transport", flooded: Callable[[], None]) -> "AsyncGenerator[TransportStreams, None]":
-    """The same streams, but one bad definition in a list does not cost the others. `flooded` is told where more comes
-    than anybody asked for; a process is ended for that by itself.
+async def _repaired(transport: "Transport", flooded: Callable[[], None]) -> "AsyncGenerator[TransportStreams, None]":
+    """The transport's streams, repaired so that one bad definition in a list does not make the SDK reject the others.
+
+    Calls `flooded` if too many unsolicited messages arrive; for a process, `process` checks that itself.
     """
     async with transport as (reads, writes):
-        yield _Mended(reads, flooded), writes
+        yield _RepairedStream(reads, flooded), writes
 
 
-class _Mended:
-    """A stream of messages in which lists of tools can be read by the SDK, and which ends where it becomes a flood."""
+class _RepairedStream:
+    """A stream of messages with lists of tools that the SDK accepts; it ends if it becomes a flood."""
 
     def __init__(self, reads: "ReadStream[SessionMessage | Exception]", flooded: Callable[[], None]) -> None:
         self._reads = reads
         self._flooded = flooded
-        self._unasked = Unasked()
+        self._unasked = Unsolicited()
 
     async def receive(self) -> "SessionMessage | Exception":
         return self._taken(await self._reads.receive())
@@ -425,7 +431,7 @@ class _Mended:
     async def aclose(self) -> None:
         await self._reads.aclose()
 
-    def __aiter__(self) -> "_Mended":
+    def __aiter__(self) -> "_RepairedStream":
         return self
 
     async def __anext__(self) -> "SessionMessage | Exception":
@@ -436,7 +442,7 @@ class _Mended:
         except EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> "_Mended":
+    async def __aenter__(self) -> "_RepairedStream":
         await self._reads.__aenter__()
         return self
 
@@ -445,14 +451,14 @@ class _Mended:
 
 
 async def _paged(read: Callable[..., Awaitable[object]], what: str) -> list[object]:
-    """All items of a list that comes in pages, up to `MOST_TOOLS` and one."""
+    """All items of a paged list, up to one more than `MAX_TOOLS`."""
     found: list[object] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await read(cursor=cursor)
         found += getattr(page, what)
         cursor = getattr(page, "next_cursor", None)
-        if not cursor or len(found) > MOST_TOOLS:
+        if not cursor or len(found) > MAX_TOOLS:
             break
     return found
 
@@ -460,7 +466,7 @@ async def _paged(read: Callable[..., Awaitable[object]], what: str) -> list[obje
 def _known(
     title: str, instructions: str, tools: Sequence[object], prompts: Sequence[object], resources: bool
 ) -> KnownServer:
-    """What the server has told, cleaned. Costs what it is long: called off the event loop."""
+    """What the server offers, cleaned. Slow for long lists: call it off the event loop."""
     from mcp_types import Prompt, Tool
 
     problems = []
@@ -471,23 +477,23 @@ def _known(
             known, problem = known_tool(tool.name, tool.description or tool.title or "", tool.input_schema, reads=reads)
             found.append(known)
             problems += [problem] if problem else []
-    if len(tools) > MOST_TOOLS:
-        problems.append(f"it lists more than {MOST_TOOLS:,} tools; the others are left out.")
+    if len(tools) > MAX_TOOLS:
+        problems.append(f"it lists more than {MAX_TOOLS:,} tools; the others are left out.")
     offered = tuple(
         KnownPrompt(
             one_line(prompt.name, 100),
             one_line(prompt.description or prompt.title or "", 300),
             tuple(one_line(each.name, 60) + "?" * (not each.required) for each in prompt.arguments or ()),
         )
-        for prompt in prompts[:MOST_TOOLS]
+        for prompt in prompts[:MAX_TOOLS]
         if isinstance(prompt, Prompt)
     )
-    told = clean(instructions).strip()[:MOST_INSTRUCTIONS]
-    return KnownServer(title, told, unique(found), offered, resources, tuple(problems[:MOST_PROBLEMS]))
+    told = clean(instructions).strip()[:MAX_INSTRUCTIONS]
+    return KnownServer(title, told, unique(found), offered, resources, tuple(problems[:MAX_PROBLEMS]))
 
 
 async def _unchecked(name: str, result: "CallToolResult") -> None:
-    """In place of the SDK's check of a result."""
+    """Replaces the SDK's validation of a result."""
 
 
 def _progress_text(done: float, total: float | None, message: str | None) -> str:
@@ -496,7 +502,7 @@ def _progress_text(done: float, total: float | None, message: str | None) -> str
 
 
 def _why(error: BaseException) -> str:
-    """What went wrong, without a full stop: of a group of errors the first."""
+    """What went wrong, without a full stop; for an exception group, its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, Unavailable):

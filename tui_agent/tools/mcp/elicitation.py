@@ -1,4 +1,4 @@
-"""What a server asks the user while it does a call: a question for each thing it wants to know."""
+"""Elicitation: a server asks the user during a call, with one question for each field it wants to know."""
 
 import asyncio
 import contextlib
@@ -13,15 +13,15 @@ from tui_agent.tools.gate.permissions import NobodyToAsk
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
 
-MOST_QUESTIONS: Final = 8
-"""Things one request of a server may ask for."""
-MOST_CHOICES: Final = 8
+MAX_QUESTIONS: Final = 8
+"""The most fields that one request of a server may ask for."""
+MAX_CHOICES: Final = 8
 _YES, _NO = "yes", "no"
 _LEFT_OUT: Final = "leave it out"
 
 
 async def answered(server: str, params: "ElicitRequestParams", context: ToolContext | None) -> "ElicitResult":
-    """Put a server's questions to the user, one after the other. What they do not answer is declined."""
+    """Ask the user a server's questions, one after the other. What they do not answer is declined."""
     from mcp_types import ElicitRequestURLParams, ElicitResult
 
     if context is None:
@@ -55,14 +55,14 @@ async def _form(server: str, message: str, schema: Mapping[str, object], context
     properties = schema.get("properties")
     required = schema.get("required")
     needed = required if isinstance(required, list) else []
-    if not isinstance(properties, dict) or len(properties) > MOST_QUESTIONS:
+    if not isinstance(properties, dict) or len(properties) > MAX_QUESTIONS:
         return ElicitResult(action="decline")
     found: dict[str, str | int | float | bool | list[str] | None] = {}
     for name, about in properties.items():
         wanted = about if isinstance(about, dict) else {}
         choices = _choices(wanted)
         optional = name not in needed
-        asked = choices if not optional or not choices else (*choices[: MOST_CHOICES - 1], _LEFT_OUT)
+        asked = choices if not optional or not choices else (*choices[: MAX_CHOICES - 1], _LEFT_OUT)
         said = await _ask(context, f"{_said(server, message)}\n\n{_described(str(name), wanted)}", asked)
         if said is None:
             return ElicitResult(action="decline")
@@ -76,7 +76,7 @@ async def _form(server: str, message: str, schema: Mapping[str, object], context
 
 
 async def _ask(context: ToolContext, text: str, choices: tuple[str, ...]) -> str | None:
-    """The user's answer; None where they gave none. Raises NobodyToAsk."""
+    """The user's answer; None if they gave none. Raises NobodyToAsk."""
     preview = Preview("A server asks you", text=text)
     question = PermissionQuestion(context.call_id, "ask_user", "{}", (), preview, "", kind="question", choices=choices)
     answer = await context.ask(question)
@@ -101,11 +101,11 @@ def _choices(wanted: Mapping[str, object]) -> tuple[str, ...]:
         offered = wanted.get("oneOf")
         named = [each.get("const") for each in offered if isinstance(each, dict)] if isinstance(offered, list) else []
         listed = [each for each in named if each is not None]
-    return tuple(one_line(str(each), 200) for each in listed[:MOST_CHOICES])
+    return tuple(one_line(str(each), 200) for each in listed[:MAX_CHOICES])
 
 
 def _value(said: str, wanted: Mapping[str, object]) -> str | int | float | bool | list[str]:
-    """The answer as the kind that is wanted. Raises ValueError."""
+    """The answer converted to the wanted type. Raises ValueError."""
     match wanted.get("type"):
         case "boolean":
             return said.lower() in (_YES, "true", "y")

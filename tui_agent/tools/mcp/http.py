@@ -1,7 +1,7 @@
-"""A server that listens at an address: streamable HTTP, and signing in where it asks for that (OAuth).
+"""Servers at an address: streamable HTTP, with OAuth sign-in if the server asks for it.
 
-The SDK's own provider does what OAuth asks for: discovery, registration, PKCE, renewal. Here are its tokens, in a
-private file, and the browser's way back: an address of this machine that listens while somebody signs in.
+The SDK's own provider implements OAuth: discovery, registration, PKCE, renewal. This module stores its tokens, in a
+private file, and serves the redirect address on this machine while somebody signs in.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.settings import ToolServer
-from tui_agent.tools.mcp.process import MOST_MESSAGE
+from tui_agent.tools.mcp.process import MAX_MESSAGE
 
 if TYPE_CHECKING:
     import httpx2
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 SIGNING_IN_S: Final = 300.0
-"""Seconds somebody has to sign in."""
+"""Seconds the user has to sign in."""
 DONE: Final = "<!doctype html><title>tui-agent</title><p>Signed in. You can close this page and go back."
 FAILED: Final = "<!doctype html><title>tui-agent</title><p>That did not work. Go back and try again."
 
 
 class Unauthorized:
-    """Notes that the server asked for a sign-in."""
+    """Records that the server asked for a sign-in."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -42,9 +42,9 @@ class Unauthorized:
 
 
 async def bound(response: "httpx2.Response") -> None:
-    """Have reading the body raise StreamError once it gets longer than a message may be, as it is or unpacked.
+    """Make reading the body raise StreamError once it is longer than a message may be, compressed or decompressed.
 
-    The SDK bounds events, but reads any other body whole.
+    The SDK limits events, but reads any other body without a limit.
     """
     import httpx2
 
@@ -57,8 +57,8 @@ async def bound(response: "httpx2.Response") -> None:
             size = 0
             async for piece in self._whole.aiter_bytes():
                 size += len(piece)
-                if size > MOST_MESSAGE:
-                    raise httpx2.StreamError(f"it sent a message of more than {MOST_MESSAGE // (1024 * 1024)} MB")
+                if size > MAX_MESSAGE:
+                    raise httpx2.StreamError(f"it sent a message of more than {MAX_MESSAGE // (1024 * 1024)} MB")
                 yield piece
 
         @override
@@ -68,18 +68,18 @@ async def bound(response: "httpx2.Response") -> None:
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         whole = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
         response.stream = Bounded(whole)
-        response.headers.pop("content-encoding", None)  # it is unpacked on the way
+        response.headers.pop("content-encoding", None)  # it is decompressed here
 
 
 class Tokens:
-    """The tokens for one server, as the SDK stores them, in a file for the user alone. Never in a log."""
+    """The SDK's token storage for one server, in a private file. Tokens are never logged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def there(self) -> bool:
-        """Whether somebody has signed in."""
+        """Whether the user has signed in."""
         return self._path.exists()
 
     def forget(self) -> None:
@@ -116,7 +116,7 @@ class Tokens:
 
 
 class SignIn:
-    """One sign-in: `show` is given the address to open. To be entered before it begins."""
+    """One sign-in: calls `show` with the address to open. Enter this context before it begins."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -125,7 +125,7 @@ class SignIn:
 
     @property
     def address(self) -> str:
-        """Where the browser comes back to."""
+        """The redirect address."""
         port = self._server.sockets[0].getsockname()[1] if self._server else 0
         return f"http://127.0.0.1:{port}/callback"
 
@@ -139,7 +139,7 @@ class SignIn:
         self._answer.cancel()
 
     async def open(self, url: str) -> None:
-        """Have the user sign in."""
+        """Ask the user to sign in at `url`."""
         if urlsplit(url).scheme not in ("https", "http"):
             raise ValueError("the address to sign in at is not one of the web")
         self._show(url)
@@ -149,7 +149,7 @@ class SignIn:
             await asyncio.to_thread(webbrowser.open, url)
 
     async def code(self) -> "AuthorizationCodeResult":
-        """What the browser brought back. Raises TimeoutError, ValueError."""
+        """The authorization code that the browser brings back. Raises TimeoutError, ValueError."""
         from mcp.shared.auth import AuthorizationCodeResult
 
         async with asyncio.timeout(SIGNING_IN_S):
@@ -179,14 +179,14 @@ class SignIn:
 async def listening(
     server: ToolServer, tokens: Tokens, unauthorized: Unauthorized, sign_in: SignIn | None = None
 ) -> AsyncGenerator["TransportStreams", None]:
-    """The streams of its messages, as the SDK's client takes them. With `sign_in` the user signs in where it asks."""
+    """The server's message streams for the SDK's client. With `sign_in`, the user signs in if the server asks."""
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     auth = _provider(server, tokens, sign_in) if sign_in is not None or tokens.there else None
     async with create_mcp_http_client(headers=server.headers or None, auth=auth) as client:
         client.event_hooks["response"] += [unauthorized.note, bound]
-        async with streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_MESSAGE) as streams:
+        async with streamable_http_client(server.url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams:
             yield streams
 
 

@@ -1,6 +1,6 @@
-"""Taking over the servers that other agents have: their files are read, and what is taken goes to the user's settings.
+"""Importing servers from the files of other agents into the user's settings.
 
-Read are those of Claude Code (``~/.claude.json``, for the user and for this project), codex, Gemini CLI and Cursor.
+Supported are Claude Code (``~/.claude.json``, for the user and for this project), codex, Gemini CLI and Cursor.
 """
 
 import json
@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.settings import USER_FILE, ToolServer
-from tui_agent.tools.mcp.configuration import MOST_BYTES, read_json, servers_in
+from tui_agent.tools.mcp.configuration import MAX_BYTES, read_json, servers_in
 
 FILES: Final = (
     ("Claude Code", ".claude.json"),
@@ -21,11 +21,11 @@ FILES: Final = (
     ("Gemini CLI", ".gemini/settings.json"),
     ("Cursor", ".cursor/mcp.json"),
 )
-"""Where other agents keep their servers, below the user's home."""
+"""The agents and their files with servers, relative to the user's home."""
 
 
 class Foreign(NamedTuple):
-    """The servers of another agent's file, and what in it cannot be used."""
+    """The servers of another agent's file, and sentences about what in it cannot be used."""
 
     agent: str
     path: Path
@@ -34,15 +34,15 @@ class Foreign(NamedTuple):
 
 
 def foreign(home: Path, project: Path) -> list[Foreign]:
-    """What other agents have, for the user and for this project. Reads files."""
+    """The servers of other agents, for the user and for this project. Reads files."""
     found = [_read(agent, home / name, project) for agent, name in FILES]
     return [each for each in found if each is not None]
 
 
 def take(program: Path, servers: Mapping[str, ToolServer]) -> list[str]:
-    """Add servers to the user's settings; those whose names are there already stay as they are. The names added.
+    """Add servers to the user's settings, except those whose names exist already. Returns the names added.
 
-    Raises OSError, and ValueError where the file cannot be read.
+    Raises OSError, and ValueError if the file cannot be parsed.
     """
     path = program / USER_FILE
     document = read_json(path)
@@ -63,7 +63,7 @@ def take(program: Path, servers: Mapping[str, ToolServer]) -> list[str]:
 
 
 def _read(agent: str, path: Path, project: Path) -> Foreign | None:
-    """None where there is no such file, or nothing of the kind in it."""
+    """The servers in a file; None if there is no file, or it has none."""
     try:
         document = _toml(path) if path.suffix == ".toml" else read_json(path)
     except ValueError as error:
@@ -81,7 +81,7 @@ def _read(agent: str, path: Path, project: Path) -> Foreign | None:
 
 
 def _sections(document: Mapping[str, object], project: Path) -> list[object]:
-    """Where a file has its servers, the nearest to the project last."""
+    """The sections of a file with servers, the most specific to the project last."""
     projects = document.get("projects")
     own = projects.get(str(project)) if isinstance(projects, dict) else None
     return [
@@ -95,8 +95,8 @@ def _toml(path: Path) -> object:
     """Raises ValueError."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        return tomllib.loads(data[:MOST_BYTES].decode())
+            data = stream.read(MAX_BYTES + 1)
+        return tomllib.loads(data[:MAX_BYTES].decode())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What is known of a server's tools: read once, kept for later starts, cleaned before anybody sees it.
+"""What is known about a server's tools: read once, stored for later starts, and cleaned before use.
 
-Everything a server says is untrusted. A definition that a provider would refuse must not reach it, or every request
-would fail: such a tool is offered with its schema in words.
+Everything from a server is untrusted. A provider must never get a definition that it would refuse, or every request
+would fail: the schema of such a tool goes into its description instead.
 """
 
 import json
@@ -18,25 +18,25 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.text import clean, one_line
 from tui_agent.tools.mcp.configuration import FOLDER, Configured
 
-MOST_TOOLS: Final = 1_000
-"""Tools of one server that are listed."""
-MOST_DESCRIPTION: Final = 2_000
-"""Characters of a tool's description."""
-MOST_SCHEMA: Final = 16_000
-"""Characters of a schema that is offered as it is."""
-MOST_WORDS: Final = 4_000
-"""Characters of a schema that is told in words."""
-MOST_INSTRUCTIONS: Final = 4_000
-"""Characters kept of what a server says of itself."""
-MOST_NAME: Final = 64
-"""Characters of a tool's name (Anthropic and Gemini, tool definitions)."""
+MAX_TOOLS: Final = 1_000
+"""The most tools of one server that are listed."""
+MAX_DESCRIPTION: Final = 2_000
+"""The most characters of a tool's description."""
+MAX_SCHEMA: Final = 16_000
+"""The most characters of a schema that is offered unchanged."""
+MAX_WORDS: Final = 4_000
+"""The most characters of a schema that is put into the description."""
+MAX_INSTRUCTIONS: Final = 4_000
+"""The most characters of a server's instructions."""
+MAX_NAME: Final = 64
+"""The most characters of a tool's name (Anthropic and Gemini, tool definitions)."""
 PREFIX: Final = "mcp__"
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
-"""What in a schema is no schema."""
+"""Keywords whose values are data, not schemas."""
 _DEEPEST: Final = 40
 _KINDS: Final = {
     "description": str,
@@ -49,7 +49,7 @@ _KINDS: Final = {
 
 
 class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool of a server. `schema`: the JSON text of its arguments' schema; `reads`: it only reads, says the server."""
+    """A tool of a server. `schema`: its arguments' schema as JSON text; `reads`: the server says that it only reads."""
 
     name: str
     description: str = ""
@@ -58,7 +58,7 @@ class KnownTool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KnownPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A prompt that a server offers, with its arguments' names; a name that ends in ``?`` may be left out."""
+    """A prompt that a server offers, and its arguments' names; those ending in ``?`` are optional."""
 
     name: str
     description: str = ""
@@ -66,7 +66,7 @@ class KnownPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KnownServer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server has told of itself. `problems` are sentences about what of it cannot be used."""
+    """What a server offers. `problems` are sentences about what of it cannot be used."""
 
     title: str = ""
     instructions: str = ""
@@ -77,19 +77,19 @@ class KnownServer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tool_name(server: str, tool: str) -> str:
-    """How the model calls a tool of a server; the same for the same two names, and short enough for every provider."""
+    """The name by which the model calls a server's tool: deterministic, and short enough for every provider."""
     name = f"{PREFIX}{server}__{_NOT_IN_NAMES.sub('_', tool)}"
-    if len(name) <= MOST_NAME and name == f"{PREFIX}{server}__{tool}":
+    if len(name) <= MAX_NAME and name == f"{PREFIX}{server}__{tool}":
         return name
     digest = sha256(tool.encode(errors="replace")).hexdigest()[:6]
-    return f"{name[: MOST_NAME - 7]}_{digest}"
+    return f"{name[: MAX_NAME - 7]}_{digest}"
 
 
 def known_tool(name: str, description: str, schema: Mapping[str, object], *, reads: bool) -> tuple[KnownTool, str]:
-    """A tool as it is offered, and what had to be done about it (empty: nothing)."""
+    """A tool as offered to the model, and a sentence about what had to be changed (may be empty)."""
     told = clean(description).strip()
-    if len(told) > MOST_DESCRIPTION:
-        told = f"{told[:MOST_DESCRIPTION]} […]"
+    if len(told) > MAX_DESCRIPTION:
+        told = f"{told[:MAX_DESCRIPTION]} […]"
     text, problem = _schema_text(schema)
     if problem:
         told = f"{told}\n\nThe arguments, as a JSON Schema: {_in_words(schema)}".strip()
@@ -98,8 +98,8 @@ def known_tool(name: str, description: str, schema: Mapping[str, object], *, rea
 
 
 def mend_list(result: object) -> None:
-    """Make the tools in an answer such that the SDK's strict reading takes the list: a schema that it would refuse goes
-    into the description, and what is no tool at all goes away.
+    """Change the tools in a response so that the SDK's strict parser accepts the list: a schema that it would refuse
+    goes into the description, and anything that is not a tool is dropped.
     """
     listed = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(listed, list):
@@ -131,12 +131,12 @@ def _is_readable(schema: object) -> bool:
 
 
 def definition_of(server: str, tool: KnownTool, *, deferred: bool) -> ToolDefinition:
-    """The tool as the model is told of it."""
+    """The tool's definition for the model."""
     return ToolDefinition(tool_name(server, tool.name), tool.description or tool.name, tool.schema, deferred)
 
 
 def _schema_text(schema: Mapping[str, object]) -> tuple[str, str]:
-    """The schema as JSON text, and why it cannot be offered as it is (then the text lets anything through)."""
+    """The schema as JSON text, and why it cannot be offered unchanged (then the text is a schema that accepts all)."""
     anything = '{"type":"object"}'
     kept = {key: value for key, value in schema.items() if key != "$schema"}
     problem = _problem_of(kept)
@@ -144,12 +144,12 @@ def _schema_text(schema: Mapping[str, object]) -> tuple[str, str]:
         return anything, problem
     kept["type"] = "object"
     text = clean(_as_json(_with_items(kept)))
-    return (anything, f"has {len(text):,} characters") if len(text) > MOST_SCHEMA else (text, "")
+    return (anything, f"has {len(text):,} characters") if len(text) > MAX_SCHEMA else (text, "")
 
 
 def _with_items(schema: object) -> object:
-    """The schema with every list's items, of any kind where it does not say: OpenAI's servers refuse a request for a
-    list that has none, whichever tool is then called.
+    """The schema with `items` added to every array without them: OpenAI's servers refuse a request with such an array
+    in any tool.
     """
     if isinstance(schema, list):
         return [_with_items(each) for each in schema]
@@ -162,7 +162,7 @@ def _with_items(schema: object) -> object:
 
 
 def _problem_of(schema: Mapping[str, object]) -> str:
-    """What a provider would refuse (Anthropic, tool definitions: input_schema)."""
+    """Why a provider would refuse the schema; empty if it would not (Anthropic, tool definitions: input_schema)."""
     if schema.get("type", "object") != "object":
         return "is not that of an object"
     if found := next((key for key in _COMBINED if key in schema), ""):
@@ -196,7 +196,7 @@ def _is_shallow(value: object, levels: int) -> bool:
 
 
 def _in_words(schema: object) -> str:
-    return one_line(_as_json(schema), MOST_WORDS) if _is_shallow(schema, _DEEPEST) else "too deep to be told"
+    return one_line(_as_json(schema), MAX_WORDS) if _is_shallow(schema, _DEEPEST) else "too deep to be told"
 
 
 def _as_json(schema: object) -> str:
@@ -204,28 +204,28 @@ def _as_json(schema: object) -> str:
 
 
 def unique(tools: Iterable[KnownTool]) -> tuple[KnownTool, ...]:
-    """The tools in the order of their names, each name once: the same list always gives the same bytes."""
+    """The tools sorted by name, each name once, so that the same list always gives the same bytes."""
     found: dict[str, KnownTool] = {}
     for tool in tools:
         found.setdefault(tool.name, tool)
-    return tuple(found[name] for name in sorted(found))[:MOST_TOOLS]
+    return tuple(found[name] for name in sorted(found))[:MAX_TOOLS]
 
 
 class Lists:
-    """What servers have told, kept in the program's home by the digest of their definition. Reads and writes files."""
+    """Stores what servers offer in the program's home, by the digest of their definition. Reads and writes files."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / FOLDER / "lists"
 
     def load(self, server: Configured) -> KnownServer | None:
-        """What was known of it last time; None where nothing is, or nothing that can be read."""
+        """What was known last time; None if there is no file, or it cannot be read."""
         try:
             return msgspec.json.decode(self._path(server).read_bytes(), type=KnownServer)
         except (OSError, ValueError, RecursionError):
             return None
 
     def save(self, server: Configured, known: KnownServer) -> None:
-        """Keep it for later starts. Raises OSError."""
+        """Store it for later starts. Raises OSError."""
         make_private_folder(self._folder)
         write_file(self._path(server), msgspec.json.encode(known))
 

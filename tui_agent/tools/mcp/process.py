@@ -1,7 +1,7 @@
-"""A server as a process: its messages over standard input and output, its errors in a file, and an end of all of it.
+"""Servers as processes: messages over standard input and output, standard error in a file, and a clean end.
 
-It is started as commands are (`tools/shell/processes.py`), so that nothing of it outlives this program, however that
-ends. What floods is ended; what is no message goes into the file with the errors.
+A server is started like a command (`tools/shell/processes.py`), so that nothing of it outlives this program, however
+that ends. One that floods is ended; output that is not a message goes into the error file.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     Reads = MemoryObjectReceiveStream[SessionMessage | Exception]
     Writes = MemoryObjectSendStream[SessionMessage]
 
-MOST_MESSAGE: Final = 32 * 1024 * 1024
-"""Bytes of one message."""
-MOST_UNASKED: Final = 2_000
-"""Messages that answer nothing, and lines that are none, which a server may send in `PERIOD_S`."""
+MAX_MESSAGE: Final = 32 * 1024 * 1024
+"""The most bytes of one message."""
+MAX_UNSOLICITED: Final = 2_000
+"""The most unsolicited messages, and lines that are not messages, that a server may send in `PERIOD_S` seconds."""
 PERIOD_S: Final = 10.0
-MOST_LOG: Final = 5_000_000
-"""Bytes of what a server writes to its standard error that are kept."""
+MAX_LOG: Final = 5_000_000
+"""The most bytes of a server's standard error that are kept."""
 CLOSING_S: Final = 1.0
-"""Seconds a server has to end once its input is closed, and again once it is asked to end."""
+"""Seconds a server has to end after its input is closed, and again after it is asked to end."""
 LAST_LINES: Final = 5
 
 _PIECE: Final = 65_536
@@ -48,18 +48,18 @@ _PAUSE_S: Final = 0.01
 _DRAIN_S: Final = 0.25
 
 
-TOO_MANY: Final = f"it sent more than {MOST_UNASKED:,} messages in {PERIOD_S:g} s that nobody asked for"
+TOO_MANY: Final = f"it sent more than {MAX_UNSOLICITED:,} messages in {PERIOD_S:g} s that nobody asked for"
 
 
-class Unasked:
-    """Counts what a server sends that nobody asked for."""
+class Unsolicited:
+    """Counts a server's unsolicited messages."""
 
     def __init__(self) -> None:
         self._count = 0
         self._since = time.monotonic()
 
     def add(self) -> None:
-        """One more."""
+        """Count one more."""
         now = time.monotonic()
         if now - self._since > PERIOD_S:
             self._count, self._since = 0, now
@@ -67,14 +67,14 @@ class Unasked:
 
     @property
     def too_many(self) -> bool:
-        """Whether the server floods."""
-        return self._count > MOST_UNASKED
+        """Whether the server sends too many."""
+        return self._count > MAX_UNSOLICITED
 
 
 class ErrorLog:
-    """The file that takes what a server writes to its standard error, up to `MOST_LOG` bytes of it. Thread-safe.
+    """The file for a server's standard error, up to `MAX_LOG` bytes. Thread-safe.
 
-    What comes beyond that is read slowly and dropped, so that the server neither fails nor keeps a core busy.
+    Anything beyond that is read slowly and dropped, so that the server neither fails nor keeps a core busy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,13 +92,13 @@ class ErrorLog:
         threading.Thread(target=self._follow, args=(pipe,), name=f"log of {self.path.stem}", daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        """Add to the file. A disk that takes nothing costs only that."""
+        """Append to the file. Errors of the disk are ignored."""
         lines = [one_line(line.decode(errors="replace"), 300) for line in data[-_PIECE:].splitlines() if line.strip()]
         with self._lock:
             self.last.extend(lines[-LAST_LINES:])
-            if self._size >= MOST_LOG:
+            if self._size >= MAX_LOG:
                 return
-            data = data[: MOST_LOG - self._size]
+            data = data[: MAX_LOG - self._size]
             self._size += len(data)
             with contextlib.suppress(OSError):
                 make_private_folder(self.path.parent)
@@ -110,7 +110,7 @@ class ErrorLog:
         with os.fdopen(pipe, "rb", buffering=0) as stream:
             while data := stream.read(_PIECE):
                 self.write(data)
-                if self._size >= MOST_LOG:
+                if self._size >= MAX_LOG:
                     time.sleep(_PAUSE_S)
         self.settled.set()
 
@@ -123,9 +123,9 @@ async def running(
     log: ErrorLog,
     over: Callable[[str], None],
 ) -> AsyncGenerator[tuple["Reads", "Writes"], None]:
-    """Run a server; the streams of its messages, as the SDK's client takes them. Nothing of it is left afterwards.
+    """Run a server; yields its message streams for the SDK's client. No process of it is left afterwards.
 
-    `over` is told, once, why it is over before it was asked to be. Raises OSError where it cannot be started.
+    If it ends before it is asked to, `over` is called once with the reason. Raises OSError if it cannot be started.
     """
     import anyio
 
@@ -155,7 +155,7 @@ async def running(
 
 
 def _started(request: Request, log: ErrorLog) -> tuple[Child, socket.socket]:
-    """Raises OSError, and ValueError for text that no command line can hold."""
+    """Raises OSError, and ValueError for arguments with NUL."""
     ours, theirs = socket.socketpair()
     reading, errors = os.pipe()
     try:
@@ -172,7 +172,7 @@ def _started(request: Request, log: ErrorLog) -> tuple[Child, socket.socket]:
 
 
 async def _end(child: Child, ours: socket.socket) -> None:
-    """Close its input, then ask it to end, then end it by force (MCP, lifecycle: shutdown)."""
+    """Close its input, then ask it to end, then kill it (MCP, lifecycle: shutdown)."""
     with contextlib.suppress(OSError):
         ours.shutdown(socket.SHUT_WR)
     for harder in (child.terminate, child.kill):
@@ -187,18 +187,18 @@ async def _end(child: Child, ours: socket.socket) -> None:
 
 
 class _Wire:
-    """The messages of one run, a JSON object a line."""
+    """The messages of one run, as lines of JSON."""
 
     def __init__(self, child: Child, ours: socket.socket, log: ErrorLog, over: Callable[[str], None]) -> None:
         self._child = child
         self._socket = ours
         self._log = log
         self._over = over
-        self._unasked = Unasked()
+        self._unasked = Unsolicited()
         self.closing = False
 
     async def read(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
-        """Pass on what the server says until it ends or must be ended."""
+        """Pass on the server's messages until it ends or must be ended."""
         import anyio
 
         exiting = asyncio.ensure_future(self._exited())
@@ -217,7 +217,7 @@ class _Wire:
                 self._over(why or self._how_it_ended())
 
     async def write(self, leaving: "MemoryObjectReceiveStream[SessionMessage]") -> None:
-        """Pass on what the server is told."""
+        """Pass on messages to the server."""
         loop = asyncio.get_running_loop()
         async with leaving:
             async for message in leaving:
@@ -229,7 +229,7 @@ class _Wire:
                     return
 
     async def _pass_on(self, arriving: "MemoryObjectSendStream[SessionMessage | Exception]") -> str:
-        """Why that is over, where the server did not end by itself."""
+        """Pass on messages; returns why that must end, or an empty text if the server ended by itself."""
         loop = asyncio.get_running_loop()
         unread = bytearray()
         while True:
@@ -246,8 +246,8 @@ class _Wire:
             start = len(unread)
             unread += piece
             if piece.find(b"\n") < 0:
-                if len(unread) > MOST_MESSAGE:
-                    return f"it sent a message of more than {MOST_MESSAGE // (1024 * 1024)} MB"
+                if len(unread) > MAX_MESSAGE:
+                    return f"it sent a message of more than {MAX_MESSAGE // (1024 * 1024)} MB"
                 continue
             end = unread.rfind(b"\n", start) + 1
             lines, unread = bytes(unread[:end]).splitlines(), unread[end:]
@@ -259,7 +259,7 @@ class _Wire:
                     return TOO_MANY
 
     async def _message(self, line: bytes) -> "SessionMessage | None":
-        """A line as a message; None for what is none."""
+        """Parse a line; None if it is not a message."""
         from mcp.shared.message import SessionMessage
         from mcp_types import JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
@@ -279,7 +279,7 @@ class _Wire:
         return SessionMessage(read)
 
     async def _exited(self) -> None:
-        """Something that the server left running may hold its output open."""
+        """Wait for the exit: a process that the server left running may keep its output open."""
         await self._child.exited.wait()
         await asyncio.sleep(_DRAIN_S)
 
@@ -294,11 +294,11 @@ class _Wire:
 
 
 def _request(server: ToolServer, environment: Mapping[str, str], folder: Path) -> Request:
-    """How to start it. Looks at folders: called off the event loop. Raises OSError where there is no such program."""
+    """The request that starts it. Reads folders: call it off the event loop. Raises OSError for a missing program."""
     place = Path(folder, server.cwd).expanduser()
     if not place.is_dir():
         raise FileNotFoundError(2, f"there is no folder {place}")
-    command = os.path.expanduser(server.command)  # noqa: PTH111 - a bare name stays one
+    command = os.path.expanduser(server.command)  # noqa: PTH111 - a bare name must stay bare
     if "/" in command:
         command = str(Path(place, command))
     found = shutil.which(command, path=environment.get("PATH", os.defpath))

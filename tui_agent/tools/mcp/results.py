@@ -1,4 +1,4 @@
-"""What a server answers, as a tool's output: text, pictures, structured content, resources. All of it is untrusted."""
+"""Converting a server's results to tool output: text, pictures, structured content, resources. All is untrusted."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock, GetPromptResult, ReadResourceResult
 
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-MOST_PICTURES: Final = 20
-"""Pictures of one result that are looked at."""
+MAX_PICTURES: Final = 20
+"""The most pictures of one result that are used."""
 
 
 def output_of(result: "CallToolResult") -> ToolOutput:
-    """The output of a call. Costs what the answer is long: call it off the event loop."""
+    """The output of a call. Slow for a long result: call it off the event loop."""
     parts, images = _taken_apart(result.content)
     structured = result.structured_content
     if structured is not None and not _is_said(structured, parts):
@@ -27,12 +27,12 @@ def output_of(result: "CallToolResult") -> ToolOutput:
 
 
 def text_of_resource(result: "ReadResourceResult") -> str:
-    """The texts of a resource; what is no text is named."""
+    """The texts of a resource; other content is only named."""
     return clean(valid_text("\n\n".join(_resource_text(each) for each in result.contents)))
 
 
 def text_of_prompt(result: "GetPromptResult") -> str:
-    """The messages of a prompt as one text; what another side is to have said is marked."""
+    """The messages of a prompt as one text; those of other roles than the user are marked."""
     parts = []
     for message in result.messages:
         said, images = _taken_apart([message.content])
@@ -67,8 +67,8 @@ def _taken_apart(content: Sequence["ContentBlock"]) -> tuple[list[str], list[Ima
 def _take_picture(kind: str, data: str, parts: list[str], images: list[Image]) -> None:
     if kind not in PICTURES:
         parts.append(f"[a picture of the kind {one_line(kind, 60)}: it cannot be looked at]")
-    elif len(images) >= MOST_PICTURES:
-        parts.append(f"[one picture more than the {MOST_PICTURES} that are looked at]")
+    elif len(images) >= MAX_PICTURES:
+        parts.append(f"[one picture more than the {MAX_PICTURES} that are looked at]")
     else:
         images.append(Image(kind, data))
 
@@ -83,7 +83,7 @@ def _resource_text(resource: object) -> str:
 
 
 def _is_said(structured: object, parts: Sequence[str]) -> bool:
-    """Whether a text says the same already, as servers are asked to do (MCP, tools: structured content)."""
+    """Whether a text repeats the structured content, as servers should (MCP, tools: structured content)."""
     for part in parts:
         try:
             if json.loads(part) == structured:

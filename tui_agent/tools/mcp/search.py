@@ -1,6 +1,6 @@
-"""Finding a tool by a plain description: BM25 over names, descriptions and the names of arguments.
+"""Finding a tool by a description: BM25 over the names, descriptions and argument names of tools.
 
-A package for it (rank-bm25, bm25s) would bring numpy for what is a screenful of code over a few hundred short texts.
+A package (rank-bm25, bm25s) would pull in numpy for a screenful of code over a few hundred short texts.
 """
 
 import math
@@ -15,13 +15,13 @@ from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.mcp.known import KnownTool
 
 SATURATION: Final = 1.2
-"""BM25's k1: how soon another mention of a word counts for less."""
+"""BM25's k1: how fast further mentions of a word count less."""
 LENGTH: Final = 0.6
-"""BM25's b: how much a long text is held against it."""
+"""BM25's b: how much the length of a text lowers its score."""
 NAME_WEIGHT: Final = 3
-"""A word of the tool's own name counts as often."""
+"""How many times a word of the tool's name counts."""
 PART_WEIGHT: Final = 2
-"""A word that is a part of a word in the tool's name counts so much: ``log`` in ``worklog``."""
+"""How much a word counts that is only part of a word of the tool's name, such as ``log`` in ``worklog``."""
 
 _PART: Final = 3
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
@@ -42,14 +42,14 @@ _ALIKE: Final = {
 
 
 class Entry(NamedTuple):
-    """A tool as it is searched for."""
+    """A tool and its server."""
 
     server: str
     tool: KnownTool
 
 
 class Index:
-    """The tools of all servers, to be searched. Making it costs what they say; a search costs what is in the query."""
+    """A search index of the tools of all servers. A search takes time only for the words of the query."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = tuple(entries)
@@ -60,7 +60,7 @@ class Index:
         self._holders = Counter(word for counts in self._counts for word in counts)
 
     def search(self, query: str, limit: int) -> list[Entry]:
-        """The tools that fit best, the best one first; none where no word of the query is known."""
+        """The best matching tools, best first; none if no word of the query is known."""
         wanted = dict.fromkeys(words(query))
         ranked = sorted(((self._score(place, wanted), -place) for place in range(len(self._entries))), reverse=True)
         return [self._entries[-place] for score, place in ranked[:limit] if score > 0]
@@ -78,7 +78,7 @@ class Index:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text that tell something, each in one form."""
+    """The stems of a text's words, without common words."""
     found = []
     for match in _WORD.finditer(text):
         word = match[0].lower()

@@ -1,4 +1,4 @@
-"""A tool of a server, as every tool is: what a call touches, how it is shown, and how it is made."""
+"""A server's tool as a `Tool`."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.mcp.known import KnownTool, definition_of
 
 Call: TypeAlias = Callable[[str, str, dict[str, object], ToolContext], Awaitable[ToolOutput]]
-"""Calls, of a server, a tool with arguments. Raises ToolFailure."""
+"""Calls a tool: takes the server's name, the tool's name and the arguments. Raises ToolFailure."""
 
 _PREVIEW: Final = 2_000
 
 
 class ServerTool:
-    """A tool of a server; `call` makes its calls. `believed`: it is taken for reading where the server says so."""
+    """A tool of a server; `call` makes its calls. `believed`: trust the server's statement that the tool only reads."""
 
     def __init__(self, call: Call, server: str, known: KnownTool, *, believed: bool) -> None:
         self._call = call
@@ -26,7 +26,7 @@ class ServerTool:
         self.definition = definition_of(server, known, deferred=False)
 
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        """One access for every call, so that rules about the tool are heeded."""
+        """One access for every call, so that rules about the tool apply."""
         _given(arguments)
         return (Access(self.effect, f"{self.server}/{self.known.name}"),)
 
@@ -40,7 +40,7 @@ class ServerTool:
 
 
 def _given(arguments: str) -> dict[str, object]:
-    """Raises ToolFailure for what is no JSON object."""
+    """Parse the arguments. Raises ToolFailure if they are not a JSON object."""
     try:
         given = json.loads(arguments or "{}")
     except (ValueError, RecursionError) as error:

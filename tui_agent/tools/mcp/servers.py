@@ -1,4 +1,4 @@
-"""All servers of a session: what they offer, which of them run, and what the user decided about each."""
+"""The servers of a session: what they offer, which of them run, and what the user decided about each."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ from tui_agent.tools.mcp.server_tool import ServerTool
 if TYPE_CHECKING:
     from tui_agent.tools.mcp.connection import Connection
 
-Standing: TypeAlias = Literal["off", "new", "configured", "known", "starting", "started", "in use", "failed"]
+ServerState: TypeAlias = Literal["off", "new", "configured", "known", "starting", "started", "in use", "failed"]
 
 LOGS: Final = "mcp"
-"""The folder, in the session's own, with what servers write to their standard error."""
+"""The folder in the session's own for what servers write to their standard error."""
 SIGN_INS: Final = "sign-ins"
-"""The folder, beside the lists, of what signing in gave: for the user alone."""
+"""The private folder, beside the lists, for sign-in tokens."""
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A tool as the model may be told of it. `always`: from the beginning, whatever it takes."""
+    """A tool that can be offered to the model. `always`: from the start, whatever its size."""
 
     server: str
     definition: ToolDefinition
@@ -37,12 +37,14 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a server stands. ``new``: a project's, about which the user has not decided. `known`: what it has told of
-    itself, None where nothing is known yet; `calls`: how often it was called in this session.
+    """The status of a server.
+
+    ``new`` means a project's server that the user has not decided about. `known`: what it offers, None if that is not
+    known yet; `calls`: the number of calls in this session.
     """
 
     name: str
-    standing: Standing
+    standing: ServerState
     source: Literal["user", "project"]
     command: str
     known: KnownServer | None
@@ -53,7 +55,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ToolServers:
-    """The servers of a session. Made with `opened`; `close` ends all that runs."""
+    """The servers of a session. Create it with `opened`; `close` ends all that run."""
 
     def __init__(
         self,
@@ -64,8 +66,8 @@ class ToolServers:
         folders: Sequence[Path],
         problems: Sequence[str] = (),
     ) -> None:
-        """`home` is the program's folder, `session` this session's; `folders` are those it works in, which servers may
-        ask for. Reads files.
+        """`home` is the program's folder, `session` the session's; `folders` are those the session works in, which
+        servers may ask for. Reads files.
         """
         self.home = home
         self.folder = folders[0]
@@ -107,25 +109,25 @@ class ToolServers:
 
     @property
     def on(self) -> tuple[str, ...]:
-        """The servers that may be used, by name."""
+        """The names of the servers that are turned on."""
         return tuple(name for name, server in self._servers.items() if self._choices.is_on(server))
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Those of which it is not known yet what they offer."""
+        """The names of those whose tools are not known yet."""
         return tuple(name for name in self.on if name not in self._known)
 
     @property
     def new(self) -> tuple[Configured, ...]:
-        """The project's servers that the user has not decided about."""
+        """The project's servers that the user has not decided about yet."""
         return tuple(server for server in self._servers.values() if self._choices.is_new(server))
 
     def known(self, name: str) -> KnownServer | None:
-        """What a server has told of itself."""
+        """What a server offers, as far as known."""
         return self._known.get(name)
 
     def offers(self) -> tuple[Offer, ...]:
-        """Every tool there is, in an order that stays."""
+        """All tools, in a fixed order."""
         found = []
         for name in sorted(self._tools):
             tool = self._tools[name]
@@ -135,27 +137,27 @@ class ToolServers:
         return tuple(found)
 
     def tool(self, name: str) -> ServerTool | None:
-        """A server's tool by the name that the model knows it by. Raises ToolFailure for one that is there no more."""
+        """A server's tool by the name that the model uses. Raises ToolFailure for one that no longer exists."""
         tool = self._tools.get(name)
         if tool is None:
             self._explain(name)
         return tool
 
     async def search(self, query: str, limit: int) -> list[ServerTool]:
-        """The tools that fit a description best, the best one first. Servers that nobody knows yet are asked first."""
+        """The tools that best match a description, best first. Asks servers first whose tools are not known yet."""
         await self.learn()
         return [self._tools[tool_name(entry.server, entry.tool.name)] for entry in self._index.search(query, limit)]
 
     # Using them
 
     async def learn(self) -> None:
-        """Have it known what every server offers; those that cannot be asked are left out."""
+        """Ask the servers whose tools are not known yet; those that fail are left out."""
         self.begin_learning()
         if self._learning:
             await asyncio.wait(self._learning.values())
 
     def begin_learning(self) -> None:
-        """The same, without waiting for it."""
+        """As `learn`, in the background."""
         for name in self.unknown:
             if name not in self._learning and self._connections[name].state in ("stopped", "running"):
                 task = asyncio.create_task(self._learn(name), name=f"learning {name}")
@@ -199,7 +201,7 @@ class ToolServers:
             ) from error
 
     async def prompt(self, name: str, prompt: str, argument: str) -> str:
-        """The text of a server's prompt with what was typed behind its name. Raises ToolFailure."""
+        """The text of a server's prompt, with the argument typed after its name. Raises ToolFailure."""
         from tui_agent.tools.mcp.results import text_of_prompt
 
         known = next((each for each in self._known.get(name, KnownServer()).prompts if each.name == prompt), None)
@@ -221,7 +223,7 @@ class ToolServers:
             raise ToolFailure(f"The server {name} refuses it: {error}", "Give what the prompt asks for.") from error
 
     async def turn(self, name: str, *, on: bool) -> None:
-        """Turn a server on or off, for later sessions too. Raises KeyError, and OSError where that cannot be kept."""
+        """Turn a server on or off, for later sessions too. Raises KeyError, and OSError if that cannot be stored."""
         server = self._servers[name]
         try:
             await asyncio.to_thread(lambda: self._choices.turn(server, on=on))
@@ -234,7 +236,7 @@ class ToolServers:
             await self.learn()
 
     async def add(self, servers: Mapping[str, ToolServer]) -> None:
-        """Take in more of the user's servers, and ask them what they offer."""
+        """Add servers of the user's, and ask them what they offer."""
         for name, server in servers.items():
             if name not in self._servers:
                 await asyncio.to_thread(self._add, Configured(name, server, "user", self.folder))
@@ -242,9 +244,10 @@ class ToolServers:
         await self.learn()
 
     async def sign_in(self, name: str) -> str:
-        """Begin to sign in at a server: the address to open, or nothing where none is asked for. It goes on by itself.
+        """Begin a sign-in, which continues in the background; returns the address to open, or an empty text if the
+        server does not ask for one.
 
-        Raises KeyError, and ToolFailure where the server cannot be reached.
+        Raises KeyError, and ToolFailure if the server cannot be reached.
         """
         connection = self._connections[name]
         shown: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -262,7 +265,7 @@ class ToolServers:
         return ""
 
     async def close(self) -> None:
-        """End all servers, and what they have started."""
+        """End all servers, and everything they have started."""
         tasks = [*self._learning.values(), *self._signing_in.values()]
         for task in tasks:
             task.cancel()
@@ -270,11 +273,11 @@ class ToolServers:
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
     def statuses(self) -> tuple[Status, ...]:
-        """How every server stands, by name."""
+        """The status of every server, sorted by name."""
         return tuple(self._status(name) for name in self._servers)
 
     def _add(self, server: Configured) -> None:
-        # Where there is no server, nothing of this is loaded.
+        # Imported only if there is a server.
         from tui_agent.tools.mcp.connection import Connection
 
         log = self._session / LOGS / f"{server.name}.log"
@@ -299,7 +302,7 @@ class ToolServers:
             server.server.believe_hints,
         )
 
-    def _standing(self, name: str) -> Standing:
+    def _standing(self, name: str) -> ServerState:
         if name not in self.on:
             return "new" if self._choices.is_new(self._servers[name]) else "off"
         match self._connections[name].state:
@@ -316,7 +319,7 @@ class ToolServers:
         try:
             await self._connections[name].start()
         except Unavailable:
-            return  # its status says so
+            return  # its status shows the error
         except Exception as error:
             self._connections[name].error = f"The server {name} cannot be used: {one_line(error_text(error), 300)}."
 
@@ -325,7 +328,7 @@ class ToolServers:
         _seen(done)
 
     async def _note(self, name: str, known: KnownServer) -> None:
-        """Take in what a server tells of itself."""
+        """Store what a server offers."""
         if self._known.get(name) == known:
             return
         self._known[name] = known
@@ -348,7 +351,7 @@ class ToolServers:
         self.on_change()
 
     def _explain(self, name: str) -> None:
-        """Raises ToolFailure where a name is that of a tool which is there no more."""
+        """Raises ToolFailure if this is the name of a tool that no longer exists."""
         for server in self._servers:
             if not name.startswith(tool_name(server, "")):
                 continue
@@ -361,6 +364,6 @@ class ToolServers:
 
 
 def _seen(done: asyncio.Task[None]) -> None:
-    """What went wrong is said by the server's status."""
+    """Retrieve the task's exception: the server's status shows it."""
     if not done.cancelled():
         done.exception()

@@ -1,6 +1,6 @@
-"""The tools `find_tool` and `call_tool`, which lead to tools of servers that the model was not told of.
+"""The tools `find_tool` and `call_tool`: access to servers' tools that are not among a request's definitions.
 
-Their definitions never change, so that a request's prefix stays as it is.
+Their own definitions never change, so that a request's prefix stays the same.
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FIND_TOOL: Final = "find_tool"
 FOUND_CHARS: Final = 24_000
-"""Characters of definitions that one search gives."""
+"""The most characters of definitions that one search returns."""
 _PREVIEW: Final = 2_000
 
 Most: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
@@ -86,8 +86,8 @@ class FindTool:
 
 
 class CallTool:
-    """The tool `call_tool`. A call of it is taken for a call of the tool it names before anything is done about it
-    (`conversation.call_tool`), so what is here answers only calls that name none.
+    """The tool `call_tool`. Its calls are first replaced by calls of the tool that they name
+    (`conversation.call_tool`), so this only answers calls that name no existing tool.
     """
 
     effect: Effect = "none"

@@ -1,7 +1,7 @@
-"""The front matter of a Markdown file: the few scalar keys between two lines of ``---``.
+"""Parsing the front matter of a Markdown file: the scalar keys between two lines of ``---``.
 
-It is the part of YAML that such headers are written in: plain, quoted, folded (``>``) and literal (``|``) texts, and
-plain texts that go on over indented lines. Lists and maps are passed over: their keys read as empty.
+It supports the part of YAML used in such headers: plain, quoted, folded (``>``) and literal (``|``) strings, and plain
+strings continued on indented lines. Lists and maps are skipped: their keys get an empty text.
 """
 
 import json
@@ -14,7 +14,7 @@ _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The keys of a file's front matter, in lower case, and the text after it. Raises nothing: a file may have none."""
+    """The keys of a file's front matter, in lower case, and the text after it. Raises nothing."""
     lines = re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
     if not lines or lines[0].rstrip() != "---":
         return {}, text
@@ -25,7 +25,7 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
 
 
 def header(keys: dict[str, str]) -> str:
-    """A front matter that reads as `keys`, with each text on one line; it ends with the closing ``---``."""
+    """The front matter for `keys`, with each text on one line, including the closing ``---``."""
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in keys.items()]
     return "\n".join(["---", *lines, "---", ""])
 
@@ -80,7 +80,7 @@ def _folded(lines: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text within quotes; where the closing quote is missing it goes to the end."""
+    """The text within quotes; to the end if the closing quote is missing."""
     if text[0] == "'":
         match = re.match(r"'((?:[^']|'')*)", text)
         return match[1].replace("''", "'") if match else ""

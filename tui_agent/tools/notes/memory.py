@@ -1,7 +1,7 @@
-"""A project's memory: the tool `memory`, the notes it writes, and ``MEMORY.md``, the index that names them.
+"""A project's memory: the tool `memory`, the notes it writes, and ``MEMORY.md``, their index.
 
-The folder is the user's as much as the model's: what is written in the index besides its own lines stays as it is, and
-a note that somebody added, removed or renamed by hand is found again.
+The user may edit the folder too: other text in the index is kept, and notes that were added, removed or renamed by hand
+are recognised.
 """
 
 import fcntl
@@ -28,18 +28,18 @@ from tui_agent.tools.threads import Stop, in_thread
 NAME = "memory"
 """The tool's name."""
 UNTRUSTED = "written in a folder that was not trusted"
-"""What a note says that was written there."""
+"""The origin recorded in a note that was written in such a folder."""
 INDEX_FILE = "MEMORY.md"
 MAX_NAME = 60
 MAX_DESCRIPTION = 200
-"""Characters of a note's line in the index."""
+"""Characters of a note's description in the index."""
 MAX_TEXT = 20_000
-"""Characters of one note: about a page that is read whole."""
+"""Characters of one note: what fits on one page of a file read."""
 MAX_NOTES = 500
 MAX_INDEX = 1_000_000
-"""Bytes of the index that are read."""
+"""The most bytes of the index that are read."""
 
-_PATIENCE_S = 10.0
+_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _TITLE = "# Memory"
 _LINE = re.compile(
@@ -49,7 +49,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A note as the index names it. `missing`: there is no such file."""
+    """A note in the index. `missing`: its file does not exist."""
 
     name: str
     description: str
@@ -58,14 +58,14 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def memory_folder(home: Path, project: Path) -> Path:
-    """The folder of the notes about a project: its name is that of the project's root, and a digest of the path."""
+    """The folder of a project's notes, named after the project's root and a digest of its path."""
     root = os.path.realpath(project)
     slug = re.sub(r"[^a-z0-9]+", "-", Path(root).name.lower()).strip("-")[:40] or "project"
     return Path(os.path.realpath(home)) / "memory" / f"{slug}-{blake2b(os.fsencode(root), digest_size=6).hexdigest()}"
 
 
 class Notes:
-    """The notes in a folder, which need not exist yet. No link may be on the way to it."""
+    """The notes in a folder, which need not exist yet. Its path must not contain links."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,16 +75,16 @@ class Notes:
 
     @property
     def is_own(self) -> bool:
-        """Whether the index, as `look` last found it, was just as `write` and `remove` of this object had left it."""
+        """Whether the index that `look` last found was the one that this object's `write` and `remove` had left."""
         return self._left is not None and self._looked == self._left
 
     def look(self) -> str:
-        """The index as it stands, to be told to the model. Raises ToolFailure where it cannot be read."""
+        """The present index, to be shown to the model. Raises ToolFailure if it cannot be read."""
         self._looked = self.text()
         return self._looked
 
     def file(self, name: str) -> Path:
-        """The file of the note called `name`. Raises ToolFailure for what cannot be the name of a note."""
+        """The file of the note called `name`. Raises ToolFailure if that is not a valid name."""
         if not _NAME.fullmatch(name) or len(name) > MAX_NAME or name == "memory":
             near = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
             hint = f", such as {near}" if near and near != "memory" else ""
@@ -95,14 +95,14 @@ class Notes:
         return self.folder / f"{name}.md"
 
     def text(self) -> str:
-        """The index as it stands; empty where there is none. Raises ToolFailure where it cannot be read."""
+        """The present index; empty if there is none. Raises ToolFailure if it cannot be read."""
         if not os.path.lexists(self.index):
             return ""
         with open_file(self.index) as stream:
             return valid_text(stream.read(MAX_INDEX).decode(errors="replace"))
 
     def listed(self) -> tuple[Note, ...]:
-        """The notes: first those that the index names, then the others. Raises ToolFailure."""
+        """The notes: those in the index first, then the others. Raises ToolFailure."""
         files = self._files()
         named = [match for match in map(_LINE.fullmatch, self.text().splitlines()) if match]
         notes = [
@@ -113,10 +113,9 @@ class Notes:
         return (*notes, *(self._unlisted(name) for name in files if name not in known))
 
     def write(self, name: str, description: str, text: str, stop: Stop, origin: str = "") -> bool:
-        """Write a note, new or in place of an old one, and its line in the index. Whether the note is new.
+        """Create or replace a note, and its line in the index. Returns True if the note is new.
 
-        `origin` is said in both where there is something to say of where the note came from.
-        Raises ToolFailure, and Stopped; nothing has changed then.
+        `origin`, if given, is recorded in both. Raises ToolFailure and Stopped, and has changed nothing then.
         """
         file = self.file(name)
         with self._locked(stop):
@@ -135,7 +134,7 @@ class Notes:
         return is_new
 
     def remove(self, name: str, stop: Stop) -> None:
-        """Remove a note and its line in the index. Raises ToolFailure where there is neither."""
+        """Remove a note and its line in the index. Raises ToolFailure if there is neither."""
         file = self.file(name)
         with self._locked(stop):
             before = self.text()
@@ -143,14 +142,14 @@ class Notes:
             is_there = os.path.lexists(file)
             if not is_there and not any(_names(line) == file.name for line in before.splitlines()):
                 raise ToolFailure(f"There is no note called {name}.", self._names())
-            # The line goes first: a note that is not listed is found again, a line without its note misleads.
+            # Remove the line first: an unlisted note is found again, but a line without its note misleads.
             self._replace_index(index, stop)
             if is_there:
                 with explained(file):
                     file.unlink()
 
     def _replace_index(self, index: str, stop: Stop) -> None:
-        # What somebody else wrote meanwhile is not known to the model, so this index is not its own either.
+        # If somebody else has changed the index meanwhile, the model does not know all of it.
         is_known = self.text() in {self._looked or "", self._left}
         write_atomically(self.index, index.encode(), stop)
         self.index.chmod(PRIVATE_FILE)
@@ -160,8 +159,8 @@ class Notes:
     def _index(self, written: dict[str, str], removed: frozenset[str]) -> str:
         """The index after a change.
 
-        A line of `written` (by the note's file) takes the place of the old one, or stands before all others where it is
-        new. Lines of notes that are `removed` or gone are left out, and notes the index did not name get one.
+        A line of `written` (by file name) replaces the old one, or comes first if it is new. Lines of notes that are
+        `removed` or missing are left out, and unlisted notes get a line.
         """
         files = frozenset(self._files())
         kept: list[str] = []
@@ -191,7 +190,7 @@ class Notes:
         return Note(file.stem, one_line(described) + origin, file)
 
     def _files(self) -> list[str]:
-        """The names of the notes' files."""
+        """The file names of the notes."""
         try:
             with os.scandir(self.folder) as entries:
                 names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
@@ -212,8 +211,8 @@ class Notes:
         return f"There are: {shown(', '.join(names), 1_000)}." if names else "There are no notes yet."
 
     def _wait(self, lock: int, stop: Stop) -> None:
-        """Take the lock. Raises ToolFailure where another session keeps it, and Stopped."""
-        deadline = time.monotonic() + _PATIENCE_S
+        """Take the lock. Raises ToolFailure if another session keeps it, and Stopped."""
+        deadline = time.monotonic() + _TIMEOUT_S
         while True:
             stop.check()
             try:
@@ -227,7 +226,7 @@ class Notes:
 
     @contextmanager
     def _locked(self, stop: Stop) -> Iterator[None]:
-        """Let one writer in at a time, of all sessions in the project."""
+        """Lock the notes against writers in other sessions of the project."""
         with explained(self.folder):
             make_private_folder(self.folder)
             for folder in (self.folder, self.folder.parent):
@@ -241,10 +240,10 @@ class Notes:
 
 
 class Memory:
-    """Writes and removes notes. They are no part of the workspace; for the gate a change of one is a written file.
+    """Writes and removes notes. They are outside the workspace; the gate judges a change as writing a file.
 
-    What is read in a project that is not `trusted` may want to be remembered: there a note is always asked about, and
-    says later where it came from.
+    In a project that is not `trusted`, files could make the model remember something: there the user is always asked,
+    and the note records its origin.
     """
 
     effect: Effect = "write"
@@ -309,12 +308,12 @@ class Memory:
 
 
 def one_line(text: str) -> str:
-    """A description as it stands in the index: on one line, cut at `MAX_DESCRIPTION` characters."""
+    """A description for the index: on one line, cut at `MAX_DESCRIPTION` characters."""
     flat = shown(" ".join(valid_text(text).split()), 10 * MAX_DESCRIPTION)
     return flat if len(flat) <= MAX_DESCRIPTION else f"{flat[: MAX_DESCRIPTION - 1]}…"
 
 
 def _names(line: str) -> str:
-    """The file that a line of the index names; empty for any other line."""
+    """The file that a line of the index links to; empty for any other line."""
     match = _LINE.fullmatch(line)
     return match["file"] if match else ""

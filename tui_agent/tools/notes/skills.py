@@ -1,6 +1,6 @@
-"""Skills: folders with a ``SKILL.md`` that says how to do one kind of task (the open Agent Skills format).
+"""Finding skills: folders with a ``SKILL.md`` that says how to do one kind of task (the open Agent Skills format).
 
-Only a skill's name and description are known beforehand; its text enters when the model reads the file.
+The model first sees only a skill's name and description; the text enters the context when it reads the file.
 """
 
 import os
@@ -18,9 +18,9 @@ from tui_agent.tools.notes.front_matter import split_front_matter
 
 SKILL_FILE = "SKILL.md"
 MAX_SKILLS = 500
-"""Skills looked at in one folder."""
+"""The most skills that are read in one folder."""
 MAX_DESCRIPTION = 1_024
-"""Characters kept of a description (the limit of the Agent Skills format)."""
+"""The most characters of a description (the limit of the Agent Skills format)."""
 
 _HEAD = 65_536
 
@@ -28,8 +28,8 @@ _HEAD = 65_536
 class SkillFolder(msgspec.Struct, frozen=True):
     """A folder of skills.
 
-    A skill counts only where it lies in the folder `within`, with all links followed: a project's skills may not lead
-    out of the project. None: links may lead anywhere, as for the user's own skills.
+    With all links followed, a skill must be in the folder `within`: a project's skills may not be outside the project.
+    None: links may lead anywhere, as for the user's own skills.
     """
 
     path: Path
@@ -46,9 +46,9 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
-    """The skills of these folders, sorted by name. Of two with one name the one in the first folder can be used.
+    """The skills of these folders, sorted by name. Of two with the same name, the one in the earlier folder is used.
 
-    Reads files: call it off the event loop. Raises nothing for what is not there or cannot be read.
+    Reads files: call it off the event loop. Raises nothing for files that are missing or cannot be read.
     """
     found: list[Skill] = []
     names: dict[str, Path] = {}
@@ -62,7 +62,7 @@ def find_skills(folders: Iterable[SkillFolder]) -> tuple[Skill, ...]:
 
 
 def skill_roots(folders: Iterable[SkillFolder]) -> tuple[Path, ...]:
-    """The folders in which the files of skills are, with all links followed: they may always be read."""
+    """The folders of the skills' files, with all links followed: they may always be read."""
     roots: list[Path] = []
     for folder in folders:
         real = _real(folder.path, folder)
@@ -107,7 +107,7 @@ def _files(folder: SkillFolder) -> list[Path]:
 
 
 def _real(path: Path, folder: SkillFolder) -> Path | None:
-    """`path` with all links followed; None where it leads to a place where skills of `folder` may not be."""
+    """`path` with all links followed; None if that is outside of where `folder` may have skills."""
     real = Path(os.path.realpath(path))
     if folder.within is not None and not real.is_relative_to(Path(os.path.realpath(folder.within))):
         return None

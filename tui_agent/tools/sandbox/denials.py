@@ -1,4 +1,4 @@
-"""What the model is told of a command that failed, it seems, because of the sandbox."""
+"""Notes for the model on a command that seems to have failed because of the sandbox."""
 
 import os
 import re
@@ -21,14 +21,14 @@ _NETWORK: Final = re.compile(
 _MISSING: Final = re.compile(r"no such file|ENOENT|FileNotFoundError|cannot access|not found", re.IGNORECASE)
 _TEMPORARY: Final = re.compile(r"(?P<quote>['\"])((?:/var)?/tmp/[^'\"\n]+)(?P=quote)|((?:/var)?/tmp/[\w.@+/-]+)")
 _LOOKED_AT: Final = 20
-"""Names of temporary files that are looked for outside the sandbox."""
+"""The most names of temporary files that are looked for outside the sandbox."""
 _NAMED: Final = 5
 
 
 def denial_note(output: str, rules: str, *, failed: bool, own_temporary: bool) -> list[str]:
-    """A note where the end of what a command printed looks like the sandbox.
+    """A note for the model if the end of a command's output looks as if the sandbox stopped it; else empty.
 
-    `rules` say what that allows; `own_temporary`: its folder for temporary files stands in the place of the system's.
+    `rules` say what the sandbox allows; `own_temporary`: inside, ``/tmp`` is a folder of the sandbox's own.
     """
     if own_temporary and (names := _hidden(output)):
         listed = ", ".join(shown(name, 300) for name in names[:_NAMED])
@@ -49,7 +49,7 @@ def denial_note(output: str, rules: str, *, failed: bool, own_temporary: bool) -
 
 
 def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
-    """A note about guarded files that were put back as they had been."""
+    """A note about guarded files that were restored."""
     if not paths:
         return []
     listed = ", ".join(shown(str(path), 300) for path in paths[:10])
@@ -61,7 +61,7 @@ def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
 
 
 def _hidden(output: str) -> list[str]:
-    """The temporary files that were missed and are there outside."""
+    """The temporary files that the command missed and that exist outside the sandbox."""
     missed = "\n".join(line for line in output.splitlines() if _MISSING.search(line))
     found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_TEMPORARY.finditer(missed), _LOOKED_AT))
     return [name for name in found if os.path.lexists(name)]

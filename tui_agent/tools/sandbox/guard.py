@@ -1,11 +1,10 @@
-"""Guarded files that a command made or changed all the same are taken back when it has ended.
+"""Restoring guarded files that a command created or changed, once it has ended.
 
-Mounts can make only that read-only which is there; where there are no mounts at all, nothing in a folder that may be
-written. So what is guarded is noted before a command runs, and put back as it was afterwards. What the command wrote is
-kept aside.
+Mounts can make only existing files read-only; without mounts, nothing in a writable folder can be protected. So guarded
+paths are recorded before a command runs, and restored afterwards. What the command wrote is moved to another folder.
 
-What a command left running may put links in the way meanwhile. So every folder is opened from the one above it,
-following none, and what is done in it is done by its descriptor.
+Processes that a command left running may create links meanwhile. So every folder is opened relative to its parent,
+without following links, and all work in it goes through its descriptor.
 """
 
 import contextlib
@@ -20,33 +19,34 @@ from typing import Final, NamedTuple, TypeAlias
 from tui_agent.durable import make_private_folder
 from tui_agent.tools.files.confined import folder_of, make_folders
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_FILES: Final = 300
-_MOST_BYTES: Final = 4_000_000
-_MOST_LOOKED_AT: Final = 2_000
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_FILES: Final = 300
+_MAX_BYTES: Final = 4_000_000
+_MAX_LOOKED_AT: Final = 2_000
 
 
 class Entry(NamedTuple):
-    """A file (its bytes), a link (its target as text) or a folder (None), with its mode and time of change."""
+    """A file (its bytes), a link (its target as text) or a folder (None), with its mode and modification time in ns."""
 
     content: bytes | str | None
     mode: int
     time_ns: int
 
 
-Noted: TypeAlias = dict[str, Entry]
-"""What is at a guarded path and below it, by path from there."""
+Snapshot: TypeAlias = dict[str, Entry]
+"""The entries at a guarded path and below it, by relative path."""
 
 
 class Guard:
-    """What stood at guarded paths when this was made. `frozen`: what is there cannot change, so only the rest is noted.
+    """A record of what was at guarded paths when this was made. `frozen`: existing files cannot change, so only missing
+    ones are recorded.
 
-    `folders` are those that may be written; the paths lie in them. Reads files: to be made off the event loop.
+    `folders` are the writable folders, which contain the paths. Reads files: create it off the event loop.
     """
 
     def __init__(self, paths: Iterable[Path], folders: Sequence[Path], *, frozen: bool) -> None:
         paths = list(dict.fromkeys(paths))
-        self._noted: dict[Path, Noted] = {}
+        self._noted: dict[Path, Snapshot] = {}
         self._above: dict[Path, tuple[int, int]] = {}
         """The folders on the way to what was there."""
         for path in paths:
@@ -64,14 +64,14 @@ class Guard:
         self._no_links = sorted(Path(place) for place in on_the_way if not os.path.islink(place))  # noqa: PTH114
         """What is on the way to anything guarded, there or not, and is no link."""
 
-    def take_back(self, aside: Path, known: Mapping[Path, Noted]) -> list[Path]:
-        """Put back what has changed, but not what is `known`; what was there instead goes to the folder `aside`.
+    def take_back(self, aside: Path, known: Mapping[Path, Snapshot]) -> list[Path]:
+        """Restore what has changed, except to a `known` state; what was there instead is moved to the folder `aside`.
 
-        Returns the paths that were put back. Raises OSError.
+        Returns the paths that were restored. Raises OSError.
         """
         changed = [place for place, number in self._above.items() if _bring_back(place, number, aside)]
         for place in self._no_links:
-            # Over a link something guarded would be made where nobody looks for it.
+            # Through a link, a guarded file would be created elsewhere, unnoticed.
             if place.is_symlink():
                 changed.append(place)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(place) as folder:
@@ -92,7 +92,7 @@ class Guard:
                     if before:
                         _restore(folder, path.name, before)
             except (FileNotFoundError, NotADirectoryError):
-                continue  # a link on the way, which leads where nothing may be written
+                continue  # a link on the way, to where nothing may be written
         return changed
 
     def _note_folder(self, place: Path) -> None:
@@ -103,7 +103,7 @@ class Guard:
 
 
 def _parents_in(path: str, folders: tuple[str, ...]) -> Iterator[str]:
-    """The folders on the way to a path that lie in one of `folders` (each with its final slash)."""
+    """The parent folders of a path that are below one of `folders` (each with its final slash)."""
     place = os.path.dirname(path)  # noqa: PTH120 - this is done for every guarded path before every command
     while place.startswith(folders):
         yield place
@@ -111,14 +111,14 @@ def _parents_in(path: str, folders: tuple[str, ...]) -> Iterator[str]:
 
 
 def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
-    """Whether a folder on the way to something guarded was another one now; it is as before then."""
+    """Restore a folder on the way to a guarded path if it has been replaced; returns whether it had been."""
     try:
         with folder_of(place) as folder:
             if _number(folder, place.name) == number:
                 return False
             _put_aside(folder, place.name, aside)
             with _listed(folder) as entries:
-                for entry in islice(entries, _MOST_LOOKED_AT):
+                for entry in islice(entries, _MAX_LOOKED_AT):
                     if _number(folder, entry.name) == number:
                         os.rename(entry.name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
                         break
@@ -129,7 +129,7 @@ def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
 
 @contextlib.contextmanager
 def _listed(folder: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
-    descriptor = os.open(".", _FOLDER, dir_fd=folder)
+    descriptor = os.open(".", _FOLDER_FLAGS, dir_fd=folder)
     try:
         with os.scandir(descriptor) as entries:
             yield entries
@@ -146,7 +146,7 @@ def _number(folder: int, name: str) -> tuple[int, int] | None:
 
 
 def _put_aside(folder: int, name: str, aside: Path) -> None:
-    """Take away what is called so in a folder; keep it where that does not take long."""
+    """Move an entry of a folder to `aside`, or delete it if copying it would take long."""
     if _number(folder, name) is None:
         return
     make_private_folder(aside)
@@ -154,7 +154,7 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
     try:
         os.rename(name, target, src_dir_fd=folder)
     except OSError:
-        # Another file system: it has to be copied.
+        # On another file system: copy it.
         if found := _read(folder, name):
             with folder_of(target) as beside:
                 _restore(beside, target.name, found)
@@ -164,8 +164,8 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
             shutil.rmtree(name, dir_fd=folder)
 
 
-def contents(path: Path) -> Noted | None:
-    """What is at a path, whole, with no link on the way; None where that is too much to note."""
+def contents(path: Path) -> Snapshot | None:
+    """All that is at a path, following no link; None if that is too much to record."""
     try:
         with folder_of(path) as folder:
             return _read(folder, path.name)
@@ -174,12 +174,12 @@ def contents(path: Path) -> Noted | None:
 
 
 class _TooMuch(Exception):
-    """There is more than is noted."""
+    """There is more than may be recorded."""
 
 
-def _read(folder: int, name: str) -> Noted | None:
-    """What is called so in a folder, whole; None where that is too much to note."""
-    found: Noted = {}
+def _read(folder: int, name: str) -> Snapshot | None:
+    """All of an entry of a folder; None if that is too much to record."""
+    found: Snapshot = {}
     try:
         _read_into(found, folder, name, ".")
     except _TooMuch:
@@ -187,22 +187,22 @@ def _read(folder: int, name: str) -> Noted | None:
     return found
 
 
-def _read_into(found: Noted, folder: int, name: str, place: str) -> None:
+def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
     below = -1
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
             content: bytes | str | None = os.readlink(name, dir_fd=folder)
         elif stat.S_ISDIR(status.st_mode):
-            content, below = None, os.open(name, _FOLDER, dir_fd=folder)
+            content, below = None, os.open(name, _FOLDER_FLAGS, dir_fd=folder)
         elif stat.S_ISREG(status.st_mode):
             content = _read_file(found, folder, name)
         else:
             return
         found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
-        if len(found) > _MOST_FILES:
+        if len(found) > _MAX_FILES:
             raise _TooMuch
-        for entry in os.listdir(below) if below >= 0 else ():  # noqa: PTH208 - by a descriptor
+        for entry in os.listdir(below) if below >= 0 else ():  # noqa: PTH208 - it is a descriptor
             _read_into(found, below, entry, os.path.normpath(f"{place}/{entry}"))
     except OSError:
         return
@@ -211,8 +211,8 @@ def _read_into(found: Noted, folder: int, name: str, place: str) -> None:
             os.close(below)
 
 
-def _read_file(found: Noted, folder: int, name: str) -> bytes:
-    left = _MOST_BYTES - sum(len(entry.content) for entry in found.values() if isinstance(entry.content, bytes))
+def _read_file(found: Snapshot, folder: int, name: str) -> bytes:
+    left = _MAX_BYTES - sum(len(entry.content) for entry in found.values() if isinstance(entry.content, bytes))
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as stream:
         content = stream.read(left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
@@ -221,8 +221,8 @@ def _read_file(found: Noted, folder: int, name: str) -> bytes:
     return content
 
 
-def _restore(folder: int, name: str, before: Noted) -> None:
-    # A folder stands before what is in it, and gets its mode and time after that.
+def _restore(folder: int, name: str, before: Snapshot) -> None:
+    # A folder comes before its entries, and gets its mode and time after them.
     made = {"": folder}
     try:
         for place, entry in before.items():
@@ -230,7 +230,7 @@ def _restore(folder: int, name: str, before: Noted) -> None:
             inside = made["" if place == "." else os.path.normpath(above)]
             if entry.content is None:
                 os.mkdir(leaf, 0o700, dir_fd=inside)
-                made[place] = os.open(leaf, _FOLDER, dir_fd=inside)
+                made[place] = os.open(leaf, _FOLDER_FLAGS, dir_fd=inside)
             elif isinstance(entry.content, str):
                 os.symlink(entry.content, leaf, dir_fd=inside)
                 os.utime(leaf, ns=(entry.time_ns, entry.time_ns), dir_fd=inside, follow_symlinks=False)

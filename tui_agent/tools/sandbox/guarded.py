@@ -1,7 +1,7 @@
-"""What no command may change and what none may read.
+"""The files that no command may change, and those that none may read.
 
-Guarded are the files of the gate's table, which make something else run: a shell, an editor, git or an agent reads them
-later and does what they say, outside of the sandbox. Secret are files that grant access elsewhere.
+Guarded files are those of the gate's table: a shell, an editor, git or an agent later does what they say, outside the
+sandbox. Secret files grant access elsewhere.
 """
 
 import os
@@ -17,15 +17,15 @@ IN_EVERY_FOLDER: Final = (
     *sorted(name for name in GUARDED_NAMES if name.startswith(".") and name != ".git"),
     *("/".join(place) for place in GUARDED_PLACES if place[0].startswith(".")),
 )
-"""Guarded in every folder that a command may write in, by their paths in it. What a `.git` holds: `IN_GIT`."""
+"""Guarded in every folder that a command may write in, by relative path. For the contents of `.git` see `IN_GIT`."""
 IN_HOME: Final = (
     *(".xsessionrc", ".pam_environment", ".config/environment.d", "bin", ".config/pip", ".pip", ".cargo/config"),
     *(".cargo/bin", ".config/nvim", ".emacs", ".emacs.d", ".gdbinit"),
 )
-"""Guarded besides in the user's home, where that is a folder that a command may write in."""
+"""Also guarded in the user's home, if a command may write there."""
 IN_GIT: Final = ("config", "config.worktree", "hooks", "commondir", "info/attributes")
-"""Guarded in a folder of git: they name programs, or another place to read such names from. The rest, such as the
-objects and the index, is written by every commit."""
+"""Guarded in a git folder: they name programs, or another place to read such names from. The rest, such as the objects
+and the index, is written by every commit."""
 
 SECRETS: Final = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc"),
@@ -55,14 +55,14 @@ SECRETS: Final = (
 )
 """Paths in the user's home that no command may read."""
 SECRETS_OF_THE_SYSTEM: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/run/secrets")
-"""Nor these, where the user could: passwords, and what an engine of containers hands in."""
+"""System files that no command may read even if the user may: passwords, and secrets that a container engine mounts."""
 
 _REPOSITORIES = 50
-"""Nested folders of git that are looked at."""
+"""The most nested git folders that are looked at."""
 
 
 def secrets(home: Path) -> list[Path]:
-    """The secret files and folders of a home, and of the system, that are there, links resolved."""
+    """The existing secret files and folders of a home and of the system, with links resolved."""
     places = [home / name for name in SECRETS if os.path.lexists(home / name)]
     places += (Path(name) for name in SECRETS_OF_THE_SYSTEM if os.access(name, os.R_OK))
     found = (Path(os.path.realpath(place)) for place in places)
@@ -70,7 +70,7 @@ def secrets(home: Path) -> list[Path]:
 
 
 def guarded(folder: Path, home: Path) -> Iterator[Path]:
-    """The paths in a writable folder that are guarded, whether they are there or not."""
+    """The guarded paths in a writable folder, whether they exist or not."""
     names = dict.fromkeys((*IN_EVERY_FOLDER, *(IN_HOME if folder == home else ())))
     yield from (folder / name for name in names)
     repository = folder / ".git"
@@ -81,13 +81,13 @@ def guarded(folder: Path, home: Path) -> Iterator[Path]:
 
 
 def guarded_in_git(repository: Path) -> Iterator[Path]:
-    """The guarded paths in a folder of git, those of its submodules and worktrees among them."""
+    """The guarded paths in a git folder, including those of its submodules and worktrees."""
     for place in (repository, *_below(repository / "modules"), *_below(repository / "worktrees")):
         yield from (place / name for name in IN_GIT)
 
 
 def is_git_folder(folder: Path) -> bool:
-    """Whether this is itself what a `.git` is to a working tree."""
+    """Whether this folder is itself a git folder, like `.git`."""
     return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
 
 
@@ -100,9 +100,9 @@ def _below(folder: Path) -> Iterable[Path]:
 
 
 def common_git_folder(project: Path) -> Path | None:
-    """The folder of git that a worktree shares with others, where that names this worktree as its own; else None.
+    """The git folder that a worktree shares with others, if that in turn names this worktree; else None.
 
-    What stands in the project alone is not believed: it could name any folder.
+    The project's own claim is not enough: it could name any folder.
     """
     link = project / ".git"
     try:

@@ -1,7 +1,7 @@
-"""System calls of Linux that Python does not offer: namespaces, mounts, capabilities, Landlock, seccomp.
+"""Linux system calls that Python does not offer: namespaces, mounts, capabilities, Landlock, seccomp.
 
-Each raises OSError with the kernel's error number. The launcher imports this at its start, with nothing but the
-standard library, and calls it in processes with one thread.
+Each raises OSError with the kernel's error number. The launcher imports this at its start, so it uses only the standard
+library; it is called in processes with one thread.
 """
 
 import ctypes
@@ -59,12 +59,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def machine() -> str:
-    """The architecture as the tables of system calls name it."""
+    """The architecture, as named in the tables of system calls."""
     return platform.machine()
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that `flags` name for new ones; see unshare(2)."""
+    """Move to new namespaces of the kinds in `flags`; see unshare(2)."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
@@ -81,12 +81,12 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def find(path: str) -> int:
-    """A descriptor of what is at `path`, which nothing can be done with; OSError (ELOOP) where a link is on the way."""
+    """An ``O_PATH`` descriptor of `path`. Raises OSError, ELOOP if there is a link on the way."""
     how = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS), 24)
     try:
         return _call(_OPENAT2, f"openat2 {path}", _AT_FDCWD, os.fsencode(path), how, 24)
     except OSError as error:
-        # A filter of system calls around this program may know nothing of this one.
+        # A seccomp filter around this program may not know openat2.
         if error.errno not in {errno.ENOSYS, errno.EPERM} or os.path.realpath(path) != path:
             raise
     return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -95,7 +95,7 @@ def find(path: str) -> int:
 def clone_tree(path: str) -> int:
     """A descriptor of a copy of the mounts at `path`, not yet attached anywhere; see open_tree(2).
 
-    Raises OSError, ELOOP where a link is on the way.
+    Raises OSError, ELOOP if there is a link on the way.
     """
     place = find(path)
     try:
@@ -106,7 +106,7 @@ def clone_tree(path: str) -> int:
 
 
 def attach(tree: int, path: str) -> None:
-    """Put what `clone_tree` gave at `path`."""
+    """Mount the result of `clone_tree` at `path`."""
     _call(_MOVE_MOUNT, f"move_mount {path}", tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
 
 
@@ -126,13 +126,13 @@ def prctl(option: int, value: int = 0) -> None:
 
 
 def keep_capabilities(kept: Sequence[int]) -> None:
-    """Give up every capability but these, also as what a program that is started could get back."""
+    """Give up every capability but these, so that no program started from here can regain one."""
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
             try:
                 prctl(PR_CAPBSET_DROP, capability)
             except OSError:
-                continue  # not known to this kernel, or given up before
+                continue  # unknown to this kernel, or given up before
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     mask = sum(1 << capability for capability in kept)
     low, high = mask & 0xFFFF_FFFF, mask >> 32
@@ -142,7 +142,7 @@ def keep_capabilities(kept: Sequence[int]) -> None:
 
 
 def landlock_version() -> int:
-    """The ABI of Landlock here; 0 where there is none."""
+    """The version of Landlock's ABI here; 0 if there is no Landlock."""
     try:
         return _call(_LANDLOCK_CREATE, "landlock", None, 0, _LANDLOCK_VERSION)
     except OSError:
@@ -157,21 +157,21 @@ def landlock_ruleset(files: int, network: int, scoped: int, version: int) -> int
 
 
 def landlock_allow(ruleset: int, path: int, rights: int) -> None:
-    """Allow these rights on what the descriptor `path` refers to and all below it."""
+    """Allow these rights on the file or folder of the descriptor `path`, and everything below it."""
     rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, path), 12)
     _call(_LANDLOCK_ADD, "landlock_add_rule", ruleset, _LANDLOCK_PATH_BENEATH, rule, 0)
 
 
 def landlock_restrict(ruleset: int) -> None:
-    """Put this process under the ruleset, for good."""
+    """Apply the ruleset to this process, for good."""
     _call(_LANDLOCK_RESTRICT, "landlock_restrict_self", ruleset, 0)
 
 
 def seccomp(program: bytes, *, listened: bool = False) -> int:
-    """Filter the system calls of this process from now on by a BPF program.
+    """Install a BPF program as a filter of this process's system calls, for good.
 
-    With `listened` returns a descriptor over which the calls that the program asks about are answered. There can be
-    one for a process and all above it: EBUSY where there is one.
+    With `listened`, returns a descriptor for answering the calls that the filter asks about. A process and its
+    ancestors can have only one: EBUSY if there is one.
     """
     code = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)), 16)
@@ -180,12 +180,12 @@ def seccomp(program: bytes, *, listened: bool = False) -> int:
 
 
 def set_times(path: str, times: bytes | None) -> None:
-    """Set when a file was read and changed, as utimensat(2) takes it: now for None."""
+    """Set a file's access and modification times, as utimensat(2) takes them; None for now."""
     _check(_libc.utimensat(_AT_FDCWD, os.fsencode(path), times, 0), "utimensat")
 
 
 def watch(process: int, queue: int, path: str, events: int) -> int:
-    """Add a watch to the queue (inotify) that is this descriptor of a process: its number; see inotify_add_watch(2)."""
+    """Add a watch to another process's inotify `queue`; returns the watch's number; see inotify_add_watch(2)."""
     holder = os.pidfd_open(process)
     try:
         descriptor = _call(_PIDFD_GETFD, "pidfd_getfd", holder, queue, 0)
@@ -198,16 +198,16 @@ def watch(process: int, queue: int, path: str, events: int) -> int:
 
 
 def act_on_files_as(user: int, group: int) -> None:
-    """Have the rights of these on files, and no others; for root alone. See setfsuid(2)."""
+    """Take on these ids for access to files; root only. See setfsuid(2)."""
     _libc.setfsgid(ctypes.c_uint(group))
     _libc.setfsuid(ctypes.c_uint(user))
-    # It tells no failure but by what is so afterwards.
+    # The calls report no failure; ask for the ids afterwards.
     if (_libc.setfsuid(ctypes.c_uint(-1)), _libc.setfsgid(ctypes.c_uint(-1))) != (user, group):
         raise PermissionError(errno.EPERM, "setfsuid")
 
 
 def _call(number: int, name: str, *arguments: object) -> int:
-    # Every whole number is passed as a word: ctypes would pass 32 bits and leave the rest of the register as it was.
+    # Pass every integer as a word: ctypes would pass 32 bits and leave the rest of the register undefined.
     words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return _check(_libc.syscall(ctypes.c_long(number), *words), name)
 

@@ -1,9 +1,9 @@
-"""Landlock: what a command may do to files, kept by the kernel, without any right to ask for it.
+"""Landlock: restricting a command's access to files, enforced by the kernel, without privileges.
 
-Landlock allows; it cannot take back. Where the mounts already say what is hidden and what is read-only, it stands
-behind them. Where there are no namespaces it stands alone: everything that is readable is then named, one entry at a
-time on the way to what is hidden. Modes, owners and times of files are outside of what it can refuse: see `supervisor`.
-See docs.kernel.org/userspace-api/landlock.html.
+Landlock can only allow, not make exceptions. With namespaces, it is a second line of defence behind the mounts. Without
+them it is the only one: then everything readable is listed, which means every sibling on the way to a hidden path. It
+cannot restrict changes of files' modes, owners and times: see `supervisor`. See
+docs.kernel.org/userspace-api/landlock.html.
 """
 
 import errno
@@ -26,9 +26,9 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 
 
 def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, network: bool) -> None:
-    """Put this process and all it starts under Landlock, for good: to be called after `kernel.PR_SET_NO_NEW_PRIVS`.
+    """Restrict this process and all it starts by Landlock, for good. Set `kernel.PR_SET_NO_NEW_PRIVS` first.
 
-    `version` is that of the ABI. What does not exist is passed over. Raises OSError where there is no Landlock.
+    `version` is that of the ABI. Missing paths are skipped. Raises OSError if there is no Landlock.
     """
     files = _ALL_OF_FIRST
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
@@ -36,7 +36,7 @@ def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, 
     ports = 0 if network or version < 4 else _BIND_TCP | _CONNECT_TCP
     ruleset = kernel.landlock_ruleset(files, ports, _ABSTRACT_SOCKETS | _SIGNALS if version >= 6 else 0, version)
     try:
-        # Names of files may be seen everywhere: listing a folder cannot be refused for a part of it.
+        # Allow listing everywhere: it cannot be refused for a part of a folder.
         _allow(ruleset, "/", files & _READ_DIR)
         for path in readable:
             _allow(ruleset, path, files & (_EXECUTE | _READ_FILE | _READ_DIR))
@@ -50,12 +50,12 @@ def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, 
 
 
 def readable_without(hidden: Iterable[str]) -> list[str]:
-    """What to name so that everything can be read but `hidden`."""
+    """The paths to allow so that everything can be read but `hidden`."""
     return [path for path in beside("/", hidden) if path not in {"/", "/dev", "/proc"}] + _PROCESS
 
 
 def beside(folder: str, hidden: Iterable[str]) -> list[str]:
-    """What to name to mean a folder without what is `hidden` in it: the entries beside each step on the way there."""
+    """The paths to allow for a folder without what is `hidden` in it: the siblings of each step on the way there."""
     steps: dict[str, set[str]] = {folder: set()} if folder == "/" else {}
     for path in hidden:
         while path != folder and path.startswith(folder.rstrip("/") + "/"):
@@ -72,12 +72,12 @@ def beside(folder: str, hidden: Iterable[str]) -> list[str]:
 
 
 _PROCESS: Final = ["/proc"]
-"""Of other processes Landlock itself hides what a debugger would see."""
+"""Landlock itself hides of other processes what only a debugger may see."""
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
-        # No link is followed: what it leads to is allowed by its own name or not at all.
+        # Follow no link: its target must be allowed by its own name.
         place = kernel.find(path)
     except OSError:
         return
@@ -87,7 +87,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if rights:
             kernel.landlock_allow(ruleset, place, rights)
     except OSError as error:
-        if error.errno != errno.EBADFD:  # what is on no file system, such as a pipe, is not handled by Landlock
+        if error.errno != errno.EBADFD:  # Landlock does not handle what is on no file system, such as a pipe
             raise
     finally:
         os.close(place)

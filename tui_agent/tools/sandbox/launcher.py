@@ -1,22 +1,21 @@
-"""The process that starts commands. It is small and has one thread, so that it may fork and change what it is.
+"""The process that starts commands. It is small and has one thread, so that it can fork and enter namespaces.
 
-``launcher.py KIND [BUBBLEWRAP]`` serves requests on its standard input, a socket, until that closes: then it ends
-everything it has started, and itself. Where the kernel gives user namespaces to bubblewrap alone, its path is named: it
-makes one, which the launcher joins. The kinds:
+``launcher.py KIND [BUBBLEWRAP]`` serves requests on its standard input, a socket, until that closes; then it ends
+everything it has started, and itself. If the kernel allows user namespaces only to bubblewrap, the second argument is
+its path: bubblewrap creates a namespace, which the launcher joins. The kinds:
 
-- ``plain``: commands run as they are.
-- ``offline``, ``online``: commands run in a user, process and IPC namespace of the launcher's own, each with a mount
-  namespace for itself; offline with a network that has only a loopback interface. All share the process namespace, so
-  one command can reach and end what another left running, and all of it ends with the launcher, whatever it did.
+- ``plain``: commands run unconfined.
+- ``offline``, ``online``: commands share a user, process and IPC namespace of the launcher, and each has its own mount
+namespace; offline, their network has only a loopback interface. Since they share the process namespace, one command
+can end what another left running, and everything ends with the launcher.
 
-A request is its length (4 bytes, network order), with two descriptors beside it (the command's output and a socket for
-what is told about it; a third one is for its errors, then the first is a socket that is its input too), then JSON:
-`Request`. About each command is told, one JSON object a line: that it started or failed to, and how it ended; the
-socket closes when nothing of it is left. ``T`` asks all its processes to end, ``K`` ends them by force, as does closing
-the socket.
+A request is its length (4 bytes, network order), accompanied by two descriptors (the command's output and a status
+socket; with a third for its errors, the first is a socket for its input too), then a `Request` as JSON. The status
+socket reports, one JSON object a line, that the command started or failed to, and how it ended, and closes when nothing
+of it is left. Sending it ``T`` asks all processes of the command to end, ``K`` or closing it kills them.
 
-Each command has a keeper: a process that adopts whatever its children leave behind (``PR_SET_CHILD_SUBREAPER``), so
-that nothing gets away by forking twice. In its namespaces the keeper holds all rights; the command holds none.
+Each command has a keeper: a process that adopts orphaned descendants (``PR_SET_CHILD_SUBREAPER``), so that nothing gets
+away by forking twice. In its namespaces the keeper has all capabilities; the command has none.
 """
 
 import contextlib
@@ -35,27 +34,27 @@ from typing import Final, NamedTuple, NoReturn
 
 from tui_agent.tools.sandbox import kernel, landlock, mounts
 from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
-from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, Alone, command_filter
+from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
 
 KINDS: Final = ("plain", "offline", "online")
 
 _NETWORK_FAMILIES: Final = (AF_INET, AF_INET6, AF_NETLINK)
 _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID = 0, 1, 3, 4, 5, 6, 7
 _FILE_CAPABILITIES: Final = (_CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID)
-"""What root keeps: rights over files and users, which the mounts and Landlock bound."""
+"""The capabilities that root keeps: over files and users, within the limits of the mounts and Landlock."""
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
 _NO_CORE: Final = 1
-"""Bytes: with less than two neither a file is written nor a program started for it, see core(5)."""
+"""Bytes: below 2, neither a core file is written nor a program started for it, see core(5)."""
 _SWEEPS: Final = 200
 _LONGEST = 64 * 1024 * 1024
 
 
 class Request(NamedTuple):
-    """A command to start. Paths are real ones.
+    """A command to start. Paths are resolved.
 
-    `confined`: under the filter of system calls and Landlock, with no right beyond. `mounts`: the namespaces' view is
-    built; else Landlock alone keeps the files. `bubblewrap`: that made the user namespace. `network`: sockets of the
-    network may be made. `landlock` is the version of its ABI that is used, 0 for none.
+    `confined`: with the seccomp filter and Landlock, and without capabilities. `mounts`: in a view of the files built
+    by mounts; else Landlock alone protects files. `bubblewrap`: bubblewrap creates the user namespace. `network`:
+    network sockets are allowed. `landlock` is the version of its ABI to use, 0 for none.
     """
 
     arguments: list[str]
@@ -73,20 +72,20 @@ class Request(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """Where a command's output goes; with `errors` that is where its errors go, and `output` is its input too."""
+    """Descriptors for a command's output and errors; with `errors`, `output` is its input too."""
 
     output: int
     errors: int = -1
 
     def close(self) -> None:
-        """Leave them to the command."""
+        """Close this process's copies."""
         for descriptor in self:
             if descriptor >= 0:
                 os.close(descriptor)
 
 
 def main(kind: str, bubblewrap: str = "") -> None:
-    """Serve requests until the program that asked for this process is gone."""
+    """Serve requests until the program that started this process is gone."""
     control = socket.socket(fileno=0)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -110,7 +109,7 @@ def main(kind: str, bubblewrap: str = "") -> None:
 
 
 def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
-    """Fork a process that is the first of its namespaces: 0 in that one, its id in this one, which outlives it."""
+    """Fork the first process of new namespaces; returns 0 in it, and its process id in this one, which outlives it."""
     users = _users_of(bubblewrap) if bubblewrap else -1
     ready, go, alive = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
@@ -157,7 +156,7 @@ def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
 
 
 def _users_of(bubblewrap: str) -> int:
-    """A descriptor of a user namespace that bubblewrap made, in which this process has all rights as the one above it.
+    """A descriptor of a user namespace made by bubblewrap, in which this process, as its parent, has all capabilities.
 
     Raises OSError.
     """
@@ -186,7 +185,7 @@ def _users_of(bubblewrap: str) -> int:
 
 
 def _become_first(*, network: bool, adopted: int) -> None:
-    """Die with the launcher, and make the loopback interface work. `adopted` can be read once that is the parent."""
+    """Die with the launcher, and bring up the loopback interface. `adopted` is readable once that is the parent."""
     os.read(adopted, 1)
     os.close(adopted)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -197,7 +196,7 @@ def _become_first(*, network: bool, adopted: int) -> None:
 
 
 def _map_users(process: int) -> None:
-    """Let users be who they are: all of them where this process may say so, else only its own."""
+    """Map user ids to themselves: all of them if this process is permitted to, else only its own."""
     whole = [line.split() for line in _text("/proc/self/uid_map").splitlines()]
     if os.geteuid() == 0:
         users = "".join(f"{inside} {inside} {count}\n" for inside, _, count in whole)
@@ -212,8 +211,8 @@ def _map_users(process: int) -> None:
 
 
 def _serve(control: socket.socket) -> None:
-    """Start commands until the socket closes; then end what they left."""
-    # Those that ended are forgotten by the system, the orphans of a keeper that was killed among them.
+    """Start commands until the socket closes; then end what they left running."""
+    # Let the kernel reap ended processes, including orphans of a keeper that was killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control.sendall(_line(ready=True))
     while True:
@@ -235,7 +234,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """The head of a request and its descriptors; nothing where the socket was closed."""
+    """The head of a request and its descriptors; empty if the socket was closed."""
     try:
         head, beside, _, _ = control.recvmsg(4, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
     except OSError:
@@ -261,7 +260,7 @@ def _exactly(control: socket.socket, size: int) -> bytes:
 
 
 def _keep(request: Request, streams: Streams, status: socket.socket) -> NoReturn:
-    """Start a command and stay with it until nothing of it is left."""
+    """Start a command and wait until nothing of it is left."""
     try:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -279,7 +278,7 @@ def _keep(request: Request, streams: Streams, status: socket.socket) -> NoReturn
 
 
 def _wake_on_children() -> int:
-    """A descriptor that can be read when a child has ended."""
+    """A descriptor that becomes readable when a child has ended."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -287,11 +286,11 @@ def _wake_on_children() -> int:
 
 
 def _start(request: Request, streams: Streams, status: socket.socket) -> tuple[int, Supervisor | None]:
-    """Start the command and tell of it: its process id, or 0 where it could not be started; and who it has to ask."""
+    """Start the command and report it; returns its process id, 0 if it could not be started, and its supervisor."""
     if request.mounts:
         kernel.unshare(kernel.CLONE_NEWNS)
         mounts.build(request.writable, request.readonly, request.hidden, request.temporary)
-    # From here on no other process of the user looks into this one, which holds rights that they do not.
+    # Keep the user's other processes from tracing this one, which has capabilities that they lack.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     told, tell = socket.socketpair()
     command = os.fork()
@@ -319,7 +318,7 @@ def _start(request: Request, streams: Streams, status: socket.socket) -> tuple[i
 
 
 def _become(request: Request, streams: Streams, tell: socket.socket) -> NoReturn:
-    """Be the command."""
+    """Turn this process into the command."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -331,7 +330,7 @@ def _become(request: Request, streams: Streams, tell: socket.socket) -> NoReturn
         os.dup2(os.open(os.devnull, os.O_RDONLY) if streams.errors < 0 else streams.output, 0)
         os.dup2(streams.output, 1)
         os.dup2(streams.output if streams.errors < 0 else streams.errors, 2)
-        os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - as it was asked for
+        os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - its purpose
     except BaseException as error:
         text = f"{getattr(error, 'errno', None) or 5} {getattr(error, 'strerror', None) or error}"
         tell.sendall(text.encode(errors="replace"))
@@ -339,10 +338,10 @@ def _become(request: Request, streams: Streams, tell: socket.socket) -> NoReturn
 
 
 def _confine(request: Request, tell: socket.socket) -> None:
-    """Give up every right that the command shall not have."""
+    """Give up every right that the command must not have."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.keep_capabilities(_FILE_CAPABILITIES if os.geteuid() == 0 else ())
-    # A memory dump would be taken, or handed to a program of the system, outside.
+    # A core dump would be written, or piped to a system program, outside the sandbox.
     resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE, _NO_CORE))
     if request.mounts:
         if request.landlock:
@@ -355,19 +354,19 @@ def _confine(request: Request, tell: socket.socket) -> None:
     landlock.restrict(readable, [*writable, request.temporary], request.landlock, network=request.network)
     families = _NETWORK_FAMILIES if request.network else ()
     try:
-        listener = kernel.seccomp(command_filter(families, Alone(request.landlock)), listened=True)
+        listener = kernel.seccomp(command_filter(families, LandlockOnly(request.landlock)), listened=True)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
-        # Something above this program listens already, as some containers do: then it is refused altogether.
-        kernel.seccomp(command_filter(families, Alone(request.landlock, supervised=False)))
+        # An ancestor listens already, as in some containers: refuse these calls altogether.
+        kernel.seccomp(command_filter(families, LandlockOnly(request.landlock, supervised=False)))
     else:
         socket.send_fds(tell, [b"\0"], [listener])
         os.close(listener)
 
 
 def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervisor | None) -> None:
-    """Tell how the command ended and, at last, that nothing of it is left; do what is asked meanwhile."""
+    """Report how the command ended, and that nothing of it is left; meanwhile obey ``T`` and ``K``."""
     watched = select.poll()
     for descriptor in (status.fileno(), woken, *([supervisor.listener] if supervisor else [])):
         watched.register(descriptor, select.POLLIN)
@@ -376,7 +375,7 @@ def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervi
         if supervisor and supervisor.listener in ready:
             if ready[supervisor.listener] & select.POLLIN:
                 supervisor.answer()
-            else:  # nobody is left who could ask
+            else:  # nobody is left to ask
                 watched.unregister(supervisor.listener)
             if len(ready) == 1:
                 continue
@@ -406,7 +405,7 @@ def _asked(status: socket.socket) -> bytes:
 
 
 def _reap(command: int) -> tuple[bool, int | None]:
-    """Take note of what has ended: whether nothing is left, and the exit code of `command` if it was among it."""
+    """Reap ended children; returns whether none are left, and the exit code of `command` if it was among them."""
     code = None
     while True:
         try:
@@ -420,7 +419,7 @@ def _reap(command: int) -> tuple[bool, int | None]:
 
 
 def _end_all(command: int = 0, status: socket.socket | None = None) -> None:
-    """End every process below this one by force, and tell of it where somebody still listens."""
+    """Kill all descendants, and report it if anybody still listens."""
     for _ in range(_SWEEPS):
         _signal_all(signal.SIGKILL)
         nothing_left, ended = _reap(command)
@@ -439,7 +438,7 @@ def _signal_all(number: int) -> None:
 
 
 def descendants() -> list[int]:
-    """The living processes below this one, as this process's namespace numbers them."""
+    """The process ids of living descendants, as numbered in this process's namespace."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():

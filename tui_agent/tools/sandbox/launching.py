@@ -1,4 +1,4 @@
-"""Starting commands through a launcher (see `launcher`): this program's side of it. Linux only."""
+"""Starting commands through a launcher (see `launcher`): this program's side. Linux only."""
 
 import asyncio
 import atexit
@@ -17,10 +17,10 @@ from typing import Any, Final
 from tui_agent.tools.sandbox.launcher import Request
 
 AVAILABLE: Final = sys.platform == "linux"
-"""Whether this system has what a launcher needs."""
+"""Whether launchers work on this system."""
 
 _SO_PASSCRED, _SCM_CREDENTIALS = 16, 2
-_PATIENCE_S: Final = 20.0
+_TIMEOUT_S: Final = 20.0
 _ENDING_S: Final = 2.0
 _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui_agent.tools.sandbox.launcher import main; "
@@ -29,16 +29,16 @@ _BOOT: Final = (
 
 
 def bubblewrap() -> str | None:
-    """The path of bubblewrap, where it is installed."""
+    """The path of bubblewrap, if it is installed."""
     return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
 
 
 class Refused(OSError):
-    """The kernel refuses what this kind of launcher needs."""
+    """The kernel refuses something that this kind of launcher needs."""
 
 
 class LaunchedChild:
-    """A command that a launcher was asked to start, with everything it starts. To be made on the event loop."""
+    """A command that a launcher was asked to start, with everything it starts. Create it on the event loop."""
 
     def __init__(self, status: socket.socket) -> None:
         self.pid = 0
@@ -57,19 +57,19 @@ class LaunchedChild:
         self._loop.add_reader(status, self._read)
 
     async def started(self) -> None:
-        """Wait until it runs. Raises OSError where it could not be started."""
+        """Wait until it runs. Raises OSError if it could not be started."""
         await asyncio.shield(self._started)
 
     def terminate(self) -> None:
-        """Ask all of its processes to end."""
+        """Ask all its processes to end."""
         self._say(b"T")
 
     def kill(self) -> None:
-        """End all of its processes by force; `gone` tells when that is done."""
+        """Kill all its processes; `wait_until_gone` tells when that is done."""
         self._say(b"K")
 
     async def wait_until_gone(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all its processes are gone."""
         await self.gone.wait()
 
     def _say(self, word: bytes) -> None:
@@ -106,10 +106,10 @@ class LaunchedChild:
     def _fail(self, error: OSError) -> None:
         if not self._started.done():
             self._started.set_exception(error)
-            self._started.exception()  # whoever does not wait for the start need not hear of it
+            self._started.exception()  # or asyncio would log it if nobody waits for the start
 
     def _ended(self) -> None:
-        """Nothing is left, or the keeper was ended by force and with it, where namespaces allow, all the rest."""
+        """Nothing is left; or the keeper was killed and, in a process namespace, all the rest with it."""
         self._fail(OSError(0, "the process that starts commands has ended"))
         if self.exit_code is None:
             self.exit_code = -9
@@ -121,9 +121,9 @@ class LaunchedChild:
 
 
 class Launcher:
-    """One kind of launcher. Its process starts when it is first needed, and again if somebody ended it. Thread-safe.
+    """A launcher of one kind. Its process starts when first needed, and again if somebody ended it. Thread-safe.
 
-    `through_bubblewrap`: it has its user namespace from there.
+    `through_bubblewrap`: bubblewrap creates its user namespace.
     """
 
     def __init__(self, kind: str, *, through_bubblewrap: bool = False) -> None:
@@ -135,18 +135,18 @@ class Launcher:
 
     @property
     def runs(self) -> bool:
-        """Whether the process is there already."""
+        """Whether the process is running."""
         return self._control is not None and self._process is not None and self._process.returncode is None
 
     def ready(self) -> None:
-        """Have the process running; the first time this takes some 50 ms. Raises OSError, `Refused` among them."""
+        """Start the process if it is not running, which takes about 50 ms. Raises OSError, possibly `Refused`."""
         with self._lock:
             if self._control is None or self._process is None or self._process.poll() is not None:
                 self._stop()
                 self._start()
 
     def launch(self, request: Request, *streams: int) -> socket.socket:
-        """Ask for a command: the socket over which is told about it. `streams` are as `launcher.Streams` has them.
+        """Request a command; returns its status socket. `streams` are the fields of `launcher.Streams`.
 
         Raises OSError, and ValueError for text that no command line can hold.
         """
@@ -170,7 +170,7 @@ class Launcher:
         return ours
 
     def close(self) -> None:
-        """End the process, and with it all that it started."""
+        """End the process, and with it everything that it started."""
         with self._lock:
             self._stop()
 
@@ -195,9 +195,9 @@ class Launcher:
                 env={},
                 start_new_session=True,
             )
-            # Where it ends without an answer, that is seen only when nobody else holds this end.
+            # If it ends without an answer, the socket closes only if this end is closed here.
             theirs.close()
-            ours.settimeout(_PATIENCE_S)
+            ours.settimeout(_TIMEOUT_S)
             _check_answer(ours.recv(4096))
             ours.settimeout(None)
         except BaseException:
@@ -245,11 +245,11 @@ launchers: Final = {
         ("online", True),
     )
 }
-"""The launchers of this program: by their kind, and whether bubblewrap makes the user namespace."""
+"""The launchers of this program, by kind, and by whether bubblewrap creates the user namespace."""
 
 
 def launcher_of(request: Request) -> Launcher:
-    """The launcher that starts such a command."""
+    """The launcher for such a request."""
     if not request.mounts:
         return launchers["plain", False]
     return launchers["online" if request.network else "offline", request.bubblewrap]

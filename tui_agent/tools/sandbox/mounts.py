@@ -1,7 +1,7 @@
-"""The files that a command sees: everything read-only, a few places writable, secrets hidden.
+"""Building the view of the files that a command gets: everything read-only, a few places writable, secrets hidden.
 
-Built in a mount namespace of the command's own, by a process that holds all rights in its user namespace; the command
-holds none, so it can undo nothing of it.
+It is built in the command's own mount namespace, by a process with all capabilities in its user namespace; the command
+has none, so it cannot undo any of it.
 """
 
 import errno
@@ -27,10 +27,10 @@ _SHARED_MEMORY: Final = "size=50%,mode=1777"
 
 
 def build(writable: Sequence[str], readonly: Sequence[str], hidden: Sequence[str], temporary: str) -> None:
-    """Make the view of this process's mount namespace.
+    """Build the view in this process's mount namespace.
 
-    The paths are real ones (no link in them); what does not exist is passed over. Where one lies in another, the
-    deeper decides. `temporary` is the folder that stands at ``/tmp``. Raises OSError where the kernel refuses.
+    The paths must be resolved; missing ones are skipped. If one is inside another, the deeper one wins. `temporary` is
+    the folder that appears as ``/tmp``. Raises OSError if the kernel refuses.
     """
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     trees = _trees((*writable, *readonly, *(f"/dev/{name}" for name in _NODES)))
@@ -59,20 +59,20 @@ def build(writable: Sequence[str], readonly: Sequence[str], hidden: Sequence[str
 
 
 def _trees(paths: Sequence[str]) -> dict[str, int]:
-    """A copy of the mounts at each path that is there, as they are before anything is read-only."""
+    """A copy of the mounts at each existing path, taken before anything is made read-only."""
     trees: dict[str, int] = {}
     for path in paths:
         try:
             trees[path] = kernel.clone_tree(path)
         except OSError as error:
-            # Missing; or reached over a link that was put there just now.
+            # Missing; or there is a link on the way, created just now.
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                 raise
     return trees
 
 
 def _is_folder(path: str) -> bool:
-    """Whether there is a folder, and no link to one."""
+    """Whether this is a folder, not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
@@ -83,7 +83,7 @@ def _attach_writable(tree: int, path: str) -> None:
     try:
         kernel.set_attributes(tree, ATTR_NOSUID | ATTR_NODEV, ATTR_RDONLY)
     except PermissionError:
-        # A mount that the system itself has read-only stays so.
+        # A mount that is read-only in the system stays read-only.
         kernel.set_attributes(tree, ATTR_NOSUID | ATTR_NODEV)
     kernel.attach(tree, path)
 
@@ -107,8 +107,8 @@ def _devices(trees: Mapping[str, int]) -> None:
 
 
 def _hide(path: str, emptied: bool) -> bool:
-    """Put something that nobody can read in the place of `path`; whether that is a new folder that takes others in,
-    as it is where it has to be `emptied` only.
+    """Cover `path` with something that cannot be read. With `emptied`, a folder is covered with an empty one in which
+    other mounts can be placed; returns True then.
     """
     if not os.path.lexists(path):
         return False
@@ -125,7 +125,7 @@ def _hide(path: str, emptied: bool) -> bool:
 
 
 def _make_place(path: str, tree: int) -> bool:
-    """Whether there is something at `path` to attach the tree to, made where what is above it was replaced."""
+    """Whether `path` exists, so that the tree can be attached there; creates it if a parent was covered."""
     if os.path.lexists(path):
         return True
     is_folder = stat.S_ISDIR(os.fstat(tree).st_mode)

@@ -1,6 +1,6 @@
-"""Seatbelt, the sandbox of macOS: a program that a command is started through.
+"""Seatbelt, the sandbox of macOS: commands are started through its program.
 
-Seatbelt's profile language is documented by its uses only (man 7 sandbox, and the profiles in /System/Library/Sandbox).
+Seatbelt's profile language is documented only by examples (man 7 sandbox, and the profiles in /System/Library/Sandbox).
 """
 
 import json
@@ -12,12 +12,12 @@ SEATBELT: Final = "/usr/bin/sandbox-exec"
 
 
 def in_seatbelt(request: Request) -> list[str]:
-    """The command line of the same command under Seatbelt. No part of this could be tried on a Mac by its author."""
+    """The command line that runs a request under Seatbelt. Not tested on a Mac."""
     return [SEATBELT, "-p", seatbelt_profile(request), *request.arguments]
 
 
 def seatbelt_profile(request: Request) -> str:
-    """What Seatbelt is told. The last rule that fits an operation decides."""
+    """The profile for Seatbelt. The last rule that matches an operation decides."""
     writable = [*request.writable, request.temporary]
     rules = ["(version 1)", "(allow default)", "(deny file-write*)"]
     devices = (
@@ -38,5 +38,5 @@ def seatbelt_profile(request: Request) -> str:
 
 
 def _subpaths(paths: list[str]) -> str:
-    # A JSON text is written as Seatbelt's language writes one.
+    # Seatbelt's strings are written like JSON's.
     return " ".join(f"(subpath {json.dumps(path, ensure_ascii=False)})" for path in paths)

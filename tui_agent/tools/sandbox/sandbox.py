@@ -1,13 +1,13 @@
-"""The sandbox that commands run in: what this machine offers for one, and what a command may do in it.
+"""The sandbox that commands run in: which mechanism this machine offers, and what a command may do.
 
-On Linux the program makes its own, with nothing to install: namespaces with a view of the files (`mounts`), behind
-it Landlock and a filter of system calls. Where the kernel gives user namespaces to bubblewrap alone, it has that make
-one, and does the rest in it. Where it gives them to nobody, Landlock and the filter remain: then a command has no
-network at all, not even within itself, and changes of modes, owners and times are made for it (`supervisor`). On macOS
-Seatbelt is used. Elsewhere there is none.
+On Linux the program builds its own, with nothing to install: namespaces with a view of the files (`mounts`), and behind
+them Landlock and a seccomp filter. If the kernel allows user namespaces only to bubblewrap, bubblewrap creates one, and
+the rest happens in it. If it allows none at all, Landlock and the filter remain: then a command has no network, not
+even its own localhost, and changes of modes, owners and times are made on its behalf (`supervisor`). On macOS Seatbelt
+is used. Elsewhere there is no sandbox.
 
-The package `sandlock` (0.9) was weighed: it requires Linux 6.7 with Landlock 6 and works without namespaces, so that
-commands would have no processes and no localhost of their own.
+The package `sandlock` (0.9) was considered: it requires Linux 6.7 with Landlock 6 and works without namespaces, so
+commands would have no process namespace and no localhost of their own.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.guard import Guard, Noted, contents
+from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
 from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, launcher_of
@@ -36,25 +36,25 @@ from tui_agent.tools.sandbox.system_calls import is_known
 Choice: TypeAlias = Literal["auto", "required", "off"]
 Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "none"]
 
-ASIDE: Final = "withheld"
-"""The folder, in a session's own, of what commands wrote where they may not."""
+WITHHELD: Final = "withheld"
+"""The folder, in the session's own, for what commands wrote to guarded paths."""
 _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
 
 class Mechanism(msgspec.Struct, frozen=True):
-    """What confines commands on this machine. `detail` says what it consists of, or why there is nothing."""
+    """What confines commands on this machine. `detail` says what it consists of, or why there is none."""
 
     kind: Kind
     detail: str
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders that a sandbox is about.
+    """The folders that a sandbox needs to know.
 
-    `folders`: where the session works. `project`: the root of its project, which may lie above. `program`: where this
-    program keeps everything (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own
-    folder. `home`: the user's.
+    `folders`: where the session works. `project`: the root of its project, which may be above them. `program`: this
+    program's home (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own folder. `home`:
+    the user's.
     """
 
     folders: tuple[Path, ...]
@@ -70,7 +70,7 @@ _looking = threading.Lock()
 
 
 def mechanism() -> Mechanism:
-    """What this machine offers. The first call tries it, which takes about 0.1 s: make it off the event loop."""
+    """What this machine offers. The first call tests it, which takes about 0.1 s: call it off the event loop."""
     global _mechanism  # noqa: PLW0603 - it is the same for the whole process
     with _looking:
         if _mechanism is None:
@@ -89,7 +89,7 @@ def _find() -> Mechanism:
         return Mechanism("none", f"its filter of system calls is not made for {kernel.machine()}")
     landlock = kernel.landlock_version()
     behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
-    # On a machine that is very busy a first trial may run out of time: that says nothing about the kernel.
+    # On a very busy machine the first trial may time out, which says nothing about the kernel.
     why = _trial(_with_namespaces)
     if why == _OUT_OF_TIME:
         why = _trial(_with_namespaces)
@@ -105,9 +105,9 @@ def _find() -> Mechanism:
 
 
 class Sandbox:
-    """The sandbox of a session's commands, its subtasks' included.
+    """The sandbox for a session's commands, including those of subtasks.
 
-    `network`: commands may use the network in it. `offered`: what confines them, where that is not to be found out.
+    `network`: commands in it may use the network. `offered`: the mechanism to use, instead of testing for one.
     """
 
     def __init__(
@@ -119,38 +119,38 @@ class Sandbox:
         self._offered = offered
         self._temporary: Path | None = None
         self._making = threading.Lock()
-        self._known: dict[Path, Noted] = {}
+        self._known: dict[Path, Snapshot] = {}
         self._taken = 0
 
     @property
     def kind(self) -> Kind:
-        """What confines commands here. The first look takes about 0.1 s: take it off the event loop."""
+        """What confines commands here. The first use takes about 0.1 s: call it off the event loop."""
         return "none" if self.choice == "off" else (self._offered or mechanism()).kind
 
     @property
     def confines(self) -> bool:
-        """Whether commands are confined, unless they are let out of the sandbox one by one."""
+        """Whether commands are confined, except those that are allowed outside."""
         return self.kind != "none"
 
     @property
     def isolates(self) -> bool:
-        """Whether a command inside can change and reach nothing but what it is given: not where it has the network."""
+        """Whether a command inside can change and reach only what the sandbox grants; False if it has the network."""
         return self.confines and not self.network
 
     @property
     def trouble(self) -> str:
-        """Why commands are not confined although they should be; empty where they are, or need not be."""
+        """Why commands are not confined although they should be; empty if they are, or need not be."""
         return "" if self.choice == "off" or self.confines else (self._offered or mechanism()).detail
 
     @property
     def rules(self) -> str:
-        """What a command may do in it, in a few words."""
+        """A few words on what a command may do in it."""
         folders = ", ".join(map(str, self.places.folders))
         network = "the network may be used" if self.network else "there is no network"
         return f"a command may write in {folders} and in its temporary folder, except guarded files, and {network}"
 
     def temporary(self) -> Path:
-        """The folder that commands have for temporary files, made when it is first asked for."""
+        """The commands' folder for temporary files, created on first use."""
         with self._making:
             if self._temporary is None:
                 self._temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="tui-agent-")))
@@ -159,7 +159,7 @@ class Sandbox:
     def request(
         self, arguments: Sequence[str], folder: Path, environment: dict[str, str], *, read_only: bool = False
     ) -> Request:
-        """How to start a command inside. Looks at folders: call it off the event loop."""
+        """The request that starts a command inside. Reads folders: call it off the event loop."""
         kind = self.kind
         temporary = str(self.temporary())
         inside = "/tmp" if kind in {"namespaces", "bubblewrap"} else temporary  # noqa: S108 - the view's own
@@ -173,7 +173,7 @@ class Sandbox:
             and not any(_is_at(str(path), place) for place in hidden)
         ]
         programs = _programs_among_temporary_files(environment.get("PATH", ""))
-        # Those of the project itself, as of a virtual environment in it, can be written like all of it.
+        # Programs of the project, such as in its virtual environment, stay writable like all of it.
         own = [path for path in programs if any(_is_at(str(path), place) for place in writable)]
         shown = [*self.places.shown, *(path for path in programs if path not in own)]
         if read_only:
@@ -195,18 +195,20 @@ class Sandbox:
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
 
     def guard(self) -> Guard:
-        """What stands at guarded paths now. Reads files: call it off the event loop."""
+        """Record what is at guarded paths. Reads files: call it off the event loop."""
         return Guard(self._guarded(), self._writable(), frozen=self.kind != "landlock")
 
     def take_back(self, guard: Guard) -> list[Path]:
-        """Undo what a command did to guarded files; the paths. Raises OSError. Call it off the event loop."""
+        """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
+        loop.
+        """
         self._taken += 1
-        return guard.take_back(self.places.session / ASIDE / str(self._taken), self._known)
+        return guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
 
     def note_known(self) -> list[str]:
-        """What stands at guarded paths now was put there by the user's leave: no command's end takes it away.
+        """Accept what is at guarded paths now, since the user allowed it: it is not taken back after a command.
 
-        There is nothing to tell of it.
+        Returns no notes.
         """
         for path in self._guarded():
             if os.path.lexists(path) and (found := contents(path)) is not None:
@@ -221,7 +223,7 @@ class Sandbox:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _writable(self) -> list[Path]:
-        """The folders that may be written: those of the session, and the folder of git that they belong to."""
+        """The writable folders: those of the session, and the git folder of the worktree they belong to."""
         places = self.places
         of_git = (places.project / ".git", common_git_folder(places.project))
         found = [git for git in of_git if git is not None and not git.is_symlink() and is_git_folder(git)]
@@ -235,7 +237,7 @@ class Sandbox:
         return list(dict.fromkeys(found))
 
     def _anchors(self, writable: list[str], fixed: list[str]) -> list[str]:
-        """Folders on the way to a guarded path: one that is a mount of its own cannot be renamed together with it."""
+        """The parents of guarded paths: as mounts of their own they cannot be renamed, with what is guarded in them."""
         above = {
             str(parent)
             for path in fixed
@@ -255,7 +257,7 @@ def _is_at(path: str, place: str) -> bool:
 
 
 def _programs_among_temporary_files(search_path: str) -> list[Path]:
-    """What a command needs of the system's temporary folders, which are not those it sees: programs on its path."""
+    """Folders of the PATH in the system's temporary folders, which the command would not see otherwise."""
     found = []
     for entry in search_path.split(os.pathsep):
         folder = os.path.realpath(entry) if entry.startswith("/") else ""
@@ -266,22 +268,22 @@ def _programs_among_temporary_files(search_path: str) -> list[Path]:
 
 
 def launch(request: Request, *streams: int) -> LaunchedChild:
-    """Ask the launcher that fits to start a command, and follow it. Linux only; to be called on the event loop.
+    """Ask the matching launcher to start a command. Linux only; call it on the event loop.
 
-    `streams` are as `launcher.Streams` has them. Raises OSError, and ValueError for text that no command line can hold.
+    `streams` are the fields of `launcher.Streams`. Raises OSError, and ValueError for arguments with NUL.
     """
     return LaunchedChild(launcher_of(request).launch(request, *streams))
 
 
 async def ready(request: Request) -> None:
-    """Have the launcher running that fits, where there are launchers. Raises OSError."""
+    """Start the matching launcher, if this system has launchers. Raises OSError."""
     launcher = launcher_of(request)
     if AVAILABLE and not launcher.runs:
         await asyncio.to_thread(launcher.ready)
 
 
 def _trial(build: Callable[[Path], Request]) -> str:
-    """Run a command that does nothing in a sandbox that is built like this: why that fails, or nothing."""
+    """Run a command that does nothing in such a sandbox; returns why that fails, or an empty text."""
     with tempfile.TemporaryDirectory(prefix="tui-agent-", ignore_cleanup_errors=True) as folder:
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -331,10 +333,10 @@ def _bare(folder: Path) -> Request:
     )
 
 
-class Permitted:
-    """A tool that asks the user, with what it changes among guarded files made known to the sandbox.
+class SandboxAware:
+    """Wraps a tool that asks the user, and tells the sandbox to accept the guarded files that the tool changes.
 
-    Otherwise the end of the next command would take it back.
+    Otherwise they would be taken back after the next command.
     """
 
     def __init__(self, tool: Tool, sandbox: Sandbox) -> None:

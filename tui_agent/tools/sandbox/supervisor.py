@@ -1,13 +1,13 @@
-"""Where Landlock stands alone: what it cannot refuse is asked of the keeper, which looks and does it for the command.
+"""Without namespaces: the keeper checks, and performs for the command, changes that Landlock cannot restrict.
 
-Landlock knows no right for modes, owners, times and extended attributes, nor for being told of changes. The filter of
-system calls hands those calls over (seccomp's user notification, see seccomp_unotify(2)) while the caller waits. The
-keeper opens what the caller named, once and without acting on it (``O_PATH``), asks the kernel where that lies, and
-makes the change on this very descriptor: neither a link nor another thread of the caller can change what it is in
-between. No such call is ever let through to the kernel as the caller made it.
+Landlock has no right for changing modes, owners, times and extended attributes, nor for watching files (inotify). The
+seccomp filter hands these calls over (user notification, see seccomp_unotify(2)) while the caller waits. The keeper
+opens the file that the caller named once, as ``O_PATH``, asks the kernel where it is, and makes the change through this
+very descriptor, so that neither a link nor another thread of the caller can redirect it in between. The caller's own
+call never reaches the kernel.
 
-Calls that act on a process by its number are let through where it is one of the command's own; the number is in a
-register, which nobody can change meanwhile.
+Calls that act on a process by its id are let through if it is one of the command's own; the id is in a register, which
+cannot change meanwhile.
 """
 
 import ctypes
@@ -27,30 +27,30 @@ _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = -100, 0x100, 0x1000
 _PATH_BYTES, _NAME_BYTES, _VALUE_BYTES = 4096, 256, 65_536
 _ATTRIBUTES: Final = ("user.", "system.posix_acl_")
 _OWN: Final = {"/proc/self": "/proc/{}", "/proc/thread-self": "/proc/{}", "/dev/fd": "/proc/{}/fd"}
-"""What means another thing to the keeper than to who names it."""
+"""Paths that mean something else in the keeper than in the caller."""
 _IN_DONT_FOLLOW = 0x0200_0000
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 
 
 class Bounds(NamedTuple):
-    """What may be changed and seen, by its real path; where one place lies in another, the deeper decides."""
+    """What may be changed and seen, by resolved path; if one is inside another, the deeper one wins."""
 
     writable: tuple[str, ...]
     readonly: tuple[str, ...]
     hidden: tuple[str, ...]
 
     def may_change(self, path: str) -> bool:
-        """Whether it lies where a command may write."""
+        """Whether a command may write at this path."""
         return _deepest(path, self.writable) > _deepest(path, (*self.readonly, *self.hidden))
 
     def may_see(self, path: str) -> bool:
-        """Whether it lies in nothing hidden."""
+        """Whether this path is not hidden."""
         hidden = _deepest(path, self.hidden)
         return not hidden or _deepest(path, (*self.writable, *self.readonly)) > hidden
 
 
 class _Call(NamedTuple):
-    """A call that waits. `name` is that of its way to name a file: `chmod`, `fchmod`, `fchmodat`."""
+    """A system call that waits for an answer. `name` is the exact variant: `chmod`, `fchmod`, `fchmodat`."""
 
     key: int
     thread: int
@@ -59,7 +59,7 @@ class _Call(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """A file as a caller names it: from which folder or descriptor on, and whether a link is meant itself."""
+    """A file as a caller names it: relative to which descriptor, and, in `flags`, whether links are followed."""
 
     folder: int
     path: str
@@ -67,22 +67,22 @@ class _Named(NamedTuple):
 
 
 class Supervisor:
-    """Answers the calls of one command, in the keeper's one thread, whenever `listener` can be read."""
+    """Answers the calls of one command, in the keeper's only thread, whenever `listener` is readable."""
 
     def __init__(self, listener: int, bounds: Bounds, own: Callable[[], Sequence[int]]) -> None:
-        """`own` names the processes of the command."""
+        """`own` returns the process ids of the command."""
         self.listener = listener
         self._bounds = bounds
         self._own = own
         self._names = {number: name for name, number in (*ON_FILES.items(), *ON_PROCESSES.items())}
 
     def answer(self) -> None:
-        """Answer the call that has waited longest. Never raises for what a caller does."""
+        """Answer the call that has waited longest. Nothing a caller does makes it raise."""
         asked = bytearray(80)
         try:
             fcntl.ioctl(self.listener, _RECEIVE, asked)
         except OSError:
-            return  # who asked has ended
+            return  # the caller has ended
         key, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", asked)
         call = _Call(key, thread, self._names.get(number, ""), tuple(arguments))
         value, error, flags = 0, 0, 0
@@ -102,7 +102,7 @@ class Supervisor:
             return
 
     def _asked_for(self, call: _Call) -> Callable[[], int]:
-        """What the caller asks for, read from its memory and still to be done. Raises OSError."""
+        """Read what the caller asks for from its memory; returns the action to perform. Raises OSError."""
         named = _named(call)
         if call.name == "inotify_add_watch":
             return lambda: self._watch(call, named)
@@ -110,7 +110,7 @@ class Supervisor:
         return lambda: self._change(call, named, change, given)
 
     def _change(self, call: _Call, named: _Named, change: Callable[..., None], given: tuple[object, ...]) -> int:
-        """Change what a file is besides its content. Raises OSError with what the caller is told."""
+        """Change a file's metadata. Raises OSError with the error for the caller."""
         place = _opened(call.thread, named)
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
@@ -123,7 +123,7 @@ class Supervisor:
         return 0
 
     def _watch(self, call: _Call, named: _Named) -> int:
-        """Have the caller told of what happens to a file: the number of the watch. Raises OSError."""
+        """Add an inotify watch for the caller; returns its number. Raises OSError."""
         queue, _, events = call.arguments[:3]
         place = _opened(call.thread, named)
         try:
@@ -136,7 +136,7 @@ class Supervisor:
             os.close(place)
 
     def _check_process(self, call: _Call) -> None:
-        """Raise PermissionError unless the call is about processes of the command."""
+        """Raises PermissionError unless the call is about processes of the command."""
         name, first, second = call.name, _signed(call.arguments[0]), _signed(call.arguments[1])
         if name in {"setpriority", "ioprio_set"}:
             if first != (_PRIO_PROCESS if name == "setpriority" else _IOPRIO_WHO_PROCESS):
@@ -153,7 +153,7 @@ class Supervisor:
         self._check_waits(call)
 
     def _check_waits(self, call: _Call) -> None:
-        """Raise OSError where the caller is gone, and its number may be another's."""
+        """Raises OSError if the caller is gone: its thread id may have been reused."""
         fcntl.ioctl(self.listener, _STILL_WAITS, struct.pack("Q", call.key))
 
 
@@ -180,7 +180,7 @@ def _named(call: _Call) -> _Named:
 
 
 def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, ...]]:
-    """What is to be done with a file, and the rest of what it is given."""
+    """The function that makes the change, and its arguments."""
     name, thread, arguments = call.name, call.thread, call.arguments
     rest = arguments[2 if name.endswith(("at", "at2")) else 1 :]
     if "chmod" in name:
@@ -202,7 +202,7 @@ def _change_asked_for(call: _Call) -> tuple[Callable[..., None], tuple[object, .
 
 
 def _times(name: str, thread: int, at: int) -> bytes | None:
-    """Two times as utimensat(2) takes them; None for now."""
+    """The two times, as utimensat(2) takes them; None for now."""
     if not at:
         return None
     if name == "utime":
@@ -218,7 +218,7 @@ def _times(name: str, thread: int, at: int) -> bytes | None:
 
 
 def _opened(thread: int, named: _Named) -> int:
-    """What a thread names, as a descriptor that nothing can be done with but to see what it is. Raises OSError."""
+    """An ``O_PATH`` descriptor of the file that a thread names. Raises OSError."""
     folder, path, flags = named
     if path.startswith("/"):
         for own, instead in _OWN.items():
@@ -239,7 +239,7 @@ def _opened(thread: int, named: _Named) -> int:
 
 
 def _memory(thread: int, at: int, size: int, *, exact: bool = False) -> bytes:
-    """What the thread has in its memory there; without `exact` perhaps less."""
+    """Read the thread's memory; without `exact`, possibly less than `size`."""
     descriptor = os.open(f"/proc/{thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = os.pread(descriptor, size, at) if size else b""
@@ -253,7 +253,7 @@ def _memory(thread: int, at: int, size: int, *, exact: bool = False) -> bytes:
 
 
 def _text(thread: int, at: int, most: int) -> str:
-    """The text that ends with a NUL there."""
+    """Read a NUL-terminated string from the thread's memory."""
     text, end, _ = _memory(thread, at, most).partition(b"\0")
     if not end:
         raise OSError(errno.ENAMETOOLONG if len(text) == most else errno.EFAULT, "")
@@ -261,7 +261,7 @@ def _text(thread: int, at: int, most: int) -> str:
 
 
 def _as_caller(thread: int, work: Callable[[], int]) -> int:
-    """What `work` gives with the caller's rights on files. Root alone may have started what runs as another user."""
+    """Run `work` with the caller's rights on files. Only root can have started a caller that is another user."""
     if os.geteuid() != 0:
         return work()
     status = _status(thread)
@@ -272,7 +272,7 @@ def _as_caller(thread: int, work: Callable[[], int]) -> int:
 
 
 def _as_another(user: int, group: int, groups: list[int], work: Callable[[], int]) -> int:
-    """The same as somebody else, in a process of its own: changing its rights would unbind this one from its parent."""
+    """Run `work` as another user, in a child process: changing ids would reset this one's parent-death signal."""
     told, tell = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -302,17 +302,17 @@ def _status(thread: int) -> str:
 
 
 def _field(status: str, name: str) -> list[int]:
-    """The numbers of a line of what `_status` gives."""
+    """The numbers in a line of ``/proc/PID/status``."""
     return [int(number) for number in status.partition(f"\n{name}:")[2].partition("\n")[0].split()]
 
 
 def _deepest(path: str, places: Sequence[str]) -> int:
-    """How long the longest of the places is that `path` lies in; 0 where there is none."""
+    """The length of the longest of the places that contain `path`; 0 if none does."""
     return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)
 
 
 def _leader(thread: int) -> int:
-    """The process that a thread belongs to."""
+    """The process id of a thread."""
     try:
         return _field(_status(thread), "Tgid")[0]
     except (OSError, IndexError):
@@ -327,7 +327,7 @@ def _group(process: int) -> int:
 
 
 def _number(word: int) -> int:
-    """A user or a group; -1 for none."""
+    """A user or group id; -1 for none."""
     return -1 if _signed(word) == -1 else word & 0xFFFF_FFFF
 
 

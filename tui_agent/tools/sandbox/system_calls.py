@@ -1,12 +1,12 @@
-"""Which system calls a command in the sandbox may make: a seccomp filter, as the bytes of its BPF program.
+"""The system calls that a command in the sandbox may make: a seccomp filter, as the bytes of its BPF program.
 
-Everything that could undo or go round the other walls is refused: new namespaces and mounts, io_uring (its operations
-pass no filter), kernel keys, the clock, and sockets of every family that no network namespace contains. Sockets of the
-local kind (AF_UNIX) can be had in pairs only: a path to a socket outside, such as that of a container service or of an
-agent holding keys, leads out of every namespace.
+It refuses everything that could undo or bypass the other layers: new namespaces and mounts, io_uring (whose operations
+pass no filter), kernel keys, the clock, and sockets of every family that a network namespace does not contain. Local
+sockets (AF_UNIX) are allowed only as pairs: a path to a socket outside, such as that of a container service or a key
+agent, leads out of every namespace.
 
-Where there are no namespaces and mounts, the filter has to do more (`Alone`): what Landlock does not refuse is handed
-to a supervisor, or refused where none can be had.
+Without namespaces and mounts the filter has more to do (`LandlockOnly`): calls that Landlock does not restrict are
+handed to a supervisor, or refused if there can be none.
 """
 
 import errno
@@ -21,7 +21,7 @@ AF_INET, AF_INET6, AF_NETLINK = 2, 10, 16
 _NEW_NAMESPACES: Final = 0x7E02_0000
 _NEW_TIME: Final = 0x80
 _SOCK_DGRAM, _SOCK_RAW, _SOCK_TYPE = 2, 3, 0xF
-"""A raw socket of the local kind is a datagram socket."""
+"""A raw local socket is a datagram socket."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 _ALLOW, _ERRNO, _ASK = 0x7FFF_0000, 0x0005_0000, 0x7FC0_0000
@@ -29,11 +29,11 @@ _LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 _OWNERS: Final = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX: who is sent a signal when something can be read."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: which process gets a signal when a file becomes readable."""
 _LEASES: Final = (1024, 1026)
-"""F_SETLEASE, which makes others wait who open a file, and F_NOTIFY: both take a file open for reading."""
+"""F_SETLEASE, which makes others wait when they open a file, and F_NOTIFY: both need a file only open for reading."""
 _TRUNCATE_SINCE, _SIGNALS_SINCE = 3, 6
-"""The versions of Landlock that refuse truncating files, and signals to processes outside."""
+"""The versions of Landlock from which it can refuse truncating files, and signals to processes outside."""
 
 _CLONE3: Final = 435
 _SAME_EVERYWHERE: Final = {
@@ -113,7 +113,7 @@ ON_PROCESSES: Final = {
 }
 """The calls on processes that a supervisor answers, by name."""
 _OF_NEW_KERNELS: Final = {"setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
-"""They change what `ON_FILES` does, by means that older programs do without."""
+"""Newer calls for the same changes as `ON_FILES`; they are refused, since programs fall back to the older ones."""
 _SHARED_BY_NAME: Final = {
     "x86_64": {
         **{"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220},
@@ -124,35 +124,35 @@ _SHARED_BY_NAME: Final = {
         **{"msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181},
     },
 }
-"""Memory, semaphores and messages that all processes of a user share where there is no namespace for them."""
+"""Shared memory, semaphores and message queues, which without a namespace all processes of a user share."""
 _OPENS: Final = {"x86_64": {"open": (2, 1), "openat": (257, 2)}, "aarch64": {"openat": (56, 2)}}
-"""Calls that open files, each with the place of its flags."""
+"""Calls that open files: their number, and the index of the flags among the arguments."""
 _O_ACCESS_AND_TRUNCATE, _O_TRUNCATE = 0o1003, 0o1000
 _FILE_SYSTEM_TYPES: Final = (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
 _HARMLESS_FILE_SYSTEM_CALLS: Final = (0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x801C_581F, 0xC020_660B)
-"""Clone and deduplicate, which change no content but of a file open for writing, and what reads flags and extents. The
-other calls of the file systems' own (flags such as immutable, subvolumes, encryption) need a file open for reading."""
+"""Clone and deduplicate, which change only a file open for writing, and calls that read flags and extents. The file
+systems' other ioctls (flags such as immutable, subvolumes, encryption) work on a file open for reading."""
 
 _AUDIT: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32: Final = 0x4000_0000
 
 
-class Alone(NamedTuple):
-    """Landlock of this `version` is all there is besides. `supervised`: somebody listens to what is asked."""
+class LandlockOnly(NamedTuple):
+    """There is no other layer but Landlock of this `version`. `supervised`: a supervisor answers calls."""
 
     version: int
     supervised: bool = True
 
 
 def is_known() -> bool:
-    """Whether the filter is made for this machine's architecture."""
+    """Whether there is a filter for this machine's architecture."""
     return machine() in _AUDIT
 
 
-def command_filter(families: Sequence[int], alone: Alone | None = None) -> bytes:
-    """The filter of a command that may make sockets of these address families, and pairs of local ones.
+def command_filter(families: Sequence[int], alone: LandlockOnly | None = None) -> bytes:
+    """The filter for a command that may create sockets of these address families, and pairs of local ones.
 
-    `alone`: no mounts and no namespaces bound it.
+    `alone`: there are no mounts and namespaces.
     """
     calls = _LOOKED_AT[machine()]
     program = [
@@ -160,7 +160,7 @@ def command_filter(families: Sequence[int], alone: Alone | None = None) -> bytes
         (_EQUAL, 1, 0, _AUDIT[machine()]),
         _refused(errno.ENOSYS),
         (_LOAD, 0, 0, _NUMBER),
-        # The C library goes on to calls whose arguments a filter can see.
+        # With ENOSYS, the C library falls back to clone, whose arguments a filter can see.
         *_when(_EQUAL, _CLONE3, [_refused(errno.ENOSYS)]),
     ]
     if machine() == "x86_64":
@@ -175,12 +175,12 @@ def command_filter(families: Sequence[int], alone: Alone | None = None) -> bytes
     program += _when(_EQUAL, calls["socket"], _only_values(0, families))
     program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE))
     if alone:
-        program += _instead_of_walls(alone)
+        program += _for_landlock_only(alone)
     program.append(_allowed())
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
-def _instead_of_walls(alone: Alone) -> list[tuple[int, int, int, int]]:
+def _for_landlock_only(alone: LandlockOnly) -> list[tuple[int, int, int, int]]:
     asked = (_RETURN, 0, 0, _ASK) if alone.supervised else _refused(errno.EPERM)
     program = []
     for number in _OF_NEW_KERNELS.values():
@@ -190,7 +190,7 @@ def _instead_of_walls(alone: Alone) -> list[tuple[int, int, int, int]]:
     for number in _FILE_CALLS[machine()].values():
         program += _when(_EQUAL, number, [asked])
     for name, number in _PROCESS_CALLS[machine()].items():
-        # Of these two the first argument says what the second one means.
+        # For these two, the first argument says what the second one means.
         always = name in {"setpriority", "ioprio_set"}
         program += _when(_EQUAL, number, [asked] if always else _unless_zero(0, asked))
     if alone.version < _TRUNCATE_SINCE:
@@ -205,7 +205,7 @@ def _instead_of_walls(alone: Alone) -> list[tuple[int, int, int, int]]:
     return program
 
 
-def _checked_ioctl(alone: Alone | None) -> list[tuple[int, int, int, int]]:
+def _checked_ioctl(alone: LandlockOnly | None) -> list[tuple[int, int, int, int]]:
     terminal = [step for value in (_TIOCSTI, _TIOCLINUX) for step in _when(_EQUAL, value, [_refused(errno.EPERM)])]
     if not alone:
         return [_load(1), *terminal, _allowed()]
@@ -219,7 +219,7 @@ def _unless_zero(argument: int, answer: tuple[int, int, int, int]) -> list[tuple
 
 
 def _when(test: int, value: int, then: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    """Do `then`, which must end with an answer, where the loaded number passes the test."""
+    """Run `then`, which must end with a verdict, if the loaded number passes the test."""
     return [(test, 0, len(then), value), *then]
 
 

@@ -1,4 +1,4 @@
-"""Finding files and text: `glob` and `grep`, by ripgrep. Ignored files are left out, links are not followed."""
+"""Finding files and text with ripgrep: `glob` and `grep`. Ignored files are left out, links are not followed."""
 
 import re
 from pathlib import Path
@@ -14,16 +14,16 @@ from tui_agent.tools.schema import Signature
 from tui_agent.tools.search.ripgrep import RunningSearch, search
 
 MAX_FILES = 1_000
-"""File names that are listed."""
+"""The most file names that are listed."""
 MAX_MATCHES = 250
-"""Matching lines that are shown."""
+"""The most matching lines that are shown."""
 MAX_BYTES = 40 * 1024
-"""Bytes of names or lines that are shown: below what an output may have before it is cut."""
+"""The most bytes of names or lines that are shown: less than the limit beyond which a result is shortened."""
 MAX_COLUMNS = 500
-"""Bytes of a line that are shown."""
+"""The most bytes of a line that are shown."""
 
-_MOST_FILES = 200_000
-_MOST_MATCHES = 100_000
+_MAX_LISTED_FILES = 200_000
+_MAX_COUNTED_MATCHES = 100_000
 _WALK = ("--hidden", "--no-require-git", "--color=never", "--glob=!.git", "--glob=!.hg", "--glob=!.svn", "--glob=!.jj")
 _LINES = (
     "--no-heading",
@@ -73,7 +73,7 @@ class Glob:
         prefix = _prefix(context.workspace, real)
         lines = _bounded([prefix + shown(name.decode(errors="replace")) for name in found[:MAX_FILES]])
         left = len(found) - len(lines)
-        count = counted(len(found), "file") if len(found) < _MOST_FILES else f"at least {len(found):,} files"
+        count = counted(len(found), "file") if len(found) < _MAX_LISTED_FILES else f"at least {len(found):,} files"
         if left:
             lines.append(f"[{counted(left, 'more file')} ({count} in all). Narrow the pattern or the path.]")
         return ToolOutput("\n".join(lines), summary=count)
@@ -150,13 +150,13 @@ class Grep:
 
 
 class _Matches:
-    """What a search has found so far: the first matches as text, the rest only counted."""
+    """The matches found so far: the first ones as text, the rest only counted."""
 
     def __init__(
         self, spaced: bool, prefix: str = "", wanted: set[bytes] | None = None, why_none: str = "", name: str = ""
     ) -> None:
-        """With `spaced`, matches come with lines around them, and gaps are marked. `wanted` are the files that count
-        (None: all), `name` is the file's where only one is searched, `why_none` is said where nothing is found.
+        """`spaced`: matches come with context lines, and gaps are marked. `wanted`: the files that count (None: all).
+        `name`: the file's name if only one is searched. `why_none`: what to say if nothing is found.
         """
         self.count = 0
         self._spaced = spaced
@@ -174,7 +174,7 @@ class _Matches:
         self._cut_file: bytes | None = None
 
     async def take(self, rg: RunningSearch) -> None:
-        """Read the output of `rg`, up to `_MOST_MATCHES`. Raises ToolFailure where it refused the search."""
+        """Read the output of `rg`, up to `_MAX_COUNTED_MATCHES`. Raises ToolFailure if it refused the search."""
         name = b""
         async for line in rg.records(b"\n"):
             if _ABOUT_BINARY.search(line):
@@ -187,7 +187,7 @@ class _Matches:
                 continue
             self._add(name.removeprefix(b"./"), text)
             name = b""
-            if self.count >= _MOST_MATCHES:
+            if self.count >= _MAX_COUNTED_MATCHES:
                 return
         errors = await rg.errors()
         if errors and not self.count:
@@ -195,7 +195,7 @@ class _Matches:
 
     @property
     def summary(self) -> str:
-        bound = "at least " if self.count >= _MOST_MATCHES else ""
+        bound = "at least " if self.count >= _MAX_COUNTED_MATCHES else ""
         return f"{bound}{_counted(self.count, 'match', 'matches')} in {_counted(self._files, 'file', 'files')}"
 
     @property
@@ -234,7 +234,7 @@ class _Matches:
 
 
 class _Line(NamedTuple):
-    """One line of a file that rg printed: a match, or the context of one."""
+    """One line that rg printed: a match, or context."""
 
     number: int
     is_match: bool
@@ -253,10 +253,10 @@ class _Line(NamedTuple):
 
 
 async def _files(folder: int, glob: str) -> set[bytes]:
-    """The files below `folder` that match `glob` and are not ignored, as relative paths; at most `_MOST_FILES`.
+    """The files below `folder` that match `glob` and are not ignored, as relative paths; at most `_MAX_LISTED_FILES`.
 
-    Where a glob is given, rg does not heed .gitignore for what the glob matches. So rg runs with it and without it, and
-    only what it finds both times counts.
+    For files that match a given glob, rg does not apply .gitignore. So it runs with the glob and without it, and only
+    files found both times count.
     """
     async with search(("--files", "--null", "--sort=path", f"--glob={glob}", *_WALK), folder) as rg:
         matching = await _names(rg)
@@ -270,7 +270,7 @@ async def _names(rg: RunningSearch) -> set[bytes]:
     names: set[bytes] = set()
     async for name in rg.records(b"\0"):
         names.add(name)
-        if len(names) >= _MOST_FILES:
+        if len(names) >= _MAX_LISTED_FILES:
             return names
     errors = await rg.errors()
     if errors and not names:
@@ -279,7 +279,7 @@ async def _names(rg: RunningSearch) -> set[bytes]:
 
 
 def _refusal(errors: str) -> ToolFailure:
-    """What rg complained about in plain words, and what to do about it."""
+    """rg's error message in plain words, and what to do about it."""
     parse = re.search(r"regex parse error:.*\nerror: (.+)", errors, re.DOTALL)
     if parse:
         return ToolFailure(
@@ -297,7 +297,7 @@ def _refusal(errors: str) -> ToolFailure:
 
 
 def _relative(glob: str, real: Path) -> str:
-    """`glob` as rg takes it, from the searched folder on. Raises ToolFailure."""
+    """`glob` relative to the searched folder, as rg takes it. Raises ToolFailure."""
     negated = glob.startswith("!")
     bare = glob.removeprefix("!").removeprefix("./").removeprefix(f"{real}/")
     if not bare or "\0" in bare:
@@ -306,7 +306,7 @@ def _relative(glob: str, real: Path) -> str:
 
 
 def _prefix(workspace: WorkspaceView, real: Path) -> str:
-    """What is put in front of names found below `real`, so that they can be given to other tools as they are."""
+    """The prefix for names found below `real` that makes them paths other tools accept."""
     where = display_path(workspace, real)
     return "" if where == "." else f"{where.rstrip('/')}/"
 

@@ -1,4 +1,4 @@
-"""Running ``rg``, the binary that the ``ripgrep`` package brings along."""
+"""Running ``rg``, the binary in the ``ripgrep`` package."""
 
 import asyncio
 import importlib.metadata
@@ -19,7 +19,7 @@ TIMEOUT = 60.0
 """Seconds a search may take."""
 
 _CHUNK = 1 << 16
-_MOST_ERRORS = 8_000
+_MAX_ERRORS = 8_000
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
 
 
@@ -33,15 +33,14 @@ class RunningSearch:
     async def records(self, separator: bytes) -> AsyncIterator[bytes]:
         """The output, cut at each `separator` and without it.
 
-        A record is held in memory whole. The caller sees to it that none is long: by ``--max-columns``, or since they
-        are paths.
+        A record is held in memory, so the caller must keep them short: with ``--max-columns``, or by asking for paths.
         """
         async for records in self.batches(separator):
             for record in records:
                 yield record
 
     async def batches(self, separator: bytes) -> AsyncIterator[list[bytes]]:
-        """The same, as much at once as there is; the event loop goes on in between."""
+        """As `records`, in batches as they arrive; yields to the event loop in between."""
         output = self._process.stdout
         if output is None:
             return
@@ -49,13 +48,13 @@ class RunningSearch:
         while chunk := await output.read(_CHUNK):
             *whole, rest = (rest + chunk).split(separator)
             yield whole
-            # What has come already is read without waiting for anything.
+            # Reading buffered data does not yield.
             await asyncio.sleep(0)
         if rest:
             yield [rest]
 
     async def errors(self) -> str:
-        """Wait for its end: what it complained about; nothing where it did not fail (1 means that nothing matched)."""
+        """Wait until it ends; returns its error output if it failed (exit code 1 means that nothing matched)."""
         status = await self._process.wait()
         errors = await self._errors
         return errors.decode(errors="replace").strip() or f"rg ended with {status}" if status not in {0, 1} else ""
@@ -75,7 +74,7 @@ class RunningSearch:
             raise cancelled
 
     async def _gone(self) -> None:
-        """Read what is left in the pipes, without which a process never counts as ended, and wait for the end."""
+        """Drain the pipes, since asyncio counts a process as ended only then, and wait for the end."""
         while self._process.stdout is not None and await self._process.stdout.read(_CHUNK):
             pass
         await self._errors
@@ -86,7 +85,7 @@ class RunningSearch:
 async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None = None) -> AsyncIterator[RunningSearch]:
     """Run ``rg`` in the folder that the descriptor `folder` is open on, for at most `TIMEOUT` seconds.
 
-    Whatever happens inside, cancellation included, the process is gone afterwards. Raises ToolFailure.
+    The process is gone afterwards in any case, also after cancellation. Raises ToolFailure.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -116,7 +115,7 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
 
 @cache
 def find_rg() -> str:
-    """The path of ``rg``: beside this Python, where the package has put it, or on PATH. Raises ToolFailure."""
+    """The path of ``rg``: beside this Python, in the package, or on PATH. Raises ToolFailure."""
     beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     for candidate in (*(folder / "rg" for folder in beside), *_of_package()):
         if candidate.is_file() and os.access(candidate, os.X_OK):
@@ -140,7 +139,7 @@ def _of_package() -> list[Path]:
 
 
 def _as_cwd(folder: int) -> str:
-    """A path of an open folder, if possible one that cannot be made to lead elsewhere."""
+    """A path of an open folder; under Linux one that cannot be redirected."""
     own = Path(f"/proc/self/fd/{folder}")
     if own.exists():
         return str(own)
@@ -151,8 +150,8 @@ def _as_cwd(folder: int) -> str:
 
 
 async def _first_bytes(stream: asyncio.StreamReader | None) -> bytes:
-    """The first bytes of `stream`, which is read to its end so that its writer never waits."""
+    """The first bytes of `stream`; reads it to the end, so that the writer never blocks."""
     kept = b""
     while stream is not None and (chunk := await stream.read(_CHUNK)):
-        kept = (kept + chunk)[:_MOST_ERRORS]
+        kept = (kept + chunk)[:_MAX_ERRORS]
     return kept

@@ -1,4 +1,4 @@
-"""Commands that go on while the conversation does: `command_output` reads what is new, `stop_command` ends one."""
+"""Background commands: `command_output` reads their new output, `stop_command` ends one."""
 
 import asyncio
 import time
@@ -17,22 +17,22 @@ from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 MAX_RUNNING = 16
-"""Commands that may run in the background at the same time."""
+"""The most commands that may run in the background at once."""
 MAX_WAIT = 600
 Settle: TypeAlias = Callable[[], list[str]]
-"""What is done in a thread once nothing of a command runs any more; it gives notes for the model."""
+"""Called in a thread once all processes of a command have ended; returns notes for the model."""
 Wait: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_WAIT)]
-"""Seconds."""
+"""Seconds to wait for the end of a command."""
 
 TAIL_BYTES = 64 * 1024
-"""Bytes that are read for the newest lines of an output."""
+"""Bytes read from the end of an output for its newest lines."""
 _KEPT = 50
-_UNREAD_SHARE = 4  # bytes kept for each byte shown: most of what a colourful program prints is no text
+_UNREAD_SHARE = 4  # raw bytes kept for each byte shown: much of a colourful output is escape sequences
 _LINE = 120
 
 
 class BackgroundCommand:
-    """A command that was left running, and its output since somebody last looked (the end of it, where it is long)."""
+    """A command that was left running, and its output since the last look (only the end of it if it is long)."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BackgroundCommand:
         settle: Settle = list,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take over `command`: from now on its output comes here. `line` is the command as it was written."""
+        """Take over `command` and its further output. `line` is the command as it was written."""
         self.line = line
         self.command = command
         self._raw = raw
@@ -66,7 +66,7 @@ class BackgroundCommand:
 
     @property
     def description(self) -> str:
-        """One line about it."""
+        """One line that describes it."""
         code = self.command.exit_code
         if code is None:
             state = f"running for {time.monotonic() - self._started:,.0f} s"
@@ -75,16 +75,16 @@ class BackgroundCommand:
         return f"process {self.command.pid}: {state}, {self._unread:,} bytes unread: {shown(self.line, _LINE)}"
 
     def newest_output(self, lines: int) -> str:
-        """The last lines of all it has printed, with the terminal's escapes; whoever looks later still sees them.
+        """The last lines of its output, with escape sequences; `look` still returns them later.
 
         Reads a file: call it in a thread.
         """
         return self._raw.tail(TAIL_BYTES, lines)
 
     async def look(self, wait: float, note: str = "") -> ToolOutput:
-        """What it has printed since the last look, and its exit code once it has ended.
+        """Its output since the last look, and its exit code once it has ended.
 
-        Waits at most `wait` seconds for the end. `note` takes the place of the line that says how it is doing.
+        Waits at most `wait` seconds for the end. `note` replaces the line about its state.
         """
         async with self._looking:
             ended = None
@@ -121,7 +121,7 @@ class BackgroundCommand:
         return replace(told, text=f"{lost}\n{told.text}")
 
     async def stop(self) -> None:
-        """End it with everything it started."""
+        """End it, with everything it started."""
         await self.command.stop()
         await asyncio.shield(self._settle)
 
@@ -139,7 +139,7 @@ class BackgroundCommand:
 
 
 class BackgroundCommands:
-    """The background commands of a session, each under its process id."""
+    """The background commands of a session, by process id."""
 
     def __init__(self, stream_bytes: int = STREAM_BYTES) -> None:
         self.on_change: Callable[[], None] = lambda: None
@@ -149,7 +149,7 @@ class BackgroundCommands:
         self._leftovers: dict[RunningCommand, asyncio.Task[list[str]]] = {}
 
     def check_room(self) -> None:
-        """Raises ToolFailure where as many commands run as may."""
+        """Raises ToolFailure if the maximum number of commands is running."""
         running = sum(command.is_running for command in self._commands.values())
         if running >= MAX_RUNNING:
             raise ToolFailure(
@@ -160,7 +160,7 @@ class BackgroundCommands:
     def adopt(
         self, line: str, command: RunningCommand, raw: RawStream, terminal: Terminal, settle: Settle = list
     ) -> None:
-        """Take over a running command. What it prints from now on is not put into `terminal` before somebody looks."""
+        """Take over a running command. Its further output goes to `terminal` only at the next look."""
         self._commands.pop(command.pid, None)
         self._commands[command.pid] = BackgroundCommand(
             line, command, raw, terminal, self._stream_bytes, settle, self._changed
@@ -171,17 +171,17 @@ class BackgroundCommands:
             del self._commands[pid]
 
     def look_after(self, command: RunningCommand, settle: Settle) -> None:
-        """Settle a command that has ended but left something running, once that has ended too."""
+        """Call `settle` for a command that has ended but left processes running, once those have ended too."""
         task = asyncio.create_task(_settled(command, settle))
         self._leftovers[command] = task
         task.add_done_callback(lambda _: self._leftovers.pop(command, None))
 
     def leftover(self, process: int) -> RunningCommand | None:
-        """A command that has ended and left something running, by the process that stands for it."""
+        """A command that has ended but left processes running, by its process id."""
         return next((command for command in self._leftovers if command.pid == process), None)
 
     def get(self, process: int) -> BackgroundCommand:
-        """The command with this process id. Raises ToolFailure that lists those there are."""
+        """The command with this process id. Raises ToolFailure that lists the existing ones."""
         command = self._commands.get(process)
         if command is None:
             raise ToolFailure(
@@ -192,24 +192,24 @@ class BackgroundCommands:
         return command
 
     def all(self) -> dict[int, BackgroundCommand]:
-        """Those that run and those that have ended, by their process ids, the newest first."""
+        """Running and ended commands by process id, newest first."""
         return dict(reversed(self._commands.items()))
 
     def listed(self) -> str:
-        """A line for each command; one that has ended is listed too, until it is forgotten."""
+        """A line for each command, including the most recent that have ended."""
         lines = [command.description for command in self._commands.values()]
         return "\n".join(lines) or "There are none: run_command with `background` starts one."
 
     @property
     def running(self) -> dict[int, str]:
-        """The command lines of those that run, by their process ids."""
+        """The command lines of running commands, by process id."""
         return {pid: one.line for pid, one in list(self._commands.items()) if one.is_running}
 
     def _changed(self) -> None:
         self.on_change()
 
     async def close(self) -> None:
-        """End all that run."""
+        """End all running commands."""
         await asyncio.gather(*(command.stop() for command in self._commands.values() if command.is_running))
         leftovers = dict(self._leftovers)
         await asyncio.gather(*(command.stop() for command in leftovers))
@@ -222,7 +222,7 @@ async def _settled(command: RunningCommand, settle: Settle) -> list[str]:
 
 
 class _Tool:
-    """What both tools share: they touch nothing but what `run_command` was allowed to start, so they never ask."""
+    """The base of both tools. They only touch what `run_command` was allowed to start, so they need no permission."""
 
     effect: Effect = "none"
 

@@ -1,11 +1,11 @@
-"""The environment of a child process: the user's own without the secrets in it, and set for output to be read.
+"""The environment of a child process: the user's, without secrets, and set for plain output.
 
-A command means the same whatever the user's shell is set to: ``CDPATH`` would send a plain ``cd src`` elsewhere. Git
-takes no orders from a bare repository that happens to lie in the project (git-config(1), ``safe.bareRepository``):
-its configuration can name programs to run.
+Variables that change what a command means are removed: with ``CDPATH``, a plain ``cd src`` may go elsewhere. Git is
+told to ignore a bare repository in the project (git-config(1), ``safe.bareRepository``), since its configuration can
+name programs to run.
 
-Variables whose names say that they hold a secret are taken out; one that a command really needs can be allowed by its
-name. A secret under an innocent name is not recognised.
+Variables whose names suggest a secret are removed; one that a command needs can be allowed by name. A secret under an
+innocent name is not recognised.
 """
 
 import re
@@ -21,7 +21,7 @@ SECRET_NAMES = (
     r"(.*[A-Z])?(TOKEN|SECRET|PASSWORD|APIKEY)",
     r"DATABASE_URL|.*_(DSN|CONNECTION_STRING)|REDIS_URL|MONGODB?_URI|PGPASSWORD|MYSQL_PWD|NPM_CONFIG_.*AUTH.*|.*_WEBHOOK(_URL)?",
 )
-"""Whole names, in any case, of variables that are taken out."""
+"""Patterns of the full names, in any case, of variables that are removed."""
 
 _WOULD_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "GCC_COLORS"})
 _FOR_READING = {
@@ -30,13 +30,13 @@ _FOR_READING = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
-    # Python holds back what it prints into a pipe: a run that is stopped would have said nothing.
+    # Python buffers output into a pipe: the output of a run that is killed would be lost.
     "PYTHONUNBUFFERED": "1",
 }
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is taken to hold a secret."""
+    """Whether a variable of this name is taken for a secret."""
     return _secret().fullmatch(name) is not None
 
 
@@ -46,7 +46,7 @@ def _secret() -> re.Pattern[str]:
 
 
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
-    """`environment` without secrets, except those named in `keep`, and set for plain output instead of colours."""
+    """`environment` without secrets, except those named in `keep`, and set for plain output without colours."""
     kept = frozenset(keep)
     clean = {
         name: value
@@ -58,7 +58,7 @@ def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) 
 
 
 def _for_git(environment: Mapping[str, str]) -> dict[str, str]:
-    """One more setting for git, after those that the environment has already."""
+    """Variables that add a setting for git, after those already in the environment."""
     count = environment.get("GIT_CONFIG_COUNT") or "0"
     if not count.isdecimal():
         return {}  # git refuses to run with it, and says so

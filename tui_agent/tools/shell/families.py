@@ -1,12 +1,12 @@
-"""Families of processes: finding all that a command has started, and ending it, even for a program that was killed.
+"""Process families: finding and ending all processes that a command has started, even after this program was killed.
 
-A family is found in three ways: by its process group, by its session with every descendant, and by a mark in the
-environment, which processes keep that have left the session and whose parents are gone. The last two need Linux's
+A family is found in three ways: by its process group, by its session with all descendants, and by a marker variable in
+the environment, which also finds processes that left the session and whose parents are gone. The last two need Linux's
 ``/proc``; elsewhere only the process group is ended, and only while its leader lives.
 
-Run as a script this is the process of the supervisor (see `processes`). It reads from standard input what runs, and
-when that closes, because its program has ended in whatever way, it ends what is left. It imports only the standard
-library, so that it starts fast.
+Run as a script, this is the supervisor process (see `processes`). It reads from standard input which families run, and
+ends those that are left when the input closes, because the program has ended in whatever way. It imports only the
+standard library, so that it starts fast.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _SWEEPS = 50
 
 
 def members(session: int, mark: str) -> list[int]:
-    """The living processes of a family, as far as the system tells. `session` is 0 while it is not known."""
+    """The living processes of a family, as far as the system tells. `session` is 0 while it is unknown."""
     if not _tells():
         return []
     parents: dict[int, int] = {}
@@ -49,8 +49,8 @@ def members(session: int, mark: str) -> list[int]:
 
 
 def kill(session: int, mark: str, leads: bool) -> None:
-    """End a family by force. `leads`: the process group `session` certainly still belongs to the family."""
-    # A process may start another while the list is made, so it is made until it is empty.
+    """Kill a family. `leads`: the process group `session` certainly still belongs to the family."""
+    # Repeat until the list is empty: a process may start another while it is made.
     for _ in range(_SWEEPS):
         if not send(session, mark, signal.SIGKILL, leads):
             return
@@ -59,12 +59,12 @@ def kill(session: int, mark: str, leads: bool) -> None:
 
 
 def end(session: int, mark: str) -> None:
-    """End a family that may have ended already. Where the system tells only of groups, its leader must still live."""
+    """Kill a family that may have ended already. Without ``/proc``, its leader must still be alive."""
     kill(session, mark, leads=session > 0 and not _tells())
 
 
 def send(session: int, mark: str, number: int, leads: bool) -> bool:
-    """Send a signal to a family. Whether there was a process to send it to."""
+    """Send a signal to a family; False if there was no process to send it to."""
     found = members(session, mark)
     if leads:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -76,10 +76,10 @@ def send(session: int, mark: str, number: int, leads: bool) -> bool:
 
 
 def supervise(lines: Iterable[bytes]) -> None:
-    """Note the families that lines name (``+MARK SESSION`` begins one, ``-MARK`` ends it); at last, end what is left.
+    """Track families by the lines read (``+MARK SESSION`` adds one, ``-MARK`` removes it); at the end, kill those left.
 
-    A family is named before its first process starts, with the session 0. That process holds the pipe until it carries
-    the mark, so that none is missed.
+    A family is added before its first process starts, with session 0. That process keeps the pipe open until it has the
+    marker, so that none is missed.
     """
     families: dict[str, int] = {}
     for line in lines:
@@ -93,7 +93,7 @@ def supervise(lines: Iterable[bytes]) -> None:
 
 
 def _tells() -> bool:
-    """Whether the system has a list of all processes."""
+    """Whether the system lists all processes."""
     return _PROC.joinpath("self", "stat").exists()
 
 
@@ -108,7 +108,7 @@ def _descends(pid: int, parents: Mapping[int, int], ancestors: set[int]) -> bool
 
 
 def _stat(pid: int) -> tuple[str, int, int, int]:
-    """State, parent, process group and session; see proc_pid_stat(5). The name before them may hold anything."""
+    """State, parent, process group and session; see proc_pid_stat(5). The name before them may contain anything."""
     fields = _PROC.joinpath(str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3])
 

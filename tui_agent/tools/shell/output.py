@@ -1,4 +1,4 @@
-"""A command's output: its raw bytes in a private file, and what the model is told of it and of the command's end."""
+"""A command's output: its raw bytes in a private file, and the result that the model gets."""
 
 import os
 import re
@@ -17,10 +17,10 @@ _SUMMARY_CHARACTERS = 80
 
 
 class RawStream:
-    """A file below `folder` that holds the first `limit` bytes of a command's output.
+    """A file below `folder` with the first `limit` bytes of a command's output.
 
-    It is named after the call and made when the first byte comes. Where it cannot be written, `failure` says why and
-    nothing more is stored: the result of the command does not depend on it.
+    It is named after the call, and created with the first byte. If it cannot be written, `failure` says why and nothing
+    more is stored; the command's result does not depend on it.
     """
 
     def __init__(self, folder: Path, call_id: str, *, limit: int) -> None:
@@ -35,7 +35,7 @@ class RawStream:
 
     @property
     def description(self) -> str:
-        """Where the raw output is, as the end of a sentence."""
+        """Where the raw output is, to end a sentence with."""
         if self.path is None:
             return "the raw output was not stored"
         path = shown(str(self.path))
@@ -44,7 +44,7 @@ class RawStream:
         return f"the raw output is in {path}"
 
     def open(self) -> None:
-        """Make the file now, although nothing has been written yet."""
+        """Create the file now, before anything is written."""
         if self.path or self.failure:
             return
         try:
@@ -55,7 +55,7 @@ class RawStream:
             self.failure = error.strerror or str(error)
 
     def write(self, data: bytes) -> None:
-        """Store `data`, as far as the limit allows. Raises nothing."""
+        """Store `data`, up to the limit. Raises nothing."""
         if self._closed or self.failure or self._size >= self._limit:
             return
         self.open()
@@ -69,7 +69,7 @@ class RawStream:
             self.failure = error.strerror or str(error)
 
     def tail(self, most: int, lines: int) -> str:
-        """The last lines of what is stored, of its last `most` bytes; empty where nothing is."""
+        """The last lines of what is stored, at most `most` bytes; empty if nothing is."""
         if self.path is None:
             return ""
         try:
@@ -80,14 +80,14 @@ class RawStream:
             return f"[the output cannot be read: {error.strerror}]"
 
     def close(self) -> None:
-        """Close the file; what is written after this is not stored."""
+        """Close the file; later writes are ignored."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
         self._closed = True
 
     def sync(self) -> None:
-        """Make sure that the file is on the disk. This may take a while: call it off the event loop."""
+        """Sync the file to disk. This may take a while: call it off the event loop."""
         if self.path is None:
             return
         try:
@@ -103,7 +103,7 @@ class RawStream:
 def answer(
     terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool, nothing: str = "[no output]"
 ) -> ToolOutput:
-    """A result: what the terminal shows (or `nothing`), then the notes. The first note is also the summary.
+    """The result for the model: the terminal's text (or `nothing`), then the notes. The first note is also the summary.
 
     This may take 0.3 s for a very long stream: call it off the event loop.
     """
@@ -129,7 +129,7 @@ def how_it_ended(ended: Ended) -> str:
 
 
 def what_still_runs(ended: Ended, process: int) -> str:
-    """A note about the processes that a command left running, and what to do instead. `process` stands for all."""
+    """A note about processes that a command left running, and what to do instead. `process`: the id to stop them by."""
     held = " and can no longer write to its output" if ended.left_open else ""
     listed = ", ".join(map(str, ended.left[:10]))
     return (

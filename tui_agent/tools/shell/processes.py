@@ -1,10 +1,9 @@
-"""Commands as processes, each in a session of its own, and an end of them that leaves nothing behind.
+"""Running commands as processes, each in a session of its own, and ending them so that nothing is left behind.
 
-On Linux a launcher starts them (see `tools/sandbox/launcher.py`), confined or not, and ends all they have started when
-this program is gone, however it ended. Elsewhere a command is a child of this process, and what it has started is its
-family (see `families`): when the program exits, `kill_all` ends it; when the program is killed outright, the
-`Supervisor` does. That is a small process which holds the reading end of a pipe whose other end only this program has:
-the system closes the pipe when the program is gone.
+On Linux a launcher starts them (see `tools/sandbox/launcher.py`), confined or not, and ends everything they started
+once this program is gone, however it ended. Elsewhere a command is a child of this process, and everything it started
+is its family (see `families`). `kill_all` ends it when the program exits; if the program is killed, the `Supervisor`
+does: a small process that reads from a pipe whose other end only this program has, so that the system closes it.
 """
 
 import asyncio
@@ -27,20 +26,20 @@ from tui_agent.tools.sandbox.sandbox import launch
 from tui_agent.tools.shell import families
 
 TERMINATE_GRACE = 2.0
-"""Seconds between the request to end and the end by force."""
+"""Seconds between asking a command to end and killing it."""
 DRAIN_GRACE = 0.25
-"""Seconds output may still come after the command itself has ended and something else keeps the pipe open."""
+"""Seconds to go on reading after the command itself has ended and something else keeps the pipe open."""
 
-_PIECE = 16_384  # small enough that emulating one piece of the worst output is not felt at the keyboard
+_PIECE = 16_384  # small enough that emulating a piece of even the worst output does not delay a key
 _POLL = 0.02
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 class Ended(msgspec.Struct, frozen=True):
     """How a command ended.
 
-    `exit_code` is minus the signal's number where a signal ended it. `left` are the processes it started that were
-    still running then; `left_open`: one of them kept the command's output open.
+    `exit_code` is minus the signal's number if a signal ended it. `left` are processes it started that were still
+    running then; `left_open`: one of them kept the command's output open.
     """
 
     exit_code: int
@@ -49,15 +48,15 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class RunningCommand:
-    """A running command, started by a launcher where there is one, else as a child of this process.
+    """A running command, started by a launcher if there is one, else as a child of this process.
 
     `on_output` is called on the event loop with each piece of the output (standard output and errors in one stream),
-    and with an empty piece when no more will come. Raises OSError where the command cannot be started, as `started`
-    does, and ValueError for arguments with NUL or half a surrogate pair in them.
+    and finally with an empty piece. Raises OSError if the command cannot be started, as `started` does, and ValueError
+    for arguments with NUL or half a surrogate pair in them.
     """
 
     def __init__(self, request: Request, *, on_output: Callable[[bytes], None], own: bool = not AVAILABLE) -> None:
-        """`own`: as a child of this process, whatever there is."""
+        """`own`: run it as a child of this process in any case."""
         self._loop = asyncio.get_running_loop()
         self.on_output = on_output
         self._output_ended = asyncio.Event()
@@ -75,16 +74,16 @@ class RunningCommand:
 
     @property
     def pid(self) -> int:
-        """The process that stands for the command: its own, or the one that keeps it; 0 until it has started."""
+        """The process id of the command or of its keeper; 0 until it has started."""
         return self._child.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while it runs."""
         return self._child.exit_code
 
     async def started(self) -> None:
-        """Wait until it runs. Raises OSError where it cannot be started; cancelled, it is ended first."""
+        """Wait until it runs. Raises OSError if it cannot be started; if cancelled, ends it first."""
         try:
             await self._child.started()
         except asyncio.CancelledError:
@@ -108,7 +107,7 @@ class RunningCommand:
         return Ended(self._child.exit_code or 0, self._child.left, left_open)
 
     async def stop(self) -> None:
-        """End the whole family: it is asked to end, and forced after `TERMINATE_GRACE`, or at once when cancelled."""
+        """End the whole family: ask it to end, and kill it after `TERMINATE_GRACE` seconds, or at once if cancelled."""
         self._child.terminate()
         try:
             async with asyncio.timeout(TERMINATE_GRACE):
@@ -123,11 +122,11 @@ class RunningCommand:
                 await self._child.wait_until_gone()
 
     async def wait_until_gone(self) -> None:
-        """Wait until nothing of it is left."""
+        """Wait until all its processes are gone."""
         await self._child.wait_until_gone()
 
     def kill(self) -> None:
-        """End the whole family by force, now."""
+        """Kill the whole family now."""
         self._child.kill()
         self.stop_reading()
 
@@ -154,22 +153,22 @@ class RunningCommand:
     def _pass_on(self, data: bytes) -> bool:
         try:
             self.on_output(data)
-        except Exception as error:  # handed to whoever waits for the command
+        except Exception as error:  # re-raised to whoever waits for the command
             self._failure = error
             return False
         return True
 
 
 def start_child(request: Request, *streams: int, own: bool = not AVAILABLE) -> "Child":
-    """Start a process that ends with this program, however that ends. To be called on the event loop.
+    """Start a process that ends with this program, however that ends. Call it on the event loop.
 
-    `streams` are as `launcher.Streams` has them. Raises as `RunningCommand`.
+    `streams` are the fields of `launcher.Streams`. Raises as `RunningCommand`.
     """
     return _OwnChild(request, *streams) if own else launch(request, *streams)
 
 
 class _OwnChild:
-    """A command as a child of this process; whatever leaves its session is found by a mark in its environment."""
+    """A command as a child of this process. What leaves its session is found by a marker in the environment."""
 
     def __init__(self, request: Request, output: int, errors: int = -1) -> None:
         self._loop = asyncio.get_running_loop()
@@ -202,7 +201,7 @@ class _OwnChild:
         return self._process.returncode
 
     async def started(self) -> None:
-        """It runs from the beginning."""
+        """Returns at once: it has been running from the beginning."""
 
     def terminate(self) -> None:
         families.send(self.pid, self._mark, signal.SIGTERM, self._leads())
@@ -211,14 +210,14 @@ class _OwnChild:
         families.kill(self.pid, self._mark, self._leads())
 
     async def wait_until_gone(self) -> None:
-        while await asyncio.to_thread(self._lives):  # noqa: ASYNC110 - the system tells nobody
+        while await asyncio.to_thread(self._lives):  # noqa: ASYNC110 - the system sends no event
             await asyncio.sleep(_POLL)
 
     def _lives(self) -> bool:
         return not self.exited.is_set() or bool(families.members(self.pid, self._mark))
 
     def _leads(self) -> bool:
-        """Whether the process group certainly still is this command's own."""
+        """Whether the process group certainly still belongs to this command."""
         return self._process.returncode is None
 
     def _wait_for_exit(self) -> None:
@@ -226,19 +225,19 @@ class _OwnChild:
         self.left = tuple(families.members(self.pid, self._mark))
         if not self.left:
             _supervisor.remove(self._mark)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self.exited.set)
 
 
 Child: TypeAlias = LaunchedChild | _OwnChild
-"""A process that was started, with all it starts."""
+"""A process that was started, with everything it starts."""
 
 
 class Supervisor:
-    """Ends all families when this program is gone, however it ended. Thread-safe.
+    """Ends all families once this program is gone, however it ended. Thread-safe.
 
-    Its process starts with the first family, and again if somebody ended it. Where no further process can be started,
-    commands run without it: then a program that is killed outright may leave something behind.
+    Its process starts with the first family, and again if somebody ended it. If no further process can be started,
+    commands run without it; then a program that is killed may leave processes behind.
     """
 
     def __init__(self) -> None:
@@ -248,19 +247,19 @@ class Supervisor:
 
     @property
     def families(self) -> Mapping[str, int]:
-        """The families that may still have processes, by mark: the session of each, 0 while it is being started."""
+        """The session of each family that may still have processes, by mark; 0 while it is being started."""
         with self._lock:
             return dict(self._families)
 
     def add(self, mark: str, session: int = 0) -> None:
-        """Watch over a family: to be called before its first process starts, and again once its session is known."""
+        """Watch a family. Call it before its first process starts, and again once its session is known."""
         with self._lock:
             self._families[mark] = session
             if not self._tell(f"+{mark} {session}\n"):
                 self._start()
 
     def remove(self, mark: str) -> None:
-        """Forget a family of which nothing is left."""
+        """Forget a family whose processes are all gone."""
         with self._lock:
             if self._families.pop(mark, None) is not None:
                 self._tell(f"-{mark}\n")
@@ -276,7 +275,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_PATIENCE_S)
+                process.wait(_TIMEOUT_S)
 
     def _tell(self, line: str) -> bool:
         if self._process is None or self._process.stdin is None:
@@ -314,5 +313,5 @@ _supervisor = Supervisor()
 
 @atexit.register
 def kill_all() -> None:
-    """End whatever the commands of this program left running."""
+    """End everything that commands of this program left running."""
     _supervisor.close()

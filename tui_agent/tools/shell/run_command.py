@@ -1,6 +1,6 @@
 """Running shell commands: `run_command`.
 
-The shell is bash where there is one, else sh, neither as a login nor as an interactive shell: a command means the same
+The shell is bash if installed, else sh, as neither a login nor an interactive shell, so that a command means the same
 on every machine, whatever shell the user prefers.
 """
 
@@ -19,7 +19,7 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.denials import denial_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.sandbox import ASIDE, Sandbox, ready
+from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
 from tui_agent.tools.shell.environment import child_environment
@@ -30,9 +30,9 @@ from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 DEFAULT_TIMEOUT = 120
 Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400)]
 RAW_STREAM_BYTES = 100_000_000
-"""Bytes of raw output that are stored of one command."""
+"""The most bytes of raw output that are stored for one command."""
 BACKGROUND_START = 1.0
-"""Seconds a background command is watched before the call answers: most mistakes show by then."""
+"""Seconds a background command is watched before the call returns: most mistakes show by then."""
 
 _PROGRESS_INTERVAL = 0.1
 _PROGRESS_LINES = 40
@@ -41,12 +41,12 @@ _DENIAL_LINES = 200
 
 
 class RunCommand:
-    """Runs a command, in the workspace's folder, and answers with what a terminal would show of its output.
+    """Runs a command in the workspace's folder; returns its output as a terminal would show it.
 
-    `keep_variables` are names of environment variables that commands may see although they look like secrets. Of the
-    output as it is shown the last `stream_bytes` bytes are kept, of the raw output the first `raw_stream_bytes`.
-    `background` takes over the commands that are left running. Commands run in the `sandbox`, if there is one, but
-    those that were allowed outside of it (`Access.outside`). While `only_reads` holds they write nothing in it.
+    `keep_variables` are names of environment variables that commands may see although they look like secrets. The last
+    `stream_bytes` bytes of the output as shown are kept, and the first `raw_stream_bytes` of the raw output.
+    `background` takes over commands that are left running. Commands run in the `sandbox`, if there is one, unless they
+    were allowed outside it (`Access.outside`). While `only_reads` returns True, the sandbox lets them write nothing.
     """
 
     effect: Effect = "run"
@@ -161,7 +161,7 @@ class RunCommand:
         return await _finished(terminal, raw, notes, is_error=failed)
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
-        """How to run a command, inside the sandbox or outside. Looks at files. Raises ToolFailure."""
+        """Prepare to run a command, inside the sandbox or outside. Reads files. Raises ToolFailure."""
         arguments, folder = [shell(), "-c", command], context.workspace.root
         environment = child_environment(os.environ, self._keep)
         sandbox = self._sandbox
@@ -169,7 +169,7 @@ class RunCommand:
             return _Prepared(Request(arguments, str(folder), environment), list)
         if outside or any(access.outside for access in context.accesses) or not sandbox.confines:
             return _Prepared(Request(arguments, str(folder), environment), sandbox.note_known)
-        guard, aside = sandbox.guard(), sandbox.places.session / ASIDE
+        guard, aside = sandbox.guard(), sandbox.places.session / WITHHELD
         request = sandbox.request(arguments, folder, environment, read_only=self._only_reads())
         return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), sandbox.rules)
 
@@ -215,7 +215,7 @@ class RunCommand:
 
 
 class _Prepared(NamedTuple):
-    """A command that is to be started, and what is to be done when it has ended. `rules` of the sandbox it is in."""
+    """A command to start, what to call when it has ended, and the `rules` of its sandbox, in words."""
 
     request: Request
     settle: Settle
@@ -235,7 +235,7 @@ async def _start(request: Request, on_output: Callable[[bytes], None]) -> Runnin
 
 
 def shell() -> str:
-    """The path of the shell that commands run in. Raises ToolFailure where there is none."""
+    """The path of the shell that commands run in. Raises ToolFailure if there is none."""
     for path in ("/bin/bash", "/usr/bin/bash", shutil.which("bash"), "/bin/sh", shutil.which("sh")):
         if path and os.access(path, os.X_OK):
             return path
@@ -245,7 +245,7 @@ def shell() -> str:
 
 
 async def _wait(running: RunningCommand, seconds: float) -> tuple[Ended, bool]:
-    """Wait for the end of the command: how it ended, and whether the timeout ended it. Cancelled, end it first."""
+    """Wait for the end of the command; returns how it ended, and whether by the timeout. Cancelled, ends it first."""
     try:
         async with asyncio.timeout(seconds):
             return await running.ended(), False

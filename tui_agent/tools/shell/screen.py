@@ -1,12 +1,12 @@
-"""The lines of a terminal: a scrollback in front, rows the cursor can reach at the end.
+"""The lines of a terminal: the scrollback, then the rows that the cursor can reach.
 
-Lines that scroll out of reach are kept as plain text, of which only the last `limit` characters stay. A row is text
-until something is written over a part of it that is not plain ASCII, or cells are moved in it; from then on it is a
-list of cells. A tab stays a tab as long as nothing covers it (a file shown by a command must come back as it is) and
-fills the columns up to the next tab stop.
+Lines that scroll out of reach become plain text, of which the last `limit` characters are kept. A row is a string until
+a part that is not plain ASCII is overwritten, or cells are moved; from then on it is a list of cells. A tab fills the
+columns up to the next tab stop, and stays a tab until it is overwritten, so that a file printed by a command is
+reproduced exactly.
 
-Appending plain text costs what copying it costs. Everything else is counted in `Screen.work`, so that the caller can
-stop in time; what is counted depends on the text and the operations alone.
+Appending plain text costs no more than copying it. All other costs are counted in `Screen.work`, so that the caller can
+stop in time; they depend only on the text and the operations.
 """
 
 import re
@@ -16,31 +16,31 @@ from itertools import repeat
 from typing import Final, TypeAlias
 
 Line: TypeAlias = str | list[str]
-"""A row as its text, or as cells: a character with its combining marks, and "" for each further column it fills."""
+"""A row as text, or as cells: a character with its combining marks, then "" for each further column that it fills."""
 
 TAB: Final = 8
 """Columns from one tab stop to the next."""
 WIDEST: Final = 16_384
-"""Columns of a row that is written over. The last row may be wider while text is appended to it: when the cursor leaves
-its end, what does not fit becomes a line of its own. Other rows are cut; longer lines are out of the cursor's reach.
+"""The most columns of a row that can be overwritten. The last row may be wider while text is appended: when the cursor
+leaves its end, what does not fit becomes a line of its own. Other rows are cut; the cursor cannot reach longer lines.
 """
 OPERATION: Final = 150
-"""What one operation counts as work."""
+"""The work that one operation counts as."""
 
 _NOT_ONE_CELL = re.compile("[^ -~\u00a1-\u00ac\u00ae-\u02ff\u2500-\u25f0\u2800-\u28ff]")
-"""A character that may fill no column, or more than one."""
+"""Matches a character that may fill no column, or more than one."""
 _NO_CELL = frozenset({"Mn", "Me", "Cf"})
 _BREAK_OR_TAB = re.compile("[\n\t]")
-_CELL_CHARACTERS = 64  # with combining marks: a flood of them must not grow one cell without end
+_CELL_CHARACTERS = 64  # of one cell: a flood of combining marks must not grow it without limit
 _PER_CHARACTER = 2
 _PER_CELL = 20
 
 
 class Screen:
     """Rows and a cursor, in a window of `height` rows. Rows grow to the right without wrapping; cursor movements end
-    at `columns`. `limit`: characters of scrollback kept, and of the last row.
+    at `columns`. `limit`: the most characters of the scrollback, and of the last row.
 
-    What is on the screen depends on what was written and done, never on the pieces text came in.
+    The result does not depend on how the text was split into pieces.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Screen:
         self._rows: list[Line] = [""]
         self._row = 0
         self._column: int | None = None  # None: at the end of the row, wherever that is
-        self._parts: list[str] = []  # text appended to the last row and not joined to it yet
+        self._parts: list[str] = []  # text appended to the last row but not joined yet
         self._parts_size = 0
         self._saved = (0, 0)
         self.work = 0
@@ -84,7 +84,7 @@ class Screen:
         """Line breaks no longer kept."""
 
     def text(self) -> str:
-        """What is kept of all lines, oldest first."""
+        """All lines that are kept, oldest first."""
         self._join()
         self._trim(exactly=True)
         return "".join(self._settled) + "\n".join(map(_text_of, self._rows))
@@ -184,16 +184,16 @@ class Screen:
         del self._rows[self._height :]
 
     def save_cursor(self) -> None:
-        """Note where the cursor is."""
+        """Save the cursor's position."""
         column = self._x()
         self._saved = (self._visible + self._row, column)
 
     def restore_cursor(self) -> None:
-        """Go back to where the cursor was noted last."""
+        """Move to the position saved last."""
         self.move_to(*self._saved)
 
     def erase_in_row(self, mode: int) -> None:
-        """0: from the cursor to the end of the row, 1: up to and with the cursor, 2: all of it."""
+        """Erase: 0: from the cursor to the end of the row, 1: up to and including the cursor, 2: the whole row."""
         self._column = column = self._x()
         row = self._rows[self._row]
         if mode == 2:
@@ -211,7 +211,7 @@ class Screen:
             cells[:end] = repeat(" ", end)
 
     def erase_in_window(self, mode: int) -> None:
-        """0: from the cursor to the end of the window, 1: from its start to the cursor, 2: all of it."""
+        """Erase: 0: from the cursor to the end of the window, 1: from its start to the cursor, 2: all of it."""
         self._column = self._x()
         if mode == 0:
             del self._rows[self._row + 1 :]
@@ -233,7 +233,7 @@ class Screen:
         self._column = column
 
     def delete_cells(self, count: int) -> None:
-        """Take out `count` cells, the cursor's first; what is right of them moves left."""
+        """Delete `count` cells from the cursor on; what is right of them moves left."""
         column = self._x()
         cells = self._cells_from(column)
         end = min(column + count, len(cells))
@@ -242,7 +242,7 @@ class Screen:
         self._column = column
 
     def insert_cells(self, count: int) -> None:
-        """Put `count` blank cells in at the cursor; what is right of it moves right."""
+        """Insert `count` blank cells at the cursor; what is right of it moves right."""
         column = self._x()
         cells = self._cells_from(column)
         if column < len(cells):
@@ -251,7 +251,7 @@ class Screen:
         self._column = column
 
     def insert_rows(self, count: int) -> None:
-        """Put `count` empty rows in at the cursor; what falls out of the window below is gone."""
+        """Insert `count` empty rows at the cursor; rows pushed out of the window at the bottom are lost."""
         if self._column is None:
             self._leave_end()
         room = self._height - self._visible
@@ -260,14 +260,14 @@ class Screen:
         self._column = 0
 
     def delete_rows(self, count: int) -> None:
-        """Take out `count` rows, the cursor's first."""
+        """Delete `count` rows from the cursor on."""
         if self._column is None:
             self._leave_end()
         del self._rows[self._row : self._row + count]
         self._rows.extend(repeat("", self._row + 1 - len(self._rows)))
         self._column = 0
 
-    # Every way of appending must leave the same rows, whatever pieces the text came in.
+    # Appending must leave the same rows, however the text is split into pieces.
 
     def _append(self, text: str) -> None:
         """Write at the end of the last row."""
@@ -288,11 +288,12 @@ class Screen:
                 self._join(exactly=False)
 
     def _fill(self, cells: list[str], text: str) -> str:
-        """Add text to the last row while that is a list of cells; what is left of the text once it is not, or ends."""
+        """Add text to the last row while that is a list of cells; returns the rest once it is not, or the row ends."""
         first, line_break, rest = text.partition("\n")
         while first and len(cells) <= self._widest:
-            part = first[: max((self._widest - len(cells)) // TAB, 1)]  # the row turns into text at the same character,
-            _extend(cells, part)  # whatever the pieces
+            # The row must turn into text at the same character, however the text is split.
+            part = first[: max((self._widest - len(cells)) // TAB, 1)]
+            _extend(cells, part)
             self.work += _PER_CELL * len(part)
             first = first[len(part) :]
         if len(cells) > self._widest:
@@ -331,7 +332,7 @@ class Screen:
         self.dropped_lines += text.count("\n")
 
     def _pull(self, count: int) -> None:
-        """Take up to `count` settled lines of the window back as rows, as far as the cursor can reach."""
+        """Turn up to `count` settled lines of the window back into rows, as far as the cursor can reach."""
         count = min(count, self._visible)
         if not count:
             return
@@ -370,7 +371,7 @@ class Screen:
         self._column = column
 
     def _leave_end(self) -> None:
-        """Join what was appended to the row, and break it where it is too wide to be written over."""
+        """Join what was appended to the row, and break the row if it is too wide to be overwritten."""
         self._join()
         row = self._rows[self._row]
         if isinstance(row, list) or self._row < len(self._rows) - 1:
@@ -391,12 +392,12 @@ class Screen:
         return self._column
 
     def _width(self) -> int:
-        """The columns the cursor's row fills."""
+        """The columns that the cursor's row fills."""
         row = self._rows[self._row]
         return len(row) if isinstance(row, list) or self._is_simple(row) else len(self._cells())
 
     def _is_simple(self, row: str) -> bool:
-        """Whether each character of a row of text fills one column, as far as can be told fast."""
+        """Whether each character of a row of text fills one column; a fast test that may wrongly say no."""
         if row.isascii():
             return "\t" not in row
         return len(row) <= self._columns and _NOT_ONE_CELL.search(row) is None
@@ -413,7 +414,7 @@ class Screen:
         return cells
 
     def _cells_from(self, column: int) -> list[str]:
-        """The cursor's row as cells, with no character lying across the border in front of `column`."""
+        """The cursor's row as cells, with no wide character across the left edge of `column`."""
         cells = self._cells()
         _split(cells, column)
         self.work += len(cells) // 200
@@ -433,7 +434,7 @@ class Screen:
         cells = self._cells()
         cells.extend(repeat(" ", column - len(cells)))
         _split(cells, column)
-        written = cells[max(0, column - TAB) : column]  # what a combining mark at the start of the text belongs to
+        written = cells[max(0, column - TAB) : column]  # a combining mark at the start of the text belongs to these
         before = len(written)
         _extend(written, text)
         end = column + len(written) - before
@@ -457,7 +458,7 @@ def _extend(cells: list[str], text: str) -> None:
     if text.isascii() and "\t" not in text:
         cells.extend(text)
         return
-    marks: list[str] = []  # that belong to the last character, joined to it at once: they may be many
+    marks: list[str] = []  # combining marks of the last character, joined all at once: there may be many
     for character in text:
         if character >= "\u00ad" and unicodedata.category(character) in _NO_CELL:
             marks.append(character)
@@ -474,7 +475,7 @@ def _extend(cells: list[str], text: str) -> None:
 
 
 def _add_marks(cells: list[str], marks: list[str]) -> None:
-    """Put combining marks on the last character; where there is none they have a cell of their own."""
+    """Add combining marks to the last character; without one, they get a cell of their own."""
     lead = len(cells) - 1
     while lead > 0 and not cells[lead]:
         lead -= 1
@@ -486,7 +487,7 @@ def _add_marks(cells: list[str], marks: list[str]) -> None:
 
 
 def _split(cells: list[str], at: int) -> None:
-    """Blank the character that lies across the border in front of column `at`: half of it will be written over."""
+    """Blank the wide character across the left edge of column `at`: half of it will be overwritten."""
     if not 0 < at < len(cells) or cells[at]:
         return
     start = at

@@ -1,14 +1,14 @@
-"""What a terminal would show of a stream of bytes: progress bars collapse to their last frame, colours disappear.
+"""Emulating what a terminal would show of an output: progress bars collapse to their last frame, colours disappear.
 
-The control functions of ECMA-48 and the VT100 that move the cursor, erase, insert and delete are followed; everything
-else that is no text (colours, titles, links, images, modes) is taken out. A line feed also returns to the first column,
-as a terminal's line discipline has it.
+The control functions of ECMA-48 and the VT100 that move the cursor, erase, insert and delete are emulated; everything
+else that is not text (colours, titles, links, images, modes) is removed. A line feed also returns to the first column,
+as with a terminal's line discipline.
 
-What a stream costs hardly depends on what is in it. CPU seconds for 50 MB on one core of a cloud server, Python 3.11:
+The cost hardly depends on the content. CPU seconds for 50 MB on one core of a cloud server, Python 3.11:
 
     plain text 0.07 · NUL 0.04 · one line 0.05 · colours 0.2 · progress bars 0.2 · ESC 0.01 · titles 0.06
     one title without end 0.01 · invalid UTF-8 0.4 · combining marks 0.15 · random bytes 0.4
-    cursor up and down in turns 0.14 · cursor to random places 0.5 · marks over marks 0.6, the dearest that was found
+    cursor up and down in turns 0.14 · cursor to random places 0.5 · marks over marks 0.6, the worst that was found
 """
 
 import codecs
@@ -24,13 +24,13 @@ WINDOW_ROWS = 50
 WINDOW_COLUMNS = 240
 STREAM_BYTES = 262_144
 
-MOST_WORK: Final = 30_000_000
-"""The work (see `Screen.work`) after which a stream is no longer followed: about half a second's."""
-FOLLOWED_END: Final = 262_144
-"""Bytes at the end of a stream that are followed in any case."""
+MAX_WORK: Final = 30_000_000
+"""The work (see `Screen.work`) after which a stream is no longer emulated: about half a second of CPU time."""
+EMULATED_END: Final = 262_144
+"""Bytes at the end of a stream that are emulated in any case."""
 
-_STRIDE = 16_384  # bytes after which the work is looked at, so that it does not depend on the pieces of the stream
-_SEEN_END = 4_096
+_STRIDE = 16_384  # bytes between checks of the work, so that the result does not depend on the stream's pieces
+_TAIL_BYTES = 4_096
 _PER_REMOVED = 10
 
 _CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
@@ -38,12 +38,12 @@ _IGNORED = bytes(set(_CONTROLS) - set(b"\a\b\v\f\r\x18\x1a\x1b"))
 _LINE_FEEDS = bytes.maketrans(b"\v\f", b"\n\n")
 _C1 = re.compile("[\x80-\x9f]")
 
-# A sequence longer than this is no sequence. Bounded, so that what is held back between two pieces is small.
+# A longer sequence is none. The limit keeps what is held back between two pieces small.
 _AFTER_CSI = "[0-?]{0,64}+[ -/]{0,8}+[@-~]?+"
 _AFTER_ESCAPE = rf"\[{_AFTER_CSI}|[ -/]{{0,8}}+[0-~]?+"
 _STRING_ENDS = r"\x07\x18\x1a\x1b\x9c\n"
 _INSIDE = rf"[^{_STRING_ENDS}]*+(?:[\x07\x18\x1a\x9c]|(?=[\x1b\n])|\Z)"
-_TOKEN = re.compile(  # begins with a set of characters, for which it is searched fast
+_TOKEN = re.compile(  # begins with a set of characters, which makes searching fast
     rf"([\x00-\x08\x0b-\x1f\x7f-\x9f](?:(?<=\x1b)(?:[\]PX^_]{_INSIDE}|\x1b*(?=\x1b)|{_AFTER_ESCAPE})|(?<=\x9b){_AFTER_CSI}"
     rf"|(?<=[\x90\x98\x9d-\x9f]){_INSIDE}|(?<=[\x07\x18\x1a])[\x07\x18\x1a]*+|))"
 )
@@ -52,14 +52,14 @@ _STRING = re.compile(r"\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]")
 _STRING_END = re.compile(f"[{_STRING_ENDS}]")
 _LIKELY_START = re.compile(b"[\n\r\x1b]")
 _LONGEST = 80
-"""Characters of the longest sequence; only a command string may be longer."""
+"""The most characters of a sequence; only a command string may be longer."""
 
 
 class Terminal:
-    """Feed it bytes in any pieces; the result depends on the bytes alone. `limit`: UTF-8 bytes of text kept.
+    """Takes bytes in any pieces; the result depends on the bytes alone. `limit`: UTF-8 bytes of text to keep.
 
-    A program can print cursor movements faster than anybody can follow them. So a stream is followed up to `MOST_WORK`;
-    after that only its end is kept, which is followed when it is asked for.
+    A program can print cursor movements faster than they can be emulated. So a stream is emulated up to `MAX_WORK`;
+    after that only its end is kept, and emulated when it is asked for.
     """
 
     def __init__(self, *, rows: int = WINDOW_ROWS, columns: int = WINDOW_COLUMNS, limit: int = STREAM_BYTES) -> None:
@@ -71,8 +71,8 @@ class Terminal:
         self._in_string = False
         self._position = 0
         self._removed = 0
-        self._unread: _Unread | None = None  # from where on the stream is no longer followed
-        self._before = ""  # what was shown until then, once the end was followed all the same
+        self._unread: _Unread | None = None  # the part of the stream that is not emulated
+        self._before = ""  # the text before that part, once its end has been emulated
         self._dropped_before = (0, 0)
         self.dropped_bytes = 0
         """UTF-8 bytes of text in front of what `text` returned last."""
@@ -82,7 +82,7 @@ class Terminal:
         """All line breaks that came, whatever is seen of them."""
 
     def feed(self, data: bytes) -> None:
-        """Process output. Costs little more than copying where it is plain text."""
+        """Process output. Plain text costs little more than copying it."""
         self.line_breaks += data.count(b"\n")
         start = 0
         while start < len(data):
@@ -92,21 +92,21 @@ class Terminal:
             if self._unread is not None:
                 self._unread.append(piece)
                 continue
-            self._follow(piece)
-            if self._position % _STRIDE == 0 and self._screen.work + _PER_REMOVED * self._removed > MOST_WORK:
+            self._emulate(piece)
+            if self._position % _STRIDE == 0 and self._screen.work + _PER_REMOVED * self._removed > MAX_WORK:
                 self._unread = _Unread()
 
     def finish(self) -> None:
-        """The stream has ended: a character or sequence that was cut off there is settled."""
-        self._follow_end()
+        """End the stream: handle a character or sequence that was cut off."""
+        self._emulate_end()
         self._process(self._held + self._decoder.decode(b"", final=True), final=True)
 
     def text(self) -> str:
-        """The whole as it should be read now, its oldest lines cut off where it is larger than `limit`.
+        """The whole text as shown now, without the oldest lines if it is larger than `limit`.
 
-        Takes up to 0.2 s where the stream is no longer followed.
+        Takes up to 0.2 s if the stream is no longer emulated.
         """
-        self._follow_end()
+        self._emulate_end()
         first, last = (self._main, self._screen) if self._main else (None, self._screen)
         text = self._before + (f"{first.text()}\n" if first else "") + last.text()
         self.dropped_bytes = self._dropped_before[0] + last.dropped_bytes + (first.dropped_bytes if first else 0)
@@ -118,16 +118,16 @@ class Terminal:
         return kept
 
     def clear(self) -> None:
-        """Begin with an empty screen; what is still open at the end of the stream goes on."""
-        self._follow_end()
+        """Begin with an empty screen; an unfinished sequence is kept."""
+        self._emulate_end()
         self._begin("", (0, 0))
 
     def tail(self, lines: int) -> str:
-        """The last `lines` lines as they should be seen now. Cheap."""
+        """The last `lines` lines as shown now. Cheap."""
         if self._unread is None:
             return self._screen.tail(lines)
         end = Terminal(rows=self._rows, columns=self._columns)
-        end._follow(self._unread.end(_SEEN_END))
+        end._emulate(self._unread.end(_TAIL_BYTES))
         return end.tail(lines)
 
     def _new_screen(self) -> Screen:
@@ -139,12 +139,12 @@ class Terminal:
         self._before, self._dropped_before = before, dropped
         self.dropped_bytes, self.dropped_lines = dropped
 
-    def _follow_end(self) -> None:
-        """Follow what was left unread, or its end on a new screen, below a line that says what is missing."""
+    def _emulate_end(self) -> None:
+        """Emulate what was left unread, or its end on a new screen, below a line that says how much is missing."""
         if self._unread is None:
             return
         unread, self._unread = self._unread, None
-        end = unread.end(FOLLOWED_END)
+        end = unread.end(EMULATED_END)
         left_out = unread.size - len(end)
         if left_out:
             before = self.text()
@@ -154,9 +154,9 @@ class Terminal:
             self._decoder.reset()
             self._held = ""
             self._in_string = False
-        self._follow(end)
+        self._emulate(end)
 
-    def _follow(self, data: bytes) -> None:
+    def _emulate(self, data: bytes) -> None:
         is_plain = len(data.translate(None, _CONTROLS)) == len(data)
         text = self._decoder.decode(data if is_plain else data.translate(_LINE_FEEDS, _IGNORED))
         if not text.isascii() and _C1.search(text):
@@ -170,7 +170,7 @@ class Terminal:
     def _process(self, text: str, *, final: bool = False) -> None:
         self._held = ""
         if self._in_string:
-            # A line break ends a command string (a title, a link, an image) that was never closed.
+            # A line break ends an unclosed command string (a title, a link, an image).
             end = _STRING_END.search(text)
             start = len(text) if end is None else end.start() if end[0] in "\x1b\n" else end.end()
             self._removed += start
@@ -211,7 +211,7 @@ class Terminal:
 
 
 class _Unread:
-    """The end of a stream that is no longer followed. `size`: bytes of all that was appended."""
+    """The end of a stream that is no longer emulated. `size`: bytes of all that was appended."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -221,11 +221,11 @@ class _Unread:
         self._pieces.append(data)
         self._kept += len(data)
         self.size += len(data)
-        while self._kept - len(self._pieces[0]) >= FOLLOWED_END:
+        while self._kept - len(self._pieces[0]) >= EMULATED_END:
             self._kept -= len(self._pieces.popleft())
 
     def end(self, size: int) -> bytes:
-        """The last `size` bytes; less where they would begin within a sequence."""
+        """The last `size` bytes; fewer if they would begin within a sequence."""
         data = b"".join(self._pieces)
         if self.size <= size:
             return data
@@ -266,7 +266,7 @@ _ALTERNATE = frozenset({"?47", "?1047", "?1049"})
 
 @lru_cache(maxsize=8192)
 def _operation(token: str) -> Callable[[Terminal], None] | None:
-    """What a token of the stream does; None for what is taken out."""
+    """The operation of a token of the stream; None if the token is removed."""
     if plain := _PLAIN.get(token):
         return lambda terminal: plain(terminal._screen)
     if token[1:] == "c" and token[0] == "\x1b":
@@ -283,7 +283,7 @@ def _operation(token: str) -> Callable[[Terminal], None] | None:
 
 
 def _sequence(parameters: str, final: str) -> Callable[[Terminal], None] | None:
-    """What a control sequence does (ECMA-48, 8.3; `s` and `u` as on the SCO console)."""
+    """The operation of a control sequence (ECMA-48, 8.3; `s` and `u` as on the SCO console)."""
     numbers = [int(number[:6]) if number.isdigit() else 0 for number in parameters.split(";")]
     first = numbers[0]
     count = first or 1
@@ -327,7 +327,7 @@ def _reset(terminal: Terminal) -> None:
 
 
 def _end_of(text: str, limit: int, *, whole: bool) -> str:
-    """The last `limit` UTF-8 bytes of `text`, from the start of a line on. `whole`: nothing in front is missing yet."""
+    """The last `limit` UTF-8 bytes of `text`, starting with a full line. `whole`: nothing was cut from it before."""
     encoded = b"" if len(text) * 4 <= limit else text.encode()
     if len(encoded) > limit:
         text = encoded[-limit:].decode(errors="ignore")

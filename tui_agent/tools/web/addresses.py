@@ -1,8 +1,8 @@
-"""Web addresses as a model writes them, and the network addresses behind them that may be reached.
+"""Parsing web addresses that a model wrote, and telling which network addresses are public.
 
-An address is taken apart once, by strict rules, and put together again: what was checked is what is requested, and no
-second parser reads it differently. A name is resolved once, and the connection goes to the network address that was
-checked, so that a name server cannot answer differently in between.
+An address is parsed once, strictly, and rebuilt from its parts: what was checked is what is requested, whatever another
+parser would have read. A name is resolved once, and the connection goes to the network address that was checked, so
+that a name server cannot answer differently in between.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import shown
 
 MAX_URL = 8_000
-"""Characters of a web address: about what servers take."""
+"""The most characters of a web address: about what servers accept."""
 
 _PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
@@ -37,7 +37,7 @@ class WebAddress(msgspec.Struct, frozen=True):
     """A web address, normalised: one address has one form.
 
     `host` is in lower case and without brackets, `path` begins with a slash and includes the query. `user` is
-    ``name:password``, percent-encoded; it is part of no text that is shown.
+    ``name:password``, percent-encoded; it is never shown.
     """
 
     scheme: str
@@ -48,7 +48,7 @@ class WebAddress(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """``https://example.org``, with the port where it is not the usual one."""
+        """``https://example.org``, with the port if it is not the default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}" + ("" if self.port == _PORTS[self.scheme] else f":{self.port}")
 
@@ -59,7 +59,7 @@ class WebAddress(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether the host itself says, before any name is resolved, that it is not of the public network."""
+        """Whether the host, before any name is resolved, is known not to be on the public network."""
         number = literal(self.host)
         if number is not None:
             return not is_public(number)
@@ -68,7 +68,7 @@ class WebAddress(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str) -> WebAddress:
-    """Read an address; its fragment is dropped. Raises ToolFailure for what is no http or https address."""
+    """Parse an address and drop its fragment. Raises ToolFailure if it is not an http or https address."""
     text = text.strip()
     named = shown(_USER.sub("//", text), 200)
     if len(text) > MAX_URL:
@@ -99,7 +99,7 @@ def read_address(text: str) -> WebAddress:
 
 
 def redirected(address: WebAddress, location: str) -> WebAddress:
-    """The address a redirect leads to. A user and password are kept for the same origin only. Raises ToolFailure."""
+    """The address of a redirect. User and password are kept for the same origin only. Raises ToolFailure."""
     try:
         target = read_address(urljoin(address.text, location.strip()))
     except ValueError as error:
@@ -111,14 +111,16 @@ def redirected(address: WebAddress, location: str) -> WebAddress:
 
 
 def same_site(one: WebAddress, other: WebAddress) -> bool:
-    """Whether two addresses are of one host, not counting ``www.`` and the step from http to https."""
+    """Whether two addresses have the same host, ignoring ``www.`` and a change from http to https."""
     if one.host.removeprefix("www.") != other.host.removeprefix("www."):
         return False
     return one.port == other.port or (one.port, other.port) == (80, 443)
 
 
 def literal(host: str) -> Address | None:
-    """The network address that a host is, in any form a resolver takes (``127.1``, ``0x7f000001``); None for a name."""
+    """The network address that `host` spells, in any form a resolver accepts (``127.1``, ``0x7f000001``); None for a
+    name.
+    """
     try:
         return ip_address(host.partition("%")[0])
     except ValueError:
@@ -132,7 +134,7 @@ def literal(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and every address that is embedded in it, is of the public network."""
+    """Whether an address, and any address embedded in it, is on the public network."""
     if isinstance(address, IPv6Address):
         packed = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in _NAT64:
@@ -145,7 +147,7 @@ def is_public(address: Address) -> bool:
 
 
 def named_by(rules: Iterable[Rule], address: WebAddress) -> bool:
-    """Whether one of the rules names the host of `address` in full, without a ``*`` or ``?`` in it."""
+    """Whether one of the rules names the host of `address` in full, without ``*`` or ``?``."""
     for rule in rules:
         match = re.match(r"(https?)://([^/*?]+)(:\*)?(?:[/]|$)", rule.pattern)
         if not match:
@@ -161,14 +163,14 @@ def named_by(rules: Iterable[Rule], address: WebAddress) -> bool:
 
 
 async def resolve(address: WebAddress) -> tuple[Address, ...]:
-    """The network addresses of a host, in the order to try them. Raises OSError and UnicodeError where it has none."""
+    """The network addresses of a host, in the order to try them. Raises OSError or UnicodeError if it has none."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
 
 
 def _host(name: str) -> str:
-    """A host, normalised; empty for what is no host. Raises ValueError."""
+    """A host, normalised; empty if it is not valid. Raises ValueError."""
     if ":" in name:
         address = IPv6Address(name)
         if address.scope_id:

@@ -1,4 +1,4 @@
-"""Turning what a server sent into text or a picture that a model can read."""
+"""Decoding what a server sent into text or a picture for the model."""
 
 import base64
 import codecs
@@ -22,8 +22,8 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Codecs that turn bytes into characters one way only; Python's others (punycode, unicode_escape, utf-7) could be used
-# to make a text read otherwise than the server's other readers see it.
+# Charsets that browsers know. Python's other codecs (punycode, unicode_escape, utf-7) could make the text differ from
+# what other readers of the page see.
 _CHARSET = re.compile(
     r"utf-?(?:8|16|32)(?:-[bl]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|gbk|gb2312|gb18030|hz|big5(?:hkscs)?|euc_\w+|"
     r"shift_jis\w*|iso2022_\w+|johab|mac-\w+|tis-620|ptcp154|kz1048"
@@ -31,7 +31,7 @@ _CHARSET = re.compile(
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The `text` of a body, or its `image`. `kind` is the media type; `is_page`: the text is HTML."""
+    """The `text` or the `image` of a body. `kind` is the media type; `is_page`: the text is HTML."""
 
     text: str = ""
     kind: str = ""
@@ -40,7 +40,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def read_content(body: bytes, content_type: str) -> Content:
-    """Tell what a body is, and decode it. A large one takes tens of milliseconds: call it in a thread.
+    """Tell what a body contains, and decode it. A large one takes tens of milliseconds: call it in a thread.
 
     `content_type` is the header's value, or empty. Raises ToolFailure for what cannot be read: PDF, archives, programs.
     """
@@ -57,8 +57,8 @@ def read_content(body: bytes, content_type: str) -> Content:
 
 
 def decoded(body: bytes, charset: str, *, is_page: bool = False) -> str:
-    """The text of a body. What decides is its byte order mark, then whether it is valid UTF-8, then `charset` or what
-    the page itself declares; otherwise it is windows-1252. What does not fit becomes U+FFFD.
+    """Decode a body, by the first of these that applies: its byte order mark, UTF-8 if it is valid, `charset`, the
+    page's own declaration, windows-1252. Invalid bytes become U+FFFD.
     """
     for mark, encoding in _MARKS:
         if body.startswith(mark):
@@ -66,7 +66,7 @@ def decoded(body: bytes, charset: str, *, is_page: bool = False) -> str:
     wide = charset.startswith(("utf-16", "utf-32"))
     if not wide:
         try:
-            # Text in another encoding is hardly ever valid UTF-8, so a declaration that says otherwise is wrong.
+            # Text in another encoding is hardly ever valid UTF-8, so a different declaration is wrong.
             return body.decode()
         except UnicodeDecodeError:
             pass
@@ -92,7 +92,7 @@ def _mostly_valid(body: bytes) -> bool:
 
 
 def _parsed(content_type: str) -> tuple[str, str]:
-    """The media type in lower case, and the name of the codec; each is empty where it is not given or not known."""
+    """The media type in lower case and the name of the codec; each is empty if it is missing or unknown."""
     media, _, parameters = content_type.partition(";")
     match = re.search(r"charset\s*=\s*[\"']?([^\s\"';]{1,40})", parameters, re.IGNORECASE)
     return media.strip().lower(), _known(match[1]) if match else ""

@@ -32,22 +32,22 @@ _ADVICE = {
 
 
 class Gate(Protocol):
-    """What the tool needs of the permission gate; `gate.permissions.PermissionGate` has it."""
+    """The part of `gate.permissions.PermissionGate` that this tool needs."""
 
     def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call that wants just this would be allowed without asking."""
+        """Whether a call with just this access would be allowed without asking."""
         ...
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The rules of the user that allow this tool something, with those remembered."""
+        """The allow rules about this tool, of the settings and remembered."""
         ...
 
 
 class FetchUrl:
     """Fetches an address.
 
-    A host that is not on the public network is reached only where an allow rule names it in full. A redirect to another
-    site is followed only where `gate` would allow a call with that address without asking.
+    A host that is not on the public network is reached only if an allow rule names it in full. A redirect to another
+    site is followed only if `gate` would allow a call with that address without asking.
     """
 
     effect: Effect = "network"
@@ -118,7 +118,7 @@ def _heading(response: Response, title: str = "") -> str:
 
 
 async def _refused(response: Response) -> ToolFailure:
-    """The failure that an error status is: with what may be done, and the beginning of what the server says."""
+    """The failure for an error status: with what may be done, and the beginning of the server's answer."""
     reason = response.reason or _phrase(response.status)
     advice = _ADVICE.get(response.status) or (
         "The server has trouble of its own: try again later."
@@ -136,7 +136,7 @@ async def _refused(response: Response) -> ToolFailure:
 
 
 async def _excerpt(response: Response) -> str:
-    """The beginning of the text that comes with an error; empty where none can be read."""
+    """The beginning of an error's body; empty if there is no readable text."""
     try:
         content = await asyncio.to_thread(
             read_content, response.body[:_READ_OF_ERROR], response.headers.get("content-type", "")

@@ -1,4 +1,4 @@
-"""One GET over the network, within limits: where it may connect and be redirected to, and how much it may bring."""
+"""One GET request, with limits on where it may connect and be redirected, and on how much it may return."""
 
 import asyncio
 import base64
@@ -33,9 +33,9 @@ _HEADERS = {
 
 
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The most of each: `bytes` of an unpacked body, `seconds` for the whole fetch, `redirects` that are followed.
+    """The most `bytes` of a decompressed body, `seconds` for the whole fetch, and `redirects` to follow.
 
-    `silence` is the most seconds to wait for a connection, and between two pieces of an answer.
+    `silence` is the most seconds to wait for a connection, and between two pieces of the response.
     """
 
     bytes: int = 5_000_000
@@ -45,7 +45,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(NamedTuple):
-    """The last answer. The names of the `headers` are in lower case; the body of an error may be cut."""
+    """The last response. The names of the `headers` are in lower case; the body of an error may be cut."""
 
     address: WebAddress
     status: int
@@ -58,7 +58,7 @@ class Response(NamedTuple):
 class FetchPolicy(NamedTuple):
     """Where a fetch may go.
 
-    `private` says whether a host may be reached that is not on the public network, `onward` whether a redirect to
+    `private` tells whether a host that is not on the public network may be reached, `onward` whether a redirect to
     another site may be followed.
     """
 
@@ -67,7 +67,7 @@ class FetchPolicy(NamedTuple):
 
 
 async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> Response:
-    """Fetch what is at `address`, following redirects. Raises ToolFailure that says what went wrong."""
+    """Fetch `address`, following redirects. Raises ToolFailure that says what went wrong."""
     check_private(address, policy)
     await asyncio.to_thread(tls)
     try:
@@ -91,7 +91,7 @@ async def get(address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> 
 
 
 def check_private(address: WebAddress, policy: FetchPolicy) -> None:
-    """Raises ToolFailure for a host that is not allowed and whose name tells that it is not on the public network."""
+    """Raises ToolFailure for a host that by its name is not on the public network, unless the policy allows it."""
     if address.is_local and not policy.private(address):
         raise _private(address, "")
 
@@ -124,7 +124,7 @@ def _onward(address: WebAddress, location: str, policy: FetchPolicy) -> WebAddre
 
 
 class _Exchange:
-    """One request and its answer, on connections of its own."""
+    """One request and its response, on a connection of its own."""
 
     def __init__(self, address: WebAddress, policy: FetchPolicy, limits: FetchLimits) -> None:
         self._address = address
@@ -157,7 +157,7 @@ class _Exchange:
         return Response(self._address, response.status_code, response.reason_phrase, headers, body, followed)
 
     async def _connected(self, client: "httpx2.AsyncClient", proxied: bool) -> "httpx2.Response":
-        """Send the request to the first of the host's network addresses that takes the connection."""
+        """Send the request to the first of the host's network addresses that accepts the connection."""
         import httpx2
 
         hosts = await self._hosts(proxied)
@@ -175,14 +175,14 @@ class _Exchange:
         headers = {"Host": address.origin.partition("//")[2]}
         if address.user:
             headers["Authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(address.user)).decode()}"
-        # The connection goes to the address that was checked; the server and its certificate are asked for by name.
+        # Connect to the address that was checked, but use the name for the Host header and the certificate.
         named = {} if literal(address.host) else {"sni_hostname": address.host.rstrip(".")}
         return client.build_request(
             "GET", f"{address.scheme}://{bracketed}:{address.port}{address.path}", headers=headers, extensions=named
         )
 
     async def _hosts(self, proxied: bool) -> tuple[str, ...]:
-        """What to connect to. A proxy resolves names itself: then a name is checked as far as it is known here."""
+        """The hosts to connect to. A proxy resolves names itself; then only what resolves here can be checked."""
         try:
             found = await resolve(self._address)
         except (OSError, UnicodeError) as error:
@@ -228,7 +228,7 @@ class _Exchange:
         )
 
     def _said(self, error: Exception, proxy: str) -> tuple[str, str]:
-        """Why an exchange failed, without the network address that was connected to, and what may be done."""
+        """Why the request failed, without naming the network address, and what may be done."""
         import httpx2
 
         name = shown(self._address.origin)
@@ -256,7 +256,7 @@ class _Exchange:
 
 
 def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:
-    """The first error of this kind among an error and its causes."""
+    """The first error of this type among an error and its causes."""
     while error is not None:
         if isinstance(error, kind):
             return error
@@ -265,7 +265,7 @@ def _cause(error: BaseException | None, kind: type[AnError]) -> AnError | None:
 
 
 def _proxy(address: WebAddress) -> str:
-    """The proxy that the environment names for an address; empty for none."""
+    """The proxy that the environment sets for an address; may be empty."""
     from urllib.request import getproxies, proxy_bypass
 
     if proxy_bypass(f"{address.host}:{address.port}") or proxy_bypass(address.host):

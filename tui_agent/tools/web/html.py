@@ -1,10 +1,10 @@
-"""A web page as Markdown: what a reader of the page sees, with its links made absolute.
+"""Converting a web page to Markdown: what a reader of the page sees, with absolute links.
 
-The parser and the Markdown are justhtml's. What it leaves as HTML (tables, pictures) or drops the shape of (definition
-lists, figures, layout tables) is brought into a shape it knows before it writes.
+justhtml parses the page and writes the Markdown. Elements that it would leave as HTML (tables, pictures) or flatten
+(definition lists, figures, layout tables) are rewritten first into ones that it knows.
 
-A page is converted in a process of its own (this module, run as a script): a page made to be slow can be given up, and
-holds up nothing meanwhile.
+Each page is converted in its own process (this module, run as a script), so that a page made to be slow can be given
+up and blocks nothing meanwhile.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from tui_agent.tools.shell.environment import child_environment
 if TYPE_CHECKING:
     from justhtml import Node
 
-PATIENCE_S = 30.0
-"""Seconds a page may take; 5 MB of an ordinary one take about three."""
+TIMEOUT_S = 30.0
+"""Seconds a page may take; 5 MB of an ordinary one take about 3."""
 MEMORY = 2_000_000_000
-"""Bytes of address space the process may take."""
+"""The most bytes of address space for the process."""
 
 MAX_TITLE = 300
-"""Characters kept of a page's title."""
+"""The most characters of a page's title."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[3])
 _UNSEEN = re.compile(
@@ -51,24 +51,24 @@ _ANCHOR_MARKS = frozenset(("", "#", "¶", "§", "🔗"))
 _LINKED = frozenset(("http", "https", "mailto"))
 _LONGEST_CELL = 2_000
 
-# A "<" that begins no tag is text; the parser takes quadratic time over many of them.
+# A "<" that begins no tag is text; many of them take the parser quadratic time.
 _STRAY = re.compile(r"<(?![A-Za-z/!?])")
 
-# What is written here travels through the converter as one word of private-use characters, which no page holds: they
-# are taken out of its source.
+# Markdown written here goes through the converter as a placeholder word of private-use characters, which are first
+# removed from the page's source.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _WORD = re.compile(rf"{_OPEN}(\d+){_CLOSE}")
 
 
 class WebPage(NamedTuple):
-    """A page's title (one line; it may be empty) and its Markdown."""
+    """A page's title (one line, may be empty) and its Markdown."""
 
     title: str
     text: str
 
 
-async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebPage:
-    """Convert a page that was found at `url`, in another process. Cancelled, it ends that too. Raises ToolFailure."""
+async def convert(source: str, url: str, timeout_s: float = TIMEOUT_S) -> WebPage:
+    """Convert a page from `url` in another process, which cancelling ends too. Raises ToolFailure."""
     environment = child_environment(os.environ)
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
@@ -87,10 +87,10 @@ async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebP
     except OSError as error:
         raise _unfit(error.strerror or str(error)) from error
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             answer, _ = await process.communicate(msgspec.json.encode((url, source)))
     except TimeoutError:
-        raise _unfit(f"that took longer than {patience_s:g} seconds") from None
+        raise _unfit(f"that took longer than {timeout_s:g} seconds") from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -103,9 +103,9 @@ async def convert(source: str, url: str, patience_s: float = PATIENCE_S) -> WebP
 
 
 def to_markdown(source: str, url: str) -> WebPage:
-    """Convert a page that was found at `url`, in this process.
+    """Convert a page from `url` in this process.
 
-    Slow: a second for 2 MB, and the parser takes quadratic time over tags that are nested thousands deep.
+    Slow: about a second for 2 MB, and quadratic for tags nested thousands deep.
     """
     from justhtml import JustHTML
 
@@ -118,7 +118,7 @@ def to_markdown(source: str, url: str) -> WebPage:
 
 
 class _Rewriting:
-    """Brings a tree into a shape that the Markdown writer knows. Relative links start from `base`."""
+    """Rewrites a tree for the Markdown writer. Relative links start from `base`."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -128,7 +128,7 @@ class _Rewriting:
     def apply(self, root: "Node") -> None:
         nodes = list(_walk(root))
         outer = {id(table) for node, table in nodes if node.name == "table" and table is not None}
-        # From the leaves up: what is inside a link or a table is in shape before the link or table is looked at.
+        # From the leaves up: the content of a link or a table must be rewritten first.
         for node, _ in reversed(nodes):
             if _UNSEEN.fullmatch(node.name) or _is_hidden(node):
                 _replace_content(node, "")
@@ -146,7 +146,7 @@ class _Rewriting:
                     _unwrap_table(node)
 
     def restored(self, markdown: str) -> str:
-        """`markdown` with what was written before put in the place of the words that stand for it."""
+        """`markdown` with the placeholder words replaced by the Markdown they stand for."""
         for number in range(len(self._written)):
             self._written[number] = self._filled(self._written[number])
         return self._filled(markdown)
@@ -186,7 +186,7 @@ class _Rewriting:
 
 
 def _head(root: "Node", url: str) -> tuple[str, str]:
-    """The title, and the address that relative links start from."""
+    """The title, and the base address of relative links."""
     title, base = "", url
     for node, _ in _walk(root):
         if node.name == "title" and not title:
@@ -199,7 +199,7 @@ def _head(root: "Node", url: str) -> tuple[str, str]:
 
 
 def _walk(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
-    """Every node in the order of the page, with the table it is in. A text is a node too: it has a name and data."""
+    """Every node in page order, with the table it is in. Texts are nodes too, with a name and data."""
     stack: list[tuple[Node, Node | None]] = [(root, None)]
     while stack:
         node, table = stack.pop()
@@ -219,7 +219,7 @@ def _rows(table: "Node") -> "list[list[Node]]":
 
 
 def _is_data(rows: "list[list[Node]]") -> bool:
-    """Whether a table holds values side by side, rather than laying out the page."""
+    """Whether a table contains data, rather than laying out the page."""
     if len(rows) < 2 or max(map(len, rows)) < 2:
         return False
     return all(_length(cell) <= _LONGEST_CELL for row in rows for cell in row)
@@ -269,7 +269,7 @@ def _attribute(node: "Node", name: str) -> str:
 
 
 def _joined(base: str, reference: str) -> str:
-    """`reference` made absolute; empty for what is no address."""
+    """`reference` made absolute; empty if it is not an address."""
     try:
         return urljoin(base, reference.strip())
     except ValueError:
