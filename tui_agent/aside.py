@@ -1,4 +1,4 @@
-"""Long work beside the event loop, so that a key press never waits for it."""
+"""Running long work in threads, so that it never delays a key press on the event loop."""
 
 import asyncio
 import gc
@@ -12,29 +12,31 @@ from tui_agent.durable import to_completion
 Result = TypeVar("Result")
 
 HANDOVER_S = 0.001
-"""After how long a thread that works lets another one go on, in seconds; Python's own default is five times that."""
+"""Python's thread switch interval, in seconds; the default is five times that."""
 
 
 async def aside(work: Callable[[], Result]) -> Result:
-    """What `work` gives, done in a thread, to its end also when cancelled: what it reads may be changed only then."""
+    """Run `work` in a thread and return its result. Even if cancelled, waits for its end: what it reads must not change
+    before.
+    """
     return await to_completion(asyncio.to_thread(uncollected, work))
 
 
 async def load(module: str) -> None:
-    """Import a module in a thread: who then imports it waits for nothing."""
+    """Import a module in a thread, so that importing it later takes no time."""
     await asyncio.to_thread(uncollected, lambda: import_module(module))
 
 
 def share_often() -> None:
-    """Let the event loop go on after a millisecond of a thread's work: for a program whose keys wait for nothing."""
+    """Shorten the switch interval to `HANDOVER_S`, so that a working thread delays the event loop by about 1 ms."""
     sys.setswitchinterval(HANDOVER_S)
 
 
 def uncollected(work: Callable[[], Result]) -> Result:
-    """What `work` gives, without a run of Python's garbage collector meanwhile.
+    """Run `work` with Python's garbage collector off, and return its result.
 
-    A full run stops every thread: 0.3 s at 5,000 turns (`python -m tests.bench prepare`), 0.1 s with a provider's SDK.
-    What lasts is then kept out of later runs; it is freed by counting references all the same.
+    A full collection stops all threads: 0.3 s at 5,000 turns (`python -m tests.bench prepare`), 0.1 s with a provider's
+    SDK. The objects that remain are exempt from later collections; reference counting still frees them.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -47,10 +49,10 @@ def uncollected(work: Callable[[], Result]) -> Result:
 
 
 def give_back_freed() -> None:
-    """Give the system back the memory that long work has freed; some milliseconds, best in a thread.
+    """Return memory that long work has freed to the system. Takes some milliseconds, best in a thread.
 
-    The C library of Linux keeps what was freed, for each thread that worked: 4 to 25 MB after a session of 5,000 turns
-    was read. There is nothing to be done where it does not know how (malloc_trim, glibc).
+    glibc keeps freed memory for each thread: 4 to 25 MB after a session of 5,000 turns was read. Does nothing with a C
+    library that has no ``malloc_trim``.
     """
     import ctypes
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tui_agent.settings import Override, Settings
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
-"""Errors of what the output goes to; those of a session's files come as `StorageError`."""
+"""Errors of writing the output; those of a session's files are `StorageError`s."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; an error is a line on standard error, never a traceback."""
+    """Run one command and return its exit code; errors are printed on one line on standard error, without traceback."""
     try:
         code = _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
         if sys.stdout is not None:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _give_up_output() -> None:
-    """Send the rest of the output nowhere: its reader takes no more, and the interpreter would complain at its exit."""
+    """Discard further output, because its reader is gone: otherwise the interpreter would print an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -119,7 +119,7 @@ def _trace(options: Namespace, home: Path) -> int:
 
 
 def _fitted(line: str) -> str:
-    """A line that takes one row of the terminal."""
+    """A line cut to the width of the terminal."""
     from rich.cells import cell_len, set_cell_size
 
     line, width = printable(line), get_terminal_size().columns
@@ -127,7 +127,7 @@ def _fitted(line: str) -> str:
 
 
 def _write(path: Path, pieces: Iterable[str]) -> None:
-    """Write a page whole, or leave what was there. Raises UsageError where the file cannot be written."""
+    """Write a page atomically. Raises UsageError if the file cannot be written."""
     from tui_agent.durable import write_file
 
     page = "".join(pieces).encode()
@@ -167,7 +167,7 @@ def _serve(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str])
         options = Namespace(**{**vars(given), "add_dir": [*given.add_dir, *folders]})
         return _load(parsed._replace(options=options), place, home, environ)
 
-    load(folder, ())  # what cannot be used is told at once
+    load(folder, ())  # report unusable settings at once
     _keep_private(environ)
     from tui_agent.acp import run
 
@@ -175,7 +175,7 @@ def _serve(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str])
 
 
 def _keep_private(environ: Mapping[str, str]) -> None:
-    if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger has to get in
+    if environ.get("TUI_AGENT_DEBUG") != "1":  # a debugger must be able to attach
         from tui_agent.private_process import keep_private
 
         keep_private()
@@ -198,7 +198,8 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         from tui_agent.headless import run as run_once
 
         return run_once(arguments, settings)
-    # Hardly anything becomes garbage while the program is loaded; looking for it costs a tenth of the first picture.
+    # Hardly anything becomes garbage while the program loads; collecting takes a tenth of the time to the first
+    # picture.
     gc.disable()
     try:
         arguments, settings = _load(parsed, folder, home, environ)
@@ -211,7 +212,7 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
 
 
 def _check_model(arguments: Arguments, settings: "Settings") -> None:
-    """Raises UsageError for a small model that is to lead a new session where the settings refuse that."""
+    """Raises UsageError if a new session would be led by a small model and the settings refuse that."""
     if settings.safety.small_tier_parent != "refuse" or arguments.continue_last or arguments.resume is not None:
         return
     from tui_agent.agent.model_choice import SmallTierRefused, check_parent, model_name, tier_table
@@ -305,9 +306,9 @@ def _overrides(parsed: Parsed, folder: Path) -> "tuple[Override, ...]":
 
 
 def _prompt(options: Namespace) -> tuple[str | None, str]:
-    """The first message, and the data after it: the words of the command line and standard input. Raises UsageError.
+    """The first message and the data after it, from the command line and standard input. Raises UsageError.
 
-    A last word ``-`` stands for standard input; alone it is the prompt.
+    A last word ``-`` means to wait for standard input; alone, that is the prompt.
     """
     words: list[str] = options.words
     if options.one_shot is None:
@@ -330,7 +331,7 @@ def _prompt(options: Namespace) -> tuple[str | None, str]:
 
 
 def _valid(text: str, what: str) -> str:
-    """`text` with what was not UTF-8 replaced, saying so."""
+    """`text` with invalid UTF-8 replaced; tells the user if there was any."""
     valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if valid != text:
         _say(f"{what} is not valid UTF-8; the invalid bytes were replaced")
@@ -360,7 +361,7 @@ def _print(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    """Tell the user, on standard error; names of files and keys are not trusted to be harmless."""
+    """Print a line on standard error, with untrusted characters escaped."""
     if sys.stderr is None:
         return
     for line in text.split("\n"):

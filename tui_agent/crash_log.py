@@ -1,4 +1,4 @@
-"""What went wrong inside the program, kept for a bug report instead of shown."""
+"""Logging internal errors to a file for a bug report, instead of showing a traceback."""
 
 import os
 import traceback
@@ -10,14 +10,16 @@ from tui_agent.version import __version__
 
 
 def in_a_line(error: BaseException) -> str:
-    """The error's name and the beginning of what it says, keys left out."""
+    """The error's name and the beginning of its message, without API keys."""
     from tui_agent.models.errors import plain
 
     return f"{type(error).__name__}: {plain(str(error))}"
 
 
 def write_crash_log(error: BaseException, environ: Mapping[str, str]) -> str:
-    """Write the traceback, keys left out, to `<TUI_AGENT_HOME>/logs`, private to the user; a phrase that says where."""
+    """Write the traceback, without API keys, to a private file in `<TUI_AGENT_HOME>/logs`; returns a phrase that says
+    where.
+    """
     from tui_agent.models.errors import redact
 
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Writing so that it lasts: files whole or absent, folders for the user alone, work that no cancellation cuts short."""
+"""Durable writing: atomic file replacement, private folders, work that cancellation cannot cut short."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ PRIVATE_FILE = 0o600
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make `folder` and its missing parents, each for the user alone, and sync the entries that name them.
+    """Make `folder` and its missing parents, accessible only by the user, and sync their directory entries.
 
     Raises OSError.
     """
@@ -33,9 +33,9 @@ def make_private_folder(folder: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Put `data` at `path` so that, whenever the power goes, the file is either as before or whole.
+    """Replace `path` with `data` atomically: after a power failure the file is either as before or complete.
 
-    Raises OSError; then nothing is left behind.
+    Raises OSError, and leaves nothing behind then.
     """
     temporary = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
@@ -53,7 +53,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one program at a time do what is inside, by a lock on the file `lock`, made if missing. Raises OSError."""
+    """Hold an exclusive lock between programs, on the file `lock`, which is made if missing. Raises OSError."""
     import fcntl
 
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
@@ -65,9 +65,9 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def append_to_file(path: Path, data: bytes) -> None:
-    """Add `data` at the end of `path`, made if it is missing, and sync it; for the user alone. Raises OSError.
+    """Append `data` to `path`, a private file that is made if missing, and sync it. Raises OSError.
 
-    A crash in between leaves a part of `data` at the most, which nothing points at.
+    A crash in between leaves at most a part of `data`, to which nothing refers.
     """
     is_new = not path.exists()
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
@@ -80,7 +80,7 @@ def append_to_file(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in `folder`; Windows has no such call and needs none. Raises OSError."""
+    """Sync the directory entries of `folder`; does nothing on Windows, which needs no such call. Raises OSError."""
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -91,16 +91,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def being_cancelled() -> bool:
-    """Whether somebody cancelled this task. A `CancelledError` that comes otherwise is an error of what was awaited."""
+    """Whether this task is being cancelled; if not, a `CancelledError` comes from what it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def to_completion(work: Coroutine[None, None, Result]) -> Result:
-    """Do `work` to its end, also when this task is cancelled before or meanwhile, and return or raise what it gives.
+    """Run `work` to its end even if this task is cancelled before or meanwhile; returns its result or raises its error.
 
-    A cancellation is raised once `work` is done. So `work` holds everything that belongs together: the write and what
-    the program remembers of it. Only the end of the event loop itself cuts it short.
+    A cancellation is raised once `work` is done. So put everything that belongs together into `work`: the write, and
+    the program's record of it. Only the end of the event loop itself cuts it short.
     """
     inner = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -1,4 +1,4 @@
-"""Keeping this process to itself: no other process of the user reads its memory, nor its keys in ``/proc``."""
+"""Protecting this process: the user's other processes cannot read its memory, nor API keys in ``/proc``."""
 
 import contextlib
 import ctypes
@@ -10,14 +10,14 @@ from tui_agent.tools.shell.environment import is_secret
 
 _PR_SET_DUMPABLE: Final = 4
 _ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48
-"""Places of the two addresses in proc_pid_stat(5), counted from behind the program's name."""
+"""Indexes of the two addresses in proc_pid_stat(5), counted after the program's name."""
 
 
 def keep_private() -> None:
-    """Make this process one that cannot be traced or dumped, and wipe secrets from what the system shows of its start.
+    """Prevent tracing and core dumps of this process, and wipe secrets from its initial environment in ``/proc``.
 
-    `os.environ` keeps them; a program that is started without an environment of its own gets them empty. Linux only;
-    where the system refuses, nothing changes. The user's own root can still read everything.
+    `os.environ` keeps them; a child process that inherits the environment block gets them empty. Linux only; if the
+    system refuses, nothing changes. Root can still read everything.
     """
     if sys.platform != "linux":
         return
@@ -27,7 +27,7 @@ def keep_private() -> None:
 
 
 def _wipe_environment() -> None:
-    """Overwrite the values of secret variables in the block that the kernel laid out when the program was started."""
+    """Overwrite the values of secret variables in the environment block that the kernel created at the start."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start, end = int(fields[_ENVIRONMENT_START]), int(fields[_ENVIRONMENT_END])
     if not 0 < start < end:

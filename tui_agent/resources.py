@@ -12,5 +12,5 @@ def styles_folder() -> Path:
 
 
 def prompt_text(name: str) -> str:
-    """The text of `prompts/<name>.md`. Raises FileNotFoundError where no such file ships."""
+    """The text of `prompts/<name>.md`. Raises FileNotFoundError if there is no such file."""
     return (_PACKAGE / "prompts" / f"{name}.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The composition root: one session folder, its two databases, its model and tools, and the agent over them."""
+"""The composition root: opens a session's folder and databases, and builds its model, tools and agent."""
 
 import asyncio
 import contextlib
@@ -108,7 +108,7 @@ RATIOS_FILE: Final = "token-ratios.json"
 
 
 class SessionError(Exception):
-    """A session cannot be opened: `message` says what happened and what was kept, `hint` what to do."""
+    """A session cannot be opened. `message` says what happened and what was kept, `hint` what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -122,8 +122,10 @@ class SessionRefused(SessionError):
 
 @dataclass(slots=True)
 class Session:
-    """An open session. `resumed`: it has a conversation already; `fresh`: its folder was made for it, and goes again
-    where nothing was said; `notices` are for the user to see.
+    """An open session.
+
+    `resumed`: it has a conversation already. `fresh`: its folder was created now, and is removed again if nothing is
+    said. `notices` are for the user.
     """
 
     id: str
@@ -142,11 +144,11 @@ class Session:
     offered: OfferedTools
 
     async def rename(self, title: str) -> None:
-        """Give the session another title in the list. Raises `StorageError`."""
+        """Change the session's title in the list. Raises `StorageError`."""
         await self.store.set_meta({TITLE: title})
 
     async def close(self) -> None:
-        """End what runs, write what is pending, close the files. Raises `StorageError`; all is closed all the same."""
+        """End what runs, write what is pending, close the files. Closes everything even if it raises `StorageError`."""
         async with AsyncExitStack() as last_first:
             if self.fresh and not len(self.agent.engine.view.log):
                 last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
@@ -167,10 +169,10 @@ async def open_session(
     watchdog: Watchdog | None = None,
     buffers: Buffers | None = None,
 ) -> Session:
-    """Open the session that `arguments` name, or a new one. Raises `SessionError`.
+    """Open the session named by `arguments`, or a new one. Raises `SessionError`.
 
-    `watchdog` is one of one's own, such as `default_watchdog` with a signal of one's own; what follows from its alerts
-    is said by the settings. `buffers` are files that an editor has open.
+    `watchdog` replaces the built-in one, for instance by `default_watchdog` with another signal; the settings still
+    decide what follows from its alerts. `buffers` are files that an editor has open.
     """
     try:
         found = await _found(arguments)
@@ -193,7 +195,7 @@ async def open_session(
 
 
 class _Found(NamedTuple):
-    """Where a session lies. `made`: just now; `taken_over` says of what, empty: it is one of ours."""
+    """A session's folder. `made`: it was created now. `taken_over`: the recording it was imported from, or empty."""
 
     folder: Path
     made: bool = False
@@ -218,7 +220,7 @@ def _recorded(arguments: Arguments) -> Path:
 
 
 async def _taken_over(arguments: Arguments) -> _Found:
-    # Imported here: hardly a start needs it.
+    # Imported here because it is rarely needed.
     from tui_agent.storage.recordings.recording import UnreadableRecording
     from tui_agent.storage.recordings.taking_over import take_over
 
@@ -230,7 +232,7 @@ async def _taken_over(arguments: Arguments) -> _Found:
 
 
 def _folded(entries: Entries) -> View:
-    """The view of these entries, with what its first reading costs behind it."""
+    """The view of these entries, with everything computed that its first use would compute."""
     view = View(entries)
     view.sizes()
     return view
@@ -359,7 +361,7 @@ async def _open(
 
 
 def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
-    """What the project brings and does not count, for it is not trusted; of its settings the settings tell."""
+    """Notices on what is ignored of an untrusted project; its ignored settings are in the notices of `settings`."""
     found = () if arguments.trusted else brought(arguments.folder, settings.context.instruction_files)
     names = [each.name for each in found if Path(each.name).name != CONFIG]
     if not names:
@@ -371,7 +373,7 @@ def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
 async def files_of(
     settings: Settings, arguments: Arguments, workspace: Workspace, store: LogStore, entries: Entries
 ) -> FileHistory | None:
-    """What keeps the files that tools change, with what a killed program has left put right; None: nothing does."""
+    """The history of files that tools change, after cleaning up behind a killed program; None if it is turned off."""
     wanted = settings.file_history
     if not wanted.enabled or store.read_only:
         return None
@@ -389,7 +391,7 @@ async def files_of(
 
 
 def places_of(settings: Settings, arguments: Arguments) -> Places:
-    """Where the session finds instructions, skills and memory; of an untrusted project only what is the user's own."""
+    """Where the session finds instructions, skills and memory; for an untrusted project only the user's own."""
     own = SkillFolder(arguments.home / SKILLS_FOLDER)
     project = SkillFolder(arguments.project / PROJECT_FOLDER / SKILLS_FOLDER, within=arguments.project)
     return Places(
@@ -402,14 +404,14 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
 
 
 def extensions_of(arguments: Arguments) -> Extensions:
-    """The user's own commands, hooks and agents, and the project's where it is trusted."""
+    """The user's own commands, hooks and agents, and those of a trusted project."""
     own = Shelf(arguments.home, "yours")
     project = Shelf(arguments.project / PROJECT_FOLDER, "project", within=arguments.project)
     return Extensions((project, own) if arguments.trusted else (own,), arguments.folder)
 
 
 def style_notices(settings: Settings, extensions: Extensions) -> list[Notice]:
-    """That there is no style of the name that is set. Reads files."""
+    """A notice if there is no output style of the configured name. Reads files."""
     name = settings.session.style
     if not name or extensions.style(name) is not None:
         return []
@@ -420,13 +422,13 @@ def style_notices(settings: Settings, extensions: Extensions) -> list[Notice]:
 def hooks_of(
     arguments: Arguments, extensions: Extensions, session: Path, gate: PermissionGate, *, resumed: bool
 ) -> Hooks:
-    """The hooks that hear of the session. Nothing is read yet."""
+    """The session's hooks. Nothing is read yet."""
     facts = Facts(session.name, session, arguments.folder, arguments.project, lambda: gate.mode, resumed)
     return Hooks(extensions.shelves, facts)
 
 
 def knowledge_of(settings: Settings, places: Places) -> Knowledge:
-    """What is known at these places, within the settings' limits."""
+    """The knowledge at these places, within the settings' limits."""
     context = settings.context
     return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
 
@@ -434,7 +436,7 @@ def knowledge_of(settings: Settings, places: Places) -> Knowledge:
 def sandbox_of(
     settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, shelves: Iterable[Path]
 ) -> Sandbox:
-    """The sandbox that commands run in. Of the program's own files they may read the session's and those on shelves."""
+    """The sandbox for commands. Of the program's own files, they may read only the session's and those in `shelves`."""
     places = SandboxPlaces(
         folders=workspace.folders,
         project=arguments.project.resolve(),
@@ -455,7 +457,7 @@ def tools_of(
     *,
     trusted: bool,
 ) -> list[Tool]:
-    """What the model can call."""
+    """The tools of the session."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands = RunCommand(
@@ -482,7 +484,7 @@ def tools_of(
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:
-    """The gate, with what the user allowed for good. Raises `RuleError`, `RememberedError`."""
+    """The permission gate, with the remembered rules. Raises `RuleError`, `RememberedError`."""
     rules = settings.permissions
     return PermissionGate(
         permission_mode(settings),
@@ -495,7 +497,7 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
 
 
 def usage_so_far(entries: Entries) -> UsageTracker:
-    """What the conversation has cost so far, on every branch."""
+    """The usage and cost of the conversation so far, on all branches."""
     tracker = UsageTracker()
     tracker.record_log(entries.of(Message, UnattributedCall))
     tracker.start_turn()
@@ -503,7 +505,7 @@ def usage_so_far(entries: Entries) -> UsageTracker:
 
 
 def ceiling_of(settings: Settings, tracker: UsageTracker, entries: Entries) -> CostCeiling:
-    """What the session and its subtasks may cost, with what its log says of ceilings that were reached."""
+    """The cost ceiling of the session and its subtasks; restored from the log if it was reached before."""
     ceiling = CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
     ceiling.restore(entries.of(CeilingReached, CeilingReset))
     return ceiling
@@ -517,7 +519,7 @@ def watch_of(
     ask: Ask,
     watchdog: Watchdog | None = None,
 ) -> WatchdogGuard:
-    """The watchdog over a conversation, by default the built-in one; silent where guards are to show no notices."""
+    """The watchdog of a conversation, by default the built-in one; silent if guards are set to show no notices."""
     mode = settings.watchdog.mode
     effects: dict[str, Effect] = {tool.definition.name: tool.effect for tool in tools}
 
@@ -531,9 +533,9 @@ def watch_of(
 
 
 def engine_of(settings: Settings, home: Path, view: View, kept: Collection[str]) -> ContextEngine:
-    """The context engine, with what earlier sessions learned of how models count. Reads a file.
+    """The context engine, with the token ratios that earlier sessions learned. Reads a file.
 
-    What is read from the folders `kept` is never cleared.
+    Content read from the folders `kept` is never cleared.
     """
     return ContextEngine(
         settings,
@@ -546,14 +548,14 @@ def engine_of(settings: Settings, home: Path, view: View, kept: Collection[str])
 
 
 def servers_of(settings: Settings, arguments: Arguments, session: Path, workspace: Workspace) -> OfferedTools:
-    """The servers of tools. Reads files."""
+    """The MCP servers and their tools. Reads files."""
     project = arguments.project if arguments.trusted else None
     servers = ToolServers.opened(settings.mcp, arguments.home, session, workspace.folders, project)
     return OfferedTools(servers, settings.mcp)
 
 
 def server_notices(offered: OfferedTools) -> list[Notice]:
-    """What the user should know of the servers: those that wait for a decision, with all that would be run."""
+    """Notices on the servers: those that wait for the user's decision, with the commands that would run."""
     found = [Notice(level="warning", title="Servers of tools", text=text) for text in offered.servers.problems]
     new = offered.servers.new
     if new:
@@ -572,7 +574,7 @@ def briefing_of(
     offered: OfferedTools,
     run_agent: RunAgent,
 ) -> Briefing:
-    """What the conversation begins with, and what is said of changes to it later."""
+    """What the model is told at the start of the conversation, and about later changes."""
     rules, started = prompt_text("system"), date.today()
     definitions = ToolRegistry(tool for tool in tools if tool is not run_agent).definitions
     return Briefing(
@@ -585,13 +587,13 @@ def briefing_of(
 
 
 def keep_ratios(engine: ContextEngine, home: Path) -> None:
-    """Keep what was learned for the next session; a disk that takes nothing costs only that."""
+    """Save the learned token ratios for the next session; errors of the disk are ignored."""
     with contextlib.suppress(OSError):
         write_file(home / RATIOS_FILE, json.dumps(engine.meter.ratios.export()).encode())
 
 
 def _known_ratios(path: Path) -> dict[str, list[float]]:
-    """What earlier sessions learned; nothing where the file is missing or damaged, for it will be learned again."""
+    """The saved token ratios; empty if the file is missing or damaged, since they will be learned again."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, list[float]])
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Where a session's subtasks live: each has a folder beside the session's, an agent of its own, and shares the rest."""
+"""The sessions of subtasks: each has its own folder beside the session's and its own agent, and shares the rest."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from tui_agent.tools.subtasks import SubtaskSpec, subtask_tools
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a session shares with its subtasks. `model` names who answers in it now; `tools` are what it offers."""
+    """What a session shares with its subtasks. `model` returns its present model; `tools` are all its tools."""
 
     id: str
     home: Path
@@ -62,7 +62,7 @@ class SubtaskSession:
         return self.conversation.tracker.session.known_cost_usd
 
     async def close(self) -> None:
-        """Close its record; its model stays for the next one. Raises `StorageError`."""
+        """Close its record; its model stays open for the next subtask. Raises `StorageError`."""
         try:
             await self.conversation.close()
         finally:
@@ -73,14 +73,14 @@ class SubtaskSession:
 
 
 class SubtaskSessions:
-    """Opens the conversations of one session's subtasks, and owns the models that answer in them."""
+    """Opens the conversations of one session's subtasks, and owns their models."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
         self._models: dict[str, SharedModel] = {}
 
     async def open(self, spec: SubtaskSpec, branch: str, ask: Ask) -> SubtaskSession:
-        """A new conversation. Raises `StorageError`, `UnknownModel`, and ToolFailure for a tool there is none of."""
+        """Open a new conversation. Raises `StorageError`, `UnknownModel`, and ToolFailure for an unknown tool."""
         parent = self._parent
         tools = subtask_tools(spec, parent.tools)
         model = await self._model(spec.model or small_model(parent.settings, parent.model()))
@@ -97,7 +97,7 @@ class SubtaskSessions:
         return SubtaskSession(name, model.profile.name, agent, store, trace)
 
     async def progress(self, call_id: str) -> str:
-        """What was told last of the subtask that worked for a call, by its record; empty where there is none."""
+        """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
         home, parent = self._parent.home, self._parent.id
         begins = branch_prefix(call_id)
         try:
@@ -108,7 +108,7 @@ class SubtaskSessions:
             return f"its record cannot be read: {error.message}"
         if not told:
             return ""
-        # The same call again, after a rewind: the later one is on the conversation's path.
+        # After a rewind the same call may occur again; the later one is on the present branch.
         entries, folder = max(told, key=lambda each: each[0][-1].time)
         return past_progress(subtask_id(parent, subtask_branch(folder)), entries)
 
@@ -122,12 +122,12 @@ class SubtaskSessions:
         self, spec: SubtaskSpec, tools: Sequence[Tool], store: LogStore, trace: Trace, model: Model, ask: Ask
     ) -> Agent:
         parent = self._parent
-        # What is learned of how a model counts holds in every conversation with it.
+        # The learned token ratios of a model apply to every conversation with it.
         settings = parent.settings
         if spec.window:
             settings = with_setting(settings, "context.context_window", spec.window, spec.title)
         engine = ContextEngine(settings, ratios=parent.ratios, checkpoints=False, thread=store.folder.name)
-        # The gate resolves paths as the session does, so what is evicted here lies where the session's results do.
+        # The gate resolves paths as the session does, so evicted results must be stored in the session's folder.
         return Agent(
             model,
             tools=tools,
@@ -160,7 +160,7 @@ async def _entries(folder: Path) -> Sequence[AnyEntry]:
 
 
 async def count_earlier_subtasks(home: Path, session_id: str, tracker: UsageTracker) -> tuple[str, ...]:
-    """Take in what the subtasks of a session that goes on have cost; sentences about those that cannot be read."""
+    """Add the usage of a resumed session's subtasks; returns sentences about those that cannot be read."""
     problems: list[str] = []
     for folder in await asyncio.to_thread(subtask_folders, home, session_id):
         own = UsageTracker(tracker)

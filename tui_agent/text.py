@@ -1,10 +1,10 @@
-"""Text as people read it in a terminal: untrusted text made safe, calls on one line, amounts of money.
+"""Text for terminals: making untrusted text safe, tool calls on one line, amounts of money.
 
 Text from a model, a tool, a file or a server is made safe in two stages. `clean` (and `StreamCleaner` for text that
 arrives in pieces) runs once, when text enters the transcript: it removes terminal escape sequences, control characters,
 bidirectional overrides and invisible tag characters, and replaces lone surrogates. `displayed` runs when a line is
 painted: it makes the width of the line the sum of the widths of its characters, whatever the terminal thinks of joined
-emoji. `printable` is for lines on standard output that programs read too: nothing is removed, it is escaped.
+emoji. `printable` is for lines on standard output that programs read too: it removes nothing but escapes.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Final
 
 TAB_SIZE: Final = 4
 MAX_COMBINING: Final = 3
-"""Combining marks kept on one character; more of them paint over the neighbouring lines."""
+"""The most combining marks on one character; more would paint over the neighbouring lines."""
 
-# Patterns stand as texts here: `re` reads one when it is first used, and keeps it. Reading them takes longer than the
-# rest of a start needs of this module.
+# Patterns are strings here: `re` compiles one when it is first used, and caches it. Compiling them all would slow down
+# the start.
 
-# ECMA-48 control sequences. An operating system command or a device string that is longer than this, or that holds a
-# line break, is taken for text whose introducer was forged: swallowing it would hide what follows.
+# ECMA-48 control sequences. An operating system command or device string that is longer than this, or contains a line
+# break, is treated as text with a forged introducer: removing it would hide the text that follows.
 _MAX_COMMAND: Final = 1000
 _BODY = rf"[^\x07\x1b\n\r\x9c]{{0,{_MAX_COMMAND}}}"
 _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
@@ -42,7 +42,7 @@ _UNSAFE: Final = (
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _TAGS: Final = "\U000e0000"
-"""The first of the characters that are unsafe although some of them count as printable."""
+"""The first of the tag characters, which are unsafe although `str.isprintable` accepts some of them."""
 _UNSAFE_ASCII: Final = r"[\x00-\x08\x0b-\x1f\x7f]"
 _TOKENS: Final = (
     rf"(?P<complete>{_COMPLETE})|(?P<unfinished>{_UNFINISHED})|(?P<short>{_SHORT})"
@@ -58,7 +58,7 @@ _PILED_COMBINING: Final = rf"({_MARK}{{{MAX_COMBINING}}}){_MARK}+"
 
 
 class StreamCleaner:
-    """Cleans text that arrives in pieces: the result does not depend on where the pieces were cut."""
+    """Cleans text that arrives in pieces; the result does not depend on where it is split."""
 
     __slots__ = ("_held",)
 
@@ -66,7 +66,7 @@ class StreamCleaner:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """The clean text that is certain so far; the start of an escape sequence is held back until it is decided."""
+        """The clean text so far; an incomplete escape sequence is held back."""
         text = self._held + piece
         self._held = ""
         if not _is_unsafe(text):
@@ -84,7 +84,7 @@ class StreamCleaner:
         return "".join(parts)
 
     def finish(self) -> str:
-        """What was held back, shown as the text it turned out to be."""
+        """The text that was held back, cleaned."""
         held, self._held = self._held, ""
         if held == "\r":
             return "\n"
@@ -103,7 +103,7 @@ def clean(text: str) -> str:
 
 
 def displayed(line: str) -> str:
-    """One line of clean text as it is painted: tabs expanded, every character as wide as it is alone."""
+    """One line of clean text for painting: tabs expanded, every character as wide as it is alone."""
     if "\t" in line:
         line = line.expandtabs(TAB_SIZE)
     if line.isascii() or max(line) < _COMBINING:
@@ -112,7 +112,7 @@ def displayed(line: str) -> str:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """`text` clean and as it is painted, on a single line of at most `limit` characters, for labels and summaries."""
+    """`text` cleaned and ready for painting, on one line of at most `limit` characters, for labels and summaries."""
     flat = displayed(" ".join(clean(text[: limit * 4]).split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
@@ -135,7 +135,7 @@ _WIDE_SPACES: Final = frozenset("\u00a0\u3000")
 
 
 def error_text(error: BaseException, limit: int = 1_000) -> str:
-    """What kind of error it is, and what it says of itself where it can."""
+    """The error's type and its message, if it has one."""
     try:
         said = str(error)
     except Exception:
@@ -145,7 +145,7 @@ def error_text(error: BaseException, limit: int = 1_000) -> str:
 
 
 def printable(line: str) -> str:
-    """One line with control, direction and surrogate characters as JSON escapes, so that JSON stays the same JSON."""
+    """One line with control, direction and surrogate characters as JSON escapes, so that JSON keeps its meaning."""
     if line.isprintable():
         return line
     from json import dumps
@@ -154,17 +154,17 @@ def printable(line: str) -> str:
 
 
 _TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
-"""Arguments of a call that say most, the most with_state first."""
+"""The arguments that best describe a call, most descriptive first."""
 
 _BULKY: Final = frozenset({"content", "old", "new", "steps", "choices"})
-"""Arguments that are shown inside the call's card only."""
+"""Arguments that are shown only inside the call's card."""
 
 _ARGUMENT_CHARS: Final = 120
-"""Characters shown of one argument."""
+"""The most characters shown of one argument."""
 
 
 def call_summary(arguments: str) -> str:
-    """The most with_state arguments of a tool call, given as JSON text; the text itself where it is no JSON object."""
+    """The arguments that best describe a tool call, given as JSON text; the text itself if it is not a JSON object."""
     from json import loads
 
     try:
@@ -187,24 +187,24 @@ def _argument(value: object) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """``1 turn``, ``2 turns``; `many` where that is another word than `one` with an s."""
+    """``1 turn``, ``2 turns``; give `many` if the plural is not `one` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def sentence(text: str) -> str:
-    """A text that begins with a capital and ends with a full stop, or with the question mark it has."""
+    """The text with a capital first and a full stop or question mark at the end."""
     end = "" if text.endswith("?") else "."
     return f"{text[:1].upper()}{text[1:].rstrip('.')}{end}"
 
 
 def short_path(path: Path) -> str:
-    """The path with ``~`` for the user's own folder."""
+    """The path with ``~`` for the user's home."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
 
 def errand_typed(message: str) -> str:
-    """The slash command that stands for this message (`tui_agent/prompts`: ``init``, ``review``); empty: none does."""
+    """The slash command that sends this message (`tui_agent/prompts`: ``init``, ``review``); empty if none does."""
     if re.match(_INIT, message):
         return "/init"
     review = re.match(_REVIEW, message)
@@ -212,8 +212,8 @@ def errand_typed(message: str) -> str:
 
 
 def as_typed(message: str) -> str:
-    """What a person typed of a message of theirs: without the data that came on standard input, of a shell command of
-    their own that command alone, after an exclamation mark, and of what a slash command stands for that command.
+    """A user message as the user typed it: without data from standard input; only the command, after ``!``, of a shell
+    command of theirs; and the slash command instead of the text that it sends.
     """
     if errand := errand_typed(message):
         return errand
@@ -223,14 +223,14 @@ def as_typed(message: str) -> str:
 
 
 def price_or_time(usd: float | None, seconds: float) -> str:
-    """What something costs: `seconds` where that is what it costs, else US dollars."""
+    """What something costs: seconds if it costs only time, else USD."""
     if not seconds:
         return money_text(usd)
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def money_text(usd: float | None) -> str:
-    """US dollars with as many decimals as tell something: ``$0``, ``$0.0042``, ``$0.104``, ``$3.46``; None: ``$?``."""
+    """USD with as many decimals as are significant: ``$0``, ``$0.0042``, ``$0.104``, ``$3.46``; None: ``$?``."""
     if usd is None:
         return "$?"
     if usd == 0:

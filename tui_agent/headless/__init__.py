@@ -1,4 +1,4 @@
-"""One-shot mode: a prompt and standard input in; text, JSON or JSON lines out."""
+"""One-shot mode: takes a prompt and standard input; prints text, JSON or JSON lines."""
 
 from tui_agent.headless.running import run
 

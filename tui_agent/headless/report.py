@@ -1,4 +1,4 @@
-"""What `--output-format json` prints, and the last line of `stream-json`."""
+"""The report: the output of `--output-format json`, and the last line of `stream-json`."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from tui_agent.agent import events
 from tui_agent.conversation.entries import Usage
 
 COST_DIGITS: Final = 9
-"""Digits behind the point of a sum in USD: what is behind them is an error of adding."""
+"""Decimal places of a cost in USD; the rest is rounding error of the sum."""
 
 
 class ErrorReport(msgspec.Struct, frozen=True):
@@ -20,8 +20,10 @@ class ErrorReport(msgspec.Struct, frozen=True):
 
 
 class QuestionReport(msgspec.Struct, frozen=True):
-    """What somebody has to answer before it goes on: whether a call may run (``call``), a ``question`` of the model or
-    a ``plan`` of it. `choices` are the answers offered: of a plan, the modes in which it may be carried out.
+    """A question that somebody must answer before the session can go on.
+
+    `kind`: whether a call may run (``call``), a ``question`` of the model's, or the approval of its ``plan``. `choices`
+    are the answers offered; for a plan, the modes in which it may be carried out.
     """
 
     kind: str
@@ -31,7 +33,7 @@ class QuestionReport(msgspec.Struct, frozen=True):
 
 
 class ContextReport(msgspec.Struct, frozen=True):
-    """How full the window is, in tokens, and what was done about it, counted over the session."""
+    """How full the context window is, in tokens, and how often it was made smaller during the session."""
 
     tokens: int
     window: int
@@ -44,13 +46,13 @@ class ContextReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `--output-format json` prints: one object. `turns` counts the session's own model calls.
+    """The object that `--output-format json` prints. `turns` counts the session's own model calls.
 
-    `questions` are all that wait for an answer, `question` the first of them.
+    `questions` are all that wait for an answer, `question` is the first of them.
 
-    `usage`, `cost_usd` (null where unknown) and `models` are of all calls, those of subtasks and summaries included;
-    the most expensive model comes first. `structured_result` is the value that was asked for by a schema, null where
-    none was, or none came that is valid under it.
+    `usage`, `cost_usd` (null if unknown) and `models` (the most expensive first) include all calls, also those of
+    subtasks and summaries. `structured_result` is the value that the JSON schema asked for; null if there was no
+    schema, or no valid value.
     """
 
     session_id: str
@@ -70,10 +72,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report_json(report: Report) -> bytes:
-    """The object with every field of its parts, zero or not.
+    """The report as JSON, with all fields, even those that are zero.
 
-    `type`, `subtype`, `num_turns`, `total_cost_usd` and `structured_output` say what other fields say, under the names
-    of Claude Code's result object, so that scripts written for that one can read it.
+    `type`, `subtype`, `num_turns`, `total_cost_usd` and `structured_output` repeat other fields under the names of
+    Claude Code's result object, so that scripts written for it work.
     """
     told: dict[str, object] = {"type": "result", "subtype": _subtype(report)}
     told |= msgspec.structs.asdict(report)
@@ -89,7 +91,7 @@ def report_json(report: Report) -> bytes:
 
 
 def _subtype(report: Report) -> str:
-    """How it ended, in Claude Code's words."""
+    """How it ended, in Claude Code's terms."""
     match report.error.kind if report.error else report.stop_reason:
         case "cost_ceiling":
             return "error_max_budget_usd"
@@ -102,7 +104,7 @@ def _subtype(report: Report) -> str:
 
 
 def both(first: events.TurnFinished | None, second: events.TurnFinished | None) -> events.TurnFinished | None:
-    """Two turns as one: the end of the second, the figures of both."""
+    """Two turns combined: the end of the second, the sums of both."""
     if first is None or second is None:
         return second or first
     known = first.cost_usd is not None and second.cost_usd is not None

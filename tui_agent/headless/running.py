@@ -1,4 +1,4 @@
-"""One turn without a screen, and what is printed of it."""
+"""Running one turn without a screen, and printing its result."""
 
 import asyncio
 import signal
@@ -35,14 +35,14 @@ from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailu
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 UNANSWERED = frozenset(("needs_approval", "needs_answer"))
-"""Failures that end with `ExitCode.NEEDS_APPROVAL`: nobody is there to be asked."""
+"""Failures that end with `ExitCode.NEEDS_APPROVAL`: there is nobody to ask."""
 
 REPAIRS = 1
-"""How often the model is told what is wrong with a result that is not valid under the schema."""
+"""How often the model may correct a result that is not valid under the schema."""
 
 
 def run(arguments: Arguments, settings: Settings) -> int:
-    """Do one turn and print it; the exit code (docs/headless.md, "Exit codes"). Raises `UsageError`."""
+    """Run one turn and print its result; returns the exit code (docs/headless.md, "Exit codes"). Raises UsageError."""
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
         arguments = arguments._replace(prompt=asked)
@@ -74,9 +74,9 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
 
 
 async def _why_nobody_answers(session: Session, arguments: Arguments, settings: Settings) -> str:
-    """Why the prompt cannot be answered, and what to set; empty where it can.
+    """Why the prompt cannot be answered, and what to set; empty if it can.
 
-    The offline model answers a prompt where it was chosen, or has answered this conversation before.
+    The offline model answers only if it was chosen, or has answered in this conversation before.
     """
     profile = session.agent.profile
     catalogue = catalogue_of(settings)
@@ -99,7 +99,7 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
 
 
 async def _learn_of_servers(session: Session) -> None:
-    """Wait for servers of tools that nobody knows yet: there is no later turn in which their tools could be used."""
+    """Wait until the tools of all MCP servers are known: there is no later turn in which they could be used."""
     servers = session.offered.servers
     await servers.learn()
     for status in servers.statuses():
@@ -108,7 +108,7 @@ async def _learn_of_servers(session: Session) -> None:
 
 
 async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:
-    """Do what the prompt asks for, print what came of it, and return the exit code."""
+    """Run the prompt or command, print the result, and return the exit code."""
     outcome = _Outcome(session.agent.tracker)
     as_command = _is_command(arguments)
     if as_command and (prompt := await own_prompt(session.agent, arguments.prompt or "")) is not None:
@@ -128,7 +128,7 @@ def _is_command(arguments: Arguments) -> bool:
 
 
 async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: "_Outcome") -> Arguments:
-    """The arguments with what the command stands for as the prompt; `outcome` tells where it came to nothing."""
+    """The arguments with the expanded command as the prompt; a failure is recorded in `outcome`."""
     argument = (arguments.prompt or "").strip().partition(" ")[2].strip()
     try:
         return arguments._replace(prompt=await session.agent.expand(prompt, argument))
@@ -140,7 +140,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
 
 
 async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: "_Outcome") -> None:
-    """The turn that the prompt asks for, and, where its result is not valid under the schema, one to mend it."""
+    """Run the turn, and another one to correct the result if it is not valid under the schema."""
     _on_signals(session.agent.interrupt)
     if arguments.output_format == "stream-json":
         begun = {"type": "session", "session_id": session.id, "model": session.agent.profile.name}
@@ -194,7 +194,7 @@ async def _turn(
 
 
 async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
-    """The pictures that the prompt mentions; what cannot be sent is told."""
+    """The pictures that the prompt mentions; says which cannot be sent."""
     prompt = arguments.prompt or ""
     named = {name: read for _, name, read in mentioned_pictures(prompt, arguments.folder)}
     if not named:
@@ -211,10 +211,10 @@ async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]
 
 
 async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:
-    """Do a slash command in place of a turn."""
+    """Run a slash command instead of a turn."""
     tracker = session.agent.tracker
     tracker.start_turn()
-    # What the report says of the window needs what the provider tells of the model.
+    # The report's figures on the context window need the provider's facts about the model.
     learn = arguments.output_format != "text"
     doing = asyncio.ensure_future(run_command(session.agent, arguments.prompt or "", learn=learn))
     _on_signals(doing.cancel)
@@ -238,7 +238,7 @@ async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") 
 
 
 class _Outcome:
-    """What the events said so far, and which models were asked meanwhile."""
+    """What the events have told so far, and which models were used meanwhile."""
 
     def __init__(self, tracker: UsageTracker) -> None:
         self.failure: events.TurnFailed | None = None
@@ -255,17 +255,17 @@ class _Outcome:
 
     @property
     def ended_well(self) -> bool:
-        """Whether there is an answer: nothing failed, and nobody stopped it."""
+        """Whether there is an answer: the turn neither failed nor was stopped."""
         return self.failure is None and self.finished is not None and self.finished.stop_reason != "interrupted"
 
     @property
     def models(self) -> list[str]:
-        """Every model that answered since, the session's most expensive one first."""
+        """The models that answered during this run, the session's most expensive first."""
         return [name for name, totals in self._tracker.by_model().items() if totals != self._before.get(name)]
 
     @property
     def questions(self) -> tuple[QuestionReport, ...]:
-        """What waits for an answer."""
+        """The questions that wait for an answer."""
         return tuple(map(_question, self.failure.questions)) if self.failure is not None else ()
 
     @property
@@ -311,7 +311,7 @@ def _report(session: Session, outcome: _Outcome, began: float) -> Report:
 
 
 def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: bool) -> None:
-    """Print what was asked for. Of a structured result the text is the value alone, or nothing."""
+    """Print the result in the format asked for. For a structured result, the text format prints only the value."""
     text = printable(outcome.structured) if structured else clean(report.result)
     if form != "text":
         _print_json(report_json(report))
@@ -327,7 +327,7 @@ def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: 
 
 
 def _on_signals(stop: Callable[[], object]) -> None:
-    """Stop when the user interrupts, or when the process is told to end: in order, so that the session is closed."""
+    """Stop cleanly, closing the session, on an interrupt or a request to end."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
@@ -338,7 +338,7 @@ async def _nobody(question: PermissionQuestion) -> PermissionAnswer:
 
 
 def _print_json(line: bytes) -> None:
-    """Print JSON so that no terminal that it reaches takes orders from it; it stays the same JSON."""
+    """Print JSON with control characters escaped, so that it is harmless on a terminal."""
     _print(printable(line.decode()))
 
 

@@ -1,4 +1,4 @@
-"""What comes on standard input: the prompt itself, or data that goes after it."""
+"""Reading standard input: the prompt itself, or data to append to it."""
 
 import select
 import sys
@@ -7,25 +7,25 @@ from typing import Final
 from tui_agent.arguments import UsageError
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Bytes that are read; more is refused."""
+"""The most bytes that are accepted."""
 
 SILENT_S: Final = 3.0
-"""Seconds until the first byte of data beside a prompt. A pipe that was only inherited, from a scheduler or a program
-that never closes it, says nothing for ever."""
+"""Seconds to wait for the first byte of data in addition to a prompt. A pipe that was merely inherited, from a
+scheduler or a program that never closes it, may stay silent for ever."""
 
 
 def read_prompt() -> str:
-    """The prompt from standard input, to its end. Raises `UsageError`, also where a terminal would have to be read."""
+    """Read the prompt from standard input. Raises `UsageError`, also if that is a terminal."""
     if sys.stdin is None or sys.stdin.isatty():
         raise UsageError("-p needs a PROMPT, or text on standard input")
     return _decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
 
 
 def read_data(*, wait: bool) -> tuple[str, str]:
-    """The data that came beside a prompt, and what the user should be told of it (either may be empty).
+    """Read the data given in addition to a prompt; returns it and a notice for the user (either may be empty).
 
-    A terminal is not read. With `wait`, data may begin as late as it likes; else nothing is read where none has begun
-    within `SILENT_S`. Data that has begun is read to its end. Raises `UsageError`.
+    A terminal is not read. Without `wait`, gives up if nothing has arrived within `SILENT_S` seconds. Once data has
+    begun to arrive, it is read to its end. Raises `UsageError`.
     """
     if sys.stdin is None or sys.stdin.isatty():
         return "", ""
@@ -40,7 +40,7 @@ def read_data(*, wait: bool) -> tuple[str, str]:
 
 
 def with_data(prompt: str, data: str) -> str:
-    """The prompt and, clearly set off, the data after it; nothing in the data can look like its end."""
+    """The prompt followed by the data, between delimiters that do not occur in the data."""
     if not data:
         return prompt
     mark, number = "standard_input", 1
@@ -51,11 +51,11 @@ def with_data(prompt: str, data: str) -> str:
 
 
 def _begins(descriptor: int) -> bool:
-    """Whether there is a byte, or the end, within the time."""
+    """Whether a byte or the end of input arrives in time."""
     try:
         return bool(select.select([descriptor], [], [], SILENT_S)[0])
     except (OSError, ValueError):
-        # Not a thing that can be waited for here: a file, or a pipe of Windows. It is read to its end.
+        # A file, or a pipe of Windows, cannot be waited for here; just read it.
         return True
 
 

@@ -1,7 +1,7 @@
-"""A result that is valid under a JSON Schema: what the model is told, how its answer is read, what it is told to mend.
+"""Results that are valid under a JSON Schema: instructing the model, reading its answer, asking for corrections.
 
-The schema goes in the user's words, not in a provider's own parameter: so it works with every model, whatever part of
-JSON Schema its provider takes, and the agent keeps its tools until the answer.
+The schema is part of the prompt, not of a provider's own parameter. So it works with every model, whatever part of JSON
+Schema its provider supports, and the agent can use its tools before the answer.
 """
 
 import json
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-"""A schema is part of the request."""
+"""The most bytes of a schema, which is part of the request."""
 
 _MOST_PROBLEMS: Final = 10
 _PROBLEM_CHARACTERS: Final = 300
@@ -27,14 +27,14 @@ JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | fl
 
 
 class Found(NamedTuple):
-    """What an answer holds: the value as JSON text, or what is wrong with it."""
+    """The value in an answer as JSON text, or the problems with it."""
 
     value: str
     problems: tuple[str, ...]
 
 
 class ResultSchema:
-    """The schema that a result has to be valid under."""
+    """The schema that a result must be valid under."""
 
     def __init__(self, text: str, validator: "Validator") -> None:
         self._text = text
@@ -42,8 +42,8 @@ class ResultSchema:
 
     @classmethod
     def read(cls, path: Path) -> "ResultSchema":
-        """The schema in a file. Raises `UsageError` where it cannot be read or is none."""
-        # Imported here: only this asks for it, and it takes a tenth of a second.
+        """Read the schema in a file. Raises `UsageError` if it cannot be read or is not a schema."""
+        # Imported here because it takes 0.1 s and is rarely needed.
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import Draft202012Validator, validator_for
         from referencing import Registry
@@ -65,18 +65,18 @@ class ResultSchema:
         except SchemaError as error:
             where = "/".join(map(str, error.absolute_path)) or "its top"
             raise UsageError(f"--json-schema: {path} is no JSON Schema: {error.message} (at {where})") from None
-        # An empty registry: a reference to an address is never fetched.
+        # With an empty registry, references to URLs are never fetched.
         return cls(json.dumps(schema, ensure_ascii=False), kind(schema, registry=Registry()))
 
     def instruction(self) -> str:
-        """What the model is told after the prompt."""
+        """The text for the model after the prompt."""
         return (
             "When all is done, let your last message be the result and nothing else: one JSON value, without a code "
             "fence and without words around it, that is valid under this JSON Schema:\n" + self._text
         )
 
     def find(self, answer: str) -> Found:
-        """The value in an answer: the whole of it, or the one code block that it holds."""
+        """The value in an answer: either all of it, or its only code block."""
         problem = "the answer is no JSON"
         for text in (answer, *(_FENCED.findall(answer)[-1:])):
             try:
@@ -89,7 +89,7 @@ class ResultSchema:
         return Found("", (problem,))
 
     def repair(self, problems: tuple[str, ...]) -> str:
-        """What the model is told where its result is not valid."""
+        """The text for the model if its result is not valid."""
         listed = "\n".join(f"- {problem}" for problem in problems)
         return f"That result is not valid:\n{listed}\n\n{self.instruction()}"
 

@@ -1,4 +1,4 @@
-"""What a project brings that waits for the user's trust, file by file, and what each would do."""
+"""The files of a project that take effect only once the user trusts it, and what each would do."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,9 @@ from tui_agent.settings.schema import Context
 from tui_agent.settings.trust import PROJECT_FOLDER, SERVERS_FILE, project_root
 
 MAX_READ: Final = 1_000_000
-"""Bytes of a settings file that are looked at."""
+"""The most bytes of a settings file that are read."""
 MAX_NAMED: Final = 6
-"""Settings or skills that are named; of more, how many there are."""
+"""The most settings or skills that are named; the others are only counted."""
 CONFIG: Final = "config.json"
 
 _MEANING: Final = {
@@ -25,7 +25,7 @@ _MEANING: Final = {
     "context": "what the model is shown",
     "agentic": "subtasks",
 }
-"""What the settings of a section are about; those of others change how the program works."""
+"""What the settings of a section are about; those of other sections change how the program works."""
 
 
 _OWN: Final = {
@@ -34,18 +34,18 @@ _OWN: Final = {
     "styles": "output styles: how answers are written, once one is chosen",
     "commands": "slash commands: texts that are sent to the model, and commands that they run",
 }
-"""What else a project may bring, and what it does."""
+"""Other files and folders that a project may bring, and what they do."""
 
 
 class Brought(NamedTuple):
-    """A file or folder, by its path from the project's root, and what it does once the project is trusted."""
+    """A file or folder, by path from the project's root, and what it does once the project is trusted."""
 
     name: str
     does: str
 
 
 def brought(folder: Path, instruction_files: Iterable[str] = Context().instruction_files) -> tuple[Brought, ...]:
-    """What waits for trust from the project's root down to `folder`; nothing: there is nothing to ask about."""
+    """What waits for trust, from the project's root down to `folder`; if empty, there is nothing to ask the user."""
     root, resolved = project_root(folder), folder.resolve()
     on_the_way = [place for place in (resolved, *resolved.parents) if place.is_relative_to(root)]
     names = tuple(instruction_files)
@@ -96,7 +96,7 @@ def _settings(path: Path) -> str:
     from json import loads
 
     try:
-        # What is no file could keep a reader waiting.
+        # Reading something that is not a regular file could block.
         document = loads(path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b"")
     except (OSError, ValueError, RecursionError):
         return "settings that cannot be read"

@@ -1,7 +1,7 @@
-"""Providers' keys in the keyring of the system, for users who want them kept.
+"""Saving providers' API keys in the system's keyring, for users who want that.
 
-Which keys are there stands in a small file of the home folder, without the keys: a system's keyring is only asked where
-something was kept in it, since asking may take time and may ask the user to unlock it.
+A small file in the home folder lists which keys are saved, without the keys: the keyring is only asked if something was
+saved in it, since that may take time and prompt the user to unlock it.
 """
 
 import json
@@ -17,9 +17,9 @@ Returned = TypeVar("Returned")
 SERVICE: Final = "tui-agent"
 KEPT_FILE: Final = "keyring.json"
 LOOKING_S: Final = 10.0
-"""Seconds a keyring has to answer at the start."""
+"""Seconds to wait for the keyring at the start."""
 KEEPING_S: Final = 60.0
-"""Seconds it has to keep a key: it may ask the user to unlock it."""
+"""Seconds to wait for the keyring to save a key: it may ask the user to unlock it."""
 
 
 class KeyringProblem(Exception):
@@ -27,7 +27,7 @@ class KeyringProblem(Exception):
 
 
 def kept_variables(home: Path) -> tuple[str, ...]:
-    """The environment variables whose keys were kept; empty where that cannot be read."""
+    """The environment variables whose keys are saved; empty if the list cannot be read."""
     try:
         document = json.loads((home / KEPT_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -37,7 +37,7 @@ def kept_variables(home: Path) -> tuple[str, ...]:
 
 
 def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
-    """Set each variable whose key was kept and that is not set; what went wrong, for people, empty: nothing.
+    """Set each unset variable whose key is saved; returns what went wrong, for the user, or an empty text.
 
     May take `LOOKING_S`: call it in a thread.
     """
@@ -54,12 +54,12 @@ def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
 
 
 def keyring_name() -> str:
-    """What the system's keyring is called. Raises KeyringProblem where there is none."""
+    """The name of the system's keyring. Raises KeyringProblem if there is none."""
     return _asked(_usable, LOOKING_S)
 
 
 def keep_key(home: Path, variable: str, key: str) -> None:
-    """Keep a key in the system's keyring. Raises KeyringProblem. It may wait for the user: call it in a thread."""
+    """Save a key in the system's keyring. Raises KeyringProblem. May wait for the user: call it in a thread."""
 
     def keep() -> None:
         import keyring
@@ -72,7 +72,7 @@ def keep_key(home: Path, variable: str, key: str) -> None:
 
 
 def forget_key(home: Path, variable: str) -> None:
-    """Take a key out of the system's keyring. Raises KeyringProblem. It may wait for the user: call it in a thread."""
+    """Delete a key from the system's keyring. Raises KeyringProblem. May wait for the user: call it in a thread."""
 
     def forget() -> None:
         import keyring
@@ -93,7 +93,7 @@ def _look_up(variable: str) -> str | None:
 
 
 def _usable() -> str:
-    """The name of the system's keyring. Raises KeyringProblem where the package found none it can recommend."""
+    """The name of the system's keyring. Raises KeyringProblem if the package found none that it recommends."""
     import keyring
 
     backend = keyring.get_keyring()
@@ -103,9 +103,9 @@ def _usable() -> str:
 
 
 def _asked(work: Callable[[], Returned], seconds: float) -> Returned:
-    """What `work` gives within so many seconds. Raises KeyringProblem, whatever a backend raises.
+    """Run `work` for at most `seconds`, and return its result. Raises KeyringProblem, whatever the backend raises.
 
-    A thread of its own that the program does not wait for at its end: a keyring may ask the user and never answer.
+    It runs in a daemon thread, which does not block the program's exit: a keyring may ask the user and never return.
     """
     outcome: list[Returned] = []
     raised: list[Exception] = []
@@ -125,12 +125,12 @@ def _asked(work: Callable[[], Returned], seconds: float) -> Returned:
         raise KeyringProblem(f"it did not answer within {seconds:.0f} seconds")
     if isinstance(raised[0], KeyringProblem):
         raise raised[0]
-    # A backend's own words could repeat what it was given.
+    # Not the backend's message, which could contain the key.
     raise KeyringProblem(f"it failed ({type(raised[0]).__name__})")
 
 
 def _note(home: Path, kept: set[str]) -> None:
-    """Remember which keys are kept, not the keys. Raises KeyringProblem."""
+    """Write the list of saved keys, without the keys. Raises KeyringProblem."""
     from tui_agent.durable import make_private_folder, write_file
 
     try:

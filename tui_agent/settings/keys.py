@@ -1,4 +1,4 @@
-"""The settings as a flat table: every key with its default and what it accepts, and how a value is read for it."""
+"""The settings as a flat table: every key with its default and accepted values, and parsing values for it."""
 
 import math
 import re
@@ -15,11 +15,11 @@ Table: TypeAlias = Mapping[str, Endpoint] | Mapping[str, ToolServer]
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Table | None
 
 SERVERS: Final = "mcp.servers"
-"""The key of the servers of tools."""
+"""The key of the MCP servers."""
 HIDDEN: Final = "…"
-"""What is shown in place of a value that may be a key."""
+"""Shown instead of a value that may be an API key."""
 SERVER_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
-"""How a server of tools may be called, as a pattern."""
+"""A pattern of valid server names."""
 
 ADDED_UP = frozenset(
     {
@@ -32,10 +32,10 @@ ADDED_UP = frozenset(
         SERVERS,
     }
 )
-"""Lists to which each layer adds, so that a project or a flag cannot drop a rule of the user's file."""
+"""Lists to which each source adds, so that a project or a flag cannot remove a rule of the user's file."""
 
 PAIRS = frozenset({"ui.keymap"})
-"""Lists of `NAME=VALUE` texts, for which an object of texts passes too."""
+"""Lists of `NAME=VALUE` strings that may also be given as an object."""
 
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
@@ -43,23 +43,23 @@ _NULL = frozenset({"", "null", "none", "off"})
 
 
 _NAME: Final = r"[a-z][a-z0-9_.-]{0,40}"
-"""What an endpoint may be called."""
+"""A pattern of valid endpoint names."""
 
 
 class Allowed(NamedTuple):
-    """What a setting accepts, taken apart from its type annotation."""
+    """The values that a setting accepts, derived from its type annotation."""
 
     kind: type
     """bool, int, float, str, tuple (of strings) or dict (of endpoints or servers)."""
     choices: tuple[str, ...] = ()
-    """The only strings accepted; empty: any."""
+    """The accepted strings; empty: any."""
     nullable: bool = False
     bounds: msgspec.Meta = msgspec.Meta()
     record: "type[Endpoint | ToolServer] | None" = None
-    """What a dict holds by name."""
+    """The type of a dict's values."""
 
     def described(self) -> str:
-        """What is accepted, in words."""
+        """The accepted values, in words."""
         kind = _SERVERS if self.record is ToolServer else _KIND_NAMES[self.kind]
         text = "|".join(self.choices) or kind + _bounds_text(self.bounds)
         return f"{text} or null" if self.nullable else text
@@ -74,7 +74,7 @@ class Setting(NamedTuple):
 
 
 class BadValueError(ValueError):
-    """A value that a setting does not accept; the text says what it does accept."""
+    """A setting does not accept a value; the text says what it accepts."""
 
 
 _KIND_NAMES: Mapping[type, str] = {
@@ -93,22 +93,22 @@ _JSON_NAMES: Mapping[str, str] = {"True": "true", "False": "false", "None": "nul
 
 @cache
 def settings_by_key() -> Mapping[str, Setting]:
-    """Every setting by its key, in the order of the sections."""
+    """All settings by key, in the order of the sections."""
     return {setting.key: setting for setting in _walk("", Settings())}
 
 
 def values_by_key(settings: Settings) -> Mapping[str, Value]:
-    """Every value of `settings` by its key."""
+    """All values of `settings` by key."""
     return {setting.key: setting.default for setting in _walk("", settings)}
 
 
 def section_keys() -> frozenset[str]:
-    """The keys that hold other keys, such as `compaction` and `compaction.threshold_by_tier`."""
+    """The keys of sections, such as `compaction` and `compaction.threshold_by_tier`."""
     return frozenset(key.rsplit(".", count)[0] for key in settings_by_key() for count in range(1, key.count(".") + 1))
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that looks most like `name`, or the one that ends like it; None when nothing is close."""
+    """The most similar of `names`, or the one that ends like `name`; None if nothing is close."""
     from difflib import get_close_matches
 
     candidates = list(names)
@@ -122,9 +122,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def checked_value(setting: Setting, value: object) -> Value:
-    """`value`, decoded from JSON or given by a program, as the setting's type.
+    """Convert `value`, decoded from JSON or given by a program, to the setting's type.
 
-    A whole number passes for a number, any sequence of texts for a list. Raises BadValueError.
+    An int is accepted for a float, any sequence of strings for a list. Raises BadValueError.
     """
     allowed = setting.allowed
     if value is None and allowed.nullable:
@@ -153,9 +153,9 @@ def checked_value(setting: Setting, value: object) -> Value:
 
 
 def value_from_text(setting: Setting, text: str) -> Value:
-    """`text`, from an environment variable or a flag, as the setting's type.
+    """Convert `text`, from an environment variable or a flag, to the setting's type.
 
-    Lists are JSON arrays, or texts separated by commas. Raises BadValueError.
+    Lists are JSON arrays, or strings separated by commas. Raises BadValueError.
     """
     allowed = setting.allowed
     stripped = text.strip()
@@ -182,7 +182,7 @@ def value_from_text(setting: Setting, text: str) -> Value:
 
 
 def json_text(value: Value) -> str:
-    """`value` as JSON, the form in which files hold it; what may be a key is not shown."""
+    """`value` as JSON, as in a settings file; values that may be API keys are hidden."""
     if not isinstance(value, Mapping):
         return msgspec.json.encode(value).decode()
     shown = {name: _without_keys(each) if isinstance(each, ToolServer) else each for name, each in value.items()}
@@ -190,7 +190,7 @@ def json_text(value: Value) -> str:
 
 
 def _without_keys(server: ToolServer) -> ToolServer:
-    """The server with the values of its variables and headers left out."""
+    """The server with the values of its variables and headers hidden."""
     hidden, headers = dict.fromkeys(server.env, HIDDEN), dict.fromkeys(server.headers, HIDDEN)
     return msgspec.structs.replace(server, env=hidden, headers=headers)
 
@@ -278,7 +278,7 @@ def _walk(prefix: str, section: msgspec.Struct) -> Iterator[Setting]:
         key = f"{prefix}{name}"
         if isinstance(value, msgspec.Struct):
             yield from _walk(f"{key}.", value)
-        elif prefix:  # what stands outside every section, such as `sources`, is no setting
+        elif prefix:  # a top-level field, such as `sources`, is not a setting
             yield Setting(key, value, _allowed(hints[name]))
 
 

@@ -1,6 +1,6 @@
-"""The named choices between what a session costs and how much of it stays word for word.
+"""The named context policies: trade-offs between the cost of a session and how much of it stays verbatim.
 
-Each is a point on the frontier of the two, as `python -m tests.bench.frontier` measures it (docs/policies.md).
+Each is on the frontier of the two, as measured by `python -m tests.bench.frontier` (docs/policies.md).
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tui_agent.settings.schema import PolicyName, Settings
 
 
 class Policy(NamedTuple):
-    """What a choice means in words, and the settings it stands for: those that nobody has set otherwise."""
+    """A policy's meaning in words, and its settings, which apply unless they are set by their own keys."""
 
     meaning: str
     values: Mapping[str, int | float]
@@ -35,7 +35,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
 
 
 def with_policy(settings: Settings, name: PolicyName) -> Settings:
-    """The settings with another policy; what the user or a project has set by its own key stays."""
+    """The settings with another policy; settings given by their own keys stay."""
     changed = structs.replace(settings, context=structs.replace(settings.context, policy=name))
     for key, value in POLICIES[name].values.items():
         section, _, field = key.partition(".")

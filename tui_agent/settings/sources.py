@@ -1,8 +1,9 @@
-"""Where settings come from, each layer over the one before: built-in, user file, project file, environment, flags.
+"""Loading settings from their sources, each overriding the one before: built-in, user file, project file, environment,
+flags.
 
-The user file is `<TUI_AGENT_HOME>/config.json`, a project's is `.agents/config.json` in its root. In the environment a
-key is written with two underscores between its parts: `TUI_AGENT__COMPACTION__THRESHOLD=0.8`. A project's file counts
-in full only once the user trusts that folder; before, it can only tighten (`trust.tightens`).
+The user file is `<TUI_AGENT_HOME>/config.json`, a project's is `.agents/config.json` in its root. In the environment,
+the parts of a key are separated by two underscores: `TUI_AGENT__COMPACTION__THRESHOLD=0.8`. A project's file applies in
+full only once the user trusts that folder; before, it can only tighten settings (`trust.tightens`).
 """
 
 import stat
@@ -29,7 +30,7 @@ from tui_agent.settings.schema import Settings
 from tui_agent.settings.trust import readable, tightens
 
 GivenValue: TypeAlias = bool | int | float | str | Sequence[str] | Mapping[str, object] | None
-"""A setting's value as a program gives it; a text is read as an environment variable is, by the setting's type."""
+"""A setting's value as given by a program; a string is parsed by the setting's type, as from the environment."""
 
 USER_FILE = "config.json"
 PROJECT_FILE = Path(".agents") / "config.json"
@@ -38,7 +39,7 @@ MAX_FILE_BYTES = 1_000_000
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; `problems` has one line for each thing that is wrong."""
+    """The settings cannot be used; `problems` has a line for each error."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -46,25 +47,25 @@ class SettingsError(Exception):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """A setting given for this start alone, and by whom."""
+    """A setting given for this start only, and its origin."""
 
     origin: str
-    """Where it comes from, for messages and `tui-agent config`: a flag such as `--ask`, or a name of one's own."""
+    """Where it comes from, for messages and `tui-agent config`: a flag such as `--ask`, or any other name."""
     key: str
     value: GivenValue
 
 
 Overrides: TypeAlias = Mapping[str, GivenValue] | Iterable[Override | str] | Override | str
-"""Settings given for this start alone, in any of three forms: a mapping of keys to values, `KEY=VALUE` texts, and
-`Override` records (texts and records may be mixed in one list).
+"""Settings given for this start only, in any of three forms: a mapping of keys to values, `KEY=VALUE` strings, and
+`Override` records (strings and records may be mixed in one list).
 """
 
 PROGRAM = "overrides"
-"""Origin of an override that names none."""
+"""The origin of an override without one."""
 
 
 class Assignment(NamedTuple):
-    """One key set by one layer."""
+    """A key set by one source."""
 
     key: str
     value: Value
@@ -72,7 +73,7 @@ class Assignment(NamedTuple):
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """Where all state lives: TUI_AGENT_HOME, else the platform's folder for user data."""
+    """The folder of all the program's state: TUI_AGENT_HOME, else the platform's folder for user data."""
     named = environ.get("TUI_AGENT_HOME")
     if named:
         return Path(named).expanduser().absolute()
@@ -92,14 +93,14 @@ def load_settings(
     """The effective settings of a session.
 
     `home` is the folder of `home_folder`, `project` the root whose `.agents/config.json` is read, `environ` the
-    variables to look at (None: no variable counts). `overrides` win over all of them, a later one over an earlier one::
+    environment (None: it is ignored). `overrides` take precedence over all of them, later ones over earlier ones::
 
         load_settings(home, project, overrides={"compaction.threshold": 0.7, "permissions.deny": ["fetch_url"]})
         load_settings(home, project, overrides=["compaction.threshold=0.7", "permissions.deny=fetch_url"])
         load_settings(home, project, overrides=[Override("my tool", "compaction.threshold", 0.7)])
 
-    Raises SettingsError with every problem of every layer; an unknown key comes with the nearest valid one. The
-    problems of an untrusted project's file become notices, for it must not be able to keep the user from starting.
+    Raises SettingsError with all problems of all sources; for an unknown key it suggests the most similar one. Problems
+    in an untrusted project's file become notices, since it must not be able to keep the program from starting.
     """
     load = _Load()
     load.apply(_from_file(home / USER_FILE, load.problems))
@@ -116,7 +117,7 @@ def load_settings(
 
 
 class _Load:
-    """The values gathered so far; one per call of `load_settings`."""
+    """Collects the values for one call of `load_settings`."""
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {key: setting.default for key, setting in settings_by_key().items()}
@@ -143,7 +144,7 @@ class _Load:
             self.overridden += [assignment.key for assignment in assigned]
 
     def apply_trusted(self, path: Path) -> None:
-        """A project's servers of tools are turned on one by one, so they stand in a file of their own."""
+        """Apply a trusted project's file. It cannot contain servers: those have a file of their own."""
         for assignment in _from_file(path, self.problems):
             if assignment.key == SERVERS:
                 self.problems.append(f"{path}: {assignment.key}: a project's servers belong into its .mcp.json")
@@ -167,7 +168,7 @@ class _Load:
             self.notices.append(f"{path}: ignored until you trust the folder: {', '.join(ignored)}")
 
     def settings(self) -> Settings:
-        """The typed object; every value was checked when it was assigned."""
+        """The settings object; every value was checked when it was assigned."""
         tree: dict[str, object] = {
             "sources": self.sources,
             "overridden": self.overridden,
@@ -228,8 +229,8 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
 
 
 def _records(overrides: object, problems: list[str]) -> Iterator[tuple[str, str, object]]:
-    """(origin, key, value) of each override. What has none of the forms of `Overrides` is a problem, not an exception:
-    callers without a type checker reach this too.
+    """(origin, key, value) of each override. A value of another type than `Overrides` is reported as a problem, for
+    callers without a type checker.
     """
     match overrides:
         case Override(origin, key, value):
@@ -272,7 +273,7 @@ def _unknown(key: str) -> str:
 
 
 def read_document(path: Path) -> Mapping[str, object] | None:
-    """The object in the file, or None where there is no file. Raises SettingsError."""
+    """The JSON object in the file; None if there is no file. Raises SettingsError."""
     text = _text_in(path)
     if text is None:
         return None

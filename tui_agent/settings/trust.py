@@ -1,9 +1,9 @@
-"""Which projects the user has trusted to bring their own settings, instructions, skills and servers, and what the
-settings file of a project may do before that.
+"""Which projects the user trusts to bring their own settings, instructions, skills and servers, and what a project's
+settings file may do before that.
 
-Trust is given to a project root: the nearest folder upwards that holds `.git`, else the folder itself. It covers
-everything below that root except a repository nested in it, which is a root of its own and is asked about separately.
-Until then a project's file may only tighten.
+Trust is given to a project root: the nearest parent folder with a `.git`, else the folder itself. It covers everything
+below that root except nested repositories, which are roots of their own. Until then a project's file may only tighten
+settings.
 """
 
 import re
@@ -26,33 +26,33 @@ class TrustError(Exception):
 
 
 def project_root(folder: Path) -> Path:
-    """The root of the project `folder` is in, links resolved."""
+    """The root of the project that contains `folder`, with links resolved."""
     resolved = folder.resolve()
     return next((place for place in (resolved, *resolved.parents) if (place / ".git").exists()), resolved)
 
 
 def is_trusted(folder: Path, home: Path) -> bool:
-    """Whether the user trusts the project of `folder`, as kept in `home`. Raises TrustError."""
+    """Whether the user trusts the project of `folder`; the list is in `home`. Raises TrustError."""
     return str(project_root(folder)) in _read(home / TRUSTED_FILE).folders
 
 
 def is_refused(folder: Path, home: Path) -> bool:
-    """Whether the user was asked about the project of `folder` and does not trust it. Raises TrustError."""
+    """Whether the user answered that they do not trust the project of `folder`. Raises TrustError."""
     return str(project_root(folder)) in _read(home / TRUSTED_FILE).refused
 
 
 def trust(folder: Path, home: Path) -> Path:
-    """Remember the project of `folder` as trusted and return its root. Raises TrustError."""
+    """Record the project of `folder` as trusted; returns its root. Raises TrustError."""
     return _remember(folder, home, trusted=True)
 
 
 def refuse(folder: Path, home: Path) -> Path:
-    """Remember that the project of `folder` is not trusted, and return its root. Raises TrustError."""
+    """Record the project of `folder` as not trusted; returns its root. Raises TrustError."""
     return _remember(folder, home, trusted=False)
 
 
 def forget(folder: Path, home: Path) -> None:
-    """Forget what was answered about the project of `folder`. Raises TrustError."""
+    """Delete the answer about the project of `folder`. Raises TrustError."""
     root = str(project_root(folder))
     with _locked(home):
         answers = _read(home / TRUSTED_FILE)
@@ -61,7 +61,7 @@ def forget(folder: Path, home: Path) -> None:
 
 
 class _Answers(NamedTuple):
-    """Project roots with the time of the answer: the trusted ones, and the others."""
+    """The roots of trusted and of refused projects, each with the time of the answer."""
 
     folders: dict[str, str]
     refused: dict[str, str]
@@ -86,7 +86,7 @@ def _remember(folder: Path, home: Path, *, trusted: bool) -> Path:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """Let one program at a time read the list and write it again. Raises TrustError."""
+    """Lock the list for reading and rewriting. Raises TrustError."""
     from tui_agent.durable import make_private_folder, one_at_a_time
 
     with ExitStack() as held:
@@ -127,7 +127,7 @@ def _write(path: Path, answers: _Answers) -> None:
 
     from tui_agent.durable import make_private_folder, write_file
 
-    # The names go through ASCII escapes, so that a folder whose name is not valid UTF-8 comes back as it was.
+    # ASCII escapes preserve folder names that are not valid UTF-8.
     text = dumps(answers._asdict(), indent=2) + "\n"
     try:
         make_private_folder(path.parent)
@@ -137,17 +137,17 @@ def _write(path: Path, answers: _Answers) -> None:
 
 
 class Stricter(NamedTuple):
-    """A choice may move towards the end of this order, from loose to strict; what is not in it cannot be set."""
+    """A choice may move towards the end of this order, from loose to strict; no other value may be set."""
 
     order: tuple[str, ...]
 
 
 class Lower(NamedTuple):
-    """A number may go down; null counts as no limit."""
+    """A number may only go down; null means no limit."""
 
 
 class More(NamedTuple):
-    """A list may grow."""
+    """A list may only grow."""
 
 
 TIGHTENING: Mapping[str, Stricter | Lower | More] = {
@@ -161,22 +161,22 @@ TIGHTENING: Mapping[str, Stricter | Lower | More] = {
     "safety.small_tier_parent": Stricter(("allow", "warn", "refuse")),
     "watchdog.mode": Stricter(("off", "warn", "prompt")),
 }
-"""The keys that the file of an untrusted project may set, and the direction that counts as tighter. Every other key
-waits for trust: it could redirect requests, raise what a session costs, or let something happen without a question.
+"""The keys that an untrusted project's file may set, and which direction is tighter. All other keys wait for trust:
+they could redirect requests, raise the cost of a session, or let something happen without a question.
 """
 
 
 RULE: Final = r"(?s)(?P<tool>[A-Za-z0-9_.:/*-]+)(?:\((?P<pattern>.+)\))?"
-"""How a rule for permissions is written, as a pattern."""
+"""A pattern of the syntax of permission rules."""
 MAX_RULE: Final = 4_200
-"""Characters of a rule: one may name a whole command."""
+"""The most characters of a rule, which may name a whole command."""
 MAX_RULES: Final = 200
-"""Rules that the file of an untrusted project may add to a list."""
+"""The most rules that an untrusted project's file may add to a list."""
 
 
 def readable(key: str, value: Value) -> tuple[Value, str]:
-    """What can be used of the value that an untrusted project gives `key`, and what was left out: a rule that cannot be
-    read must not keep the program from starting.
+    """The usable part of the value that an untrusted project gives `key`, and what was left out: an invalid rule must
+    not keep the program from starting.
     """
     if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), More):
         return value, ""
@@ -187,7 +187,7 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
 
 
 def tightens(key: str, before: Value, value: Value) -> bool:
-    """Whether an untrusted project may change `key` from `before`, the user's own value, to `value`."""
+    """Whether an untrusted project may change `key` from the user's value `before` to `value`."""
     match TIGHTENING.get(key):
         case Stricter(order):
             return value in order and before in order and order.index(str(value)) > order.index(str(before))

@@ -1,4 +1,4 @@
-"""Writing a choice of the user's into their settings file, beside all that stands there."""
+"""Saving a choice of the user's in their settings file."""
 
 import json
 import re
@@ -17,11 +17,10 @@ _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 
 
 def keep_setting(home: Path, key: str, value: Value) -> Path:
-    """Set `key` in the user's settings file, which is made where it is missing; the file.
+    """Set `key` in the user's settings file, which is created if missing; returns its path.
 
-    All else stays as it is, in its order and with its indentation (JSON has no comments). The file is replaced in one
-    step, for the user alone. Raises SettingsError where it cannot be written, or is none that can be read: then it is
-    left alone.
+    Everything else in it keeps its order and indentation (JSON has no comments). The file is replaced atomically, with
+    access for the user only. Raises SettingsError if it cannot be written or parsed, and leaves it unchanged then.
     """
     from tui_agent.durable import make_private_folder, one_at_a_time, write_file
 
@@ -33,7 +32,7 @@ def keep_setting(home: Path, key: str, value: Value) -> Path:
     try:
         make_private_folder(home)
         with one_at_a_time(home / _LOCK_FILE):
-            # A link, as of a folder of settings kept elsewhere, goes on being one.
+            # Write through a link, such as into a repository of settings, instead of replacing it.
             write_file(path.resolve(), _with(path, key, checked).encode())
     except OSError as error:
         raise SettingsError([f"{path}: cannot be written: {error.strerror}"]) from None
@@ -41,7 +40,7 @@ def keep_setting(home: Path, key: str, value: Value) -> Path:
 
 
 def _with(path: Path, key: str, value: Value) -> str:
-    """The text of the file with `key` set. Raises SettingsError."""
+    """The file's text with `key` set. Raises SettingsError."""
     document = dict(read_document(path) or {})
     *sections, name = key.split(".")
     place = document
@@ -57,7 +56,7 @@ def _with(path: Path, key: str, value: Value) -> str:
 
 
 def with_setting(settings: Settings, key: str, value: Value, origin: str) -> Settings:
-    """`settings` with another value of `key`, as they will be loaded at the next start."""
+    """`settings` with a new value of `key`, as the next start will load them."""
     *sections, name = key.split(".")
     changed: object = value
     for depth in range(len(sections), -1, -1):
