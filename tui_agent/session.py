@@ -556,13 +556,13 @@ def servers_of(settings: Settings, arguments: Arguments, session: Path, workspac
 
 def server_notices(offered: OfferedTools) -> list[Notice]:
     """Notices on the servers: those that wait for the user's decision, with the commands that would run."""
-    found = [Notice(level="warning", title="Servers of tools", text=text) for text in offered.servers.problems]
+    found = [Notice(level="warning", title="MCP servers", text=text) for text in offered.servers.problems]
     new = offered.servers.new
     if new:
         listed = "\n".join(f"{server.name}: {server.shown}" for server in new)
         hint = f"/mcp on {new[0].name} starts it, now and in later sessions; /mcp off {new[0].name} asks no more."
-        told = f"This project names servers of tools, which would run:\n{listed}"
-        found.append(Notice(level="info", title="Servers of tools", text=told, hint=hint))
+        told = f"This project names MCP servers, which would run:\n{listed}"
+        found.append(Notice(level="info", title="MCP servers", text=told, hint=hint))
     return found
 
 

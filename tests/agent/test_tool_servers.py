@@ -156,7 +156,7 @@ async def test_a_list_that_changes_is_told_as_a_notice_and_costs_no_cache(world:
         await changed.wait()
         told = await say(session, "use it")
     assert finished(told)[0].status == "ok"
-    assert "[notice] What the servers of tools offer changed" in json.dumps(here.bodies()[-1])
+    assert "[notice] What the MCP servers offer changed" in json.dumps(here.bodies()[-1])
     assert len(set(here.fronts())) == 1
 
 

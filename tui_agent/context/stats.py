@@ -318,7 +318,7 @@ def _activity(stats: ContextStats, now: float) -> list[str]:
     if len(stats.models) > 1:
         lines += _models(stats.models)
     if stats.servers:
-        lines += ["", "Servers of tools, in each call:", *(_server(each) for each in stats.servers)]
+        lines += ["", "MCP servers, in each call:", *(_server(each) for each in stats.servers)]
     return lines
 
 

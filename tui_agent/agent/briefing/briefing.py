@@ -37,7 +37,7 @@ _NAMES = (
     "The project's instructions",
     "The index of skills",
     "The index of memory",
-    "What the servers of tools offer",
+    "What the MCP servers offer",
     "The index of agents",
     "The output style",
 )

@@ -94,7 +94,7 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
         *titled_rows("Next", _next(seen.stats, width)),
         *titled_rows("Size, call by call", _course(seen)),
         *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
-        *titled_rows("Servers of tools, in each call", _servers(seen.stats)),
+        *titled_rows("MCP servers, in each call", _servers(seen.stats)),
         *titled_rows("Activity", _activity(seen.stats, now, width)),
     ]
     if seen.words:
