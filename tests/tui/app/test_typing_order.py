@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import TextArea
 from typing_extensions import override
 
-from tui_agent.tui.app.typing_order import PATIENCE_S, TypingOrder
+from tui_agent.tui.app.typing_order import KEY_WAIT_S, TypingOrder
 
 
 class Slow(TextArea):
@@ -82,7 +82,7 @@ async def test_a_key_waits_for_letters_that_a_slow_widget_has_not_written_yet() 
         await app.order.begin()
         for key in ("w", "o", "r", "d", "ctrl+c"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await asyncio.sleep(3 * PATIENCE_S)
+        await asyncio.sleep(3 * KEY_WAIT_S)
         assert app.seen == []
         app.area.lets.set()
         await app.looked.wait()

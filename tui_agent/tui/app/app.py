@@ -1,6 +1,6 @@
-"""The full-screen app: which key does what, and what happens as a session opens, asks and ends.
+"""The full-screen app: handlers of keys and messages, and opening, asking in and closing a session.
 
-Its parts that the first picture does without are properties here, each imported and made when it is first asked for.
+Parts that are not needed for the first frame are properties that import and create them on first use.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ APP_ONLY: Final = frozenset(
 
 
 class TuiAgent(BaseApp):
-    """What happens when the user does something, and when the session is there."""
+    """The app's handlers for the user's actions and the session's events."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
@@ -89,22 +89,22 @@ class TuiAgent(BaseApp):
 
     @cached_property
     def _actions(self) -> "PromptActions":
-        """What is done from the prompt."""
+        """The actions on the prompt."""
         from tui_agent.tui.app.prompt_actions import PromptActions
 
         return PromptActions(self, self.run_command)
 
     @cached_property
     def steering(self) -> "Steering":
-        """The context panel, and what steers the context."""
+        """The context panel, previews and steps."""
         from tui_agent.tui.context.steering import Steering
 
         return Steering(self)
 
-    # The beginning and the end
+    # Start and end
 
     def on_mount(self) -> None:
-        """Show the first picture."""
+        """Show the first frame."""
         self.leaving.watch()
         self.app_resume_signal.subscribe(self, self._on_resume)
         self.screen_change_signal.subscribe(self, lambda _screen: self.call_later(self._order.go_on))
@@ -112,11 +112,11 @@ class TuiAgent(BaseApp):
         self._greet()
 
     def on_ready(self) -> None:
-        """The first picture is there: now comes everything slow, while keys are read and pictures painted."""
+        """Start everything slow, now that the first frame is shown."""
         self.run_worker(self._begin(), name="begin", exit_on_error=True)
 
     async def on_unmount(self) -> None:
-        """However the app ends: the session ends in order, except where the user would not wait for that."""
+        """Close the session cleanly however the app ends, unless the user did not want to wait."""
         self.keep_draft()
         self._drafts.close()
         if not self.leaving.hurried:
@@ -142,7 +142,7 @@ class TuiAgent(BaseApp):
 
     async def _begin(self) -> None:
         self._ending = asyncio.create_task(end_of(self.arguments), name="ending")
-        # So that its thread works beside the rest of the screen.
+        # Let its thread start before the rest of the screen is built.
         await asyncio.sleep(0)
         await self.complete_screen()
         self.on_prompt_area_resized()
@@ -166,15 +166,15 @@ class TuiAgent(BaseApp):
             self._order.follow(event, target, screen)
 
     async def on_typing_order_mark(self, mark: TypingOrder.Mark) -> None:
-        """A key has had its effect."""
+        """A key has taken effect: hand on the next."""
         await self._order.came_back(mark)
 
     async def on_dialog_unused(self, message: "Dialog.Unused") -> None:
-        """A sign that closed a dialog is for the prompt."""
+        """Pass a character that closed a dialog on to the prompt."""
         await self._order.first(message.key)
 
     def on_key(self, event: events.Key) -> None:
-        """A sign is for the prompt where nothing has the keyboard, or something to which it means nothing."""
+        """Pass a character to the prompt if nothing has the focus, or the focused widget does not use it."""
         if isinstance(self.screen, ModalScreen) or not event.is_printable or not event.character:
             return
         reading = (self.pane.has_focus or self.steering.has_focus) and not event.character.isspace()
@@ -183,11 +183,11 @@ class TuiAgent(BaseApp):
             self.entry.prompt.type(event.character)
 
     async def on_dialog_stands(self) -> None:
-        """A dialog can take what was typed for it."""
+        """Hand a dialog the keys that were typed for it."""
         await self._order.go_on()
 
     def _insists(self, event: events.InputEvent | events.Paste) -> bool:
-        """Whether this is the second Ctrl+C in a row over a dialog, which makes nothing else of it."""
+        """Whether this is the second Ctrl+C in a row while a dialog is open and has no use for it."""
         if event.is_forwarded or isinstance(event, events.MouseMove):
             return False
         if isinstance(event, events.Key) and event.key in self.keymap.keys(INSISTING):
@@ -203,7 +203,7 @@ class TuiAgent(BaseApp):
         try:
             return await self._opened(target)
         finally:
-            # A conversation that was loaded stays: whoever looks for garbage need not look there, nor meanwhile.
+            # A loaded conversation stays: keep the garbage collector from scanning it.
             gc.freeze()
             gc.enable()
 
@@ -220,7 +220,7 @@ class TuiAgent(BaseApp):
         seen = None
         if end is not None:
             seen = await glimpse(end, self.pane, self.status, self.conductor)
-            # What opening needs takes long to load, and would delay this picture.
+            # Paint first: the modules needed for opening take long to import.
             await self._painted()
         self.before_opening()
         try:
@@ -245,7 +245,7 @@ class TuiAgent(BaseApp):
         await painted.wait()
 
     def _begin_anew(self) -> None:
-        """Another session takes this one's place on the screen."""
+        """Reset the screen for another session."""
         from tui_agent.tui.commands.branches import let_go
 
         for group in ("earlier", "branch", "todo"):
@@ -270,7 +270,7 @@ class TuiAgent(BaseApp):
         session.agent.listen(view.show)
         showing = self._show_earlier(session.agent, view, past)
         self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
-        # What is told of the whole of a long conversation is worked out once, beside the keys.
+        # Compute the figures of a long conversation once in a thread, so that keys are handled.
         await asyncio.to_thread(session.agent.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
@@ -280,7 +280,7 @@ class TuiAgent(BaseApp):
         self._show_todo(session.agent)
         self._show_attention()
         if not isinstance(self.screen, ModalScreen) and self.focused is None:
-            # A dialog that was asked before the first focus took it with it.
+            # A dialog opened before the prompt was focused, so closing it did not focus the prompt.
             self.entry.prompt.focus()
         self.commands.reload_own(session.agent)
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
@@ -303,10 +303,10 @@ class TuiAgent(BaseApp):
         await learn_model(agent, self)
         self._show_agent(agent)
 
-    # What the user does
+    # User actions
 
     def on_prompt_area_resized(self) -> None:
-        """A question leaves the prompt and the status bar the lines that they take."""
+        """Tell the permission panel how many lines prompt and status bar take."""
         if not self.completed:
             return
         others = (self.permission, self.entry, self.status)
@@ -314,7 +314,7 @@ class TuiAgent(BaseApp):
         self.permission.leave(air + self.entry.size.height + self.status.size.height)
 
     def on_prompt_sent(self, message: "Prompt.Sent") -> None:
-        """Run a command, or give the text to the agent."""
+        """Run a command, or send the text to the agent."""
         from tui_agent.tui.commands.shell import SIGN, shell_command
 
         self.pane.scroll_to_tail()
@@ -327,14 +327,14 @@ class TuiAgent(BaseApp):
         else:
             self._attention.name = self._attention.name or one_line(message.written, 60)
             if not self.pane.display:
-                # The answer is to be seen, where the panel has taken the conversation's place.
+                # On a narrow screen the panel covers the conversation: close it to show the answer.
                 self.steering.close()
             self.conductor.send(message.text)
             if "@" in message.text:
                 self.run_worker(self._actions.tell_missing(message.text), name="mentions", exit_on_error=True)
 
     def on_prompt_begun(self) -> None:
-        """Use the time that writing takes for what is due before the next turn."""
+        """Do due context work while the user is typing."""
         self.conductor.prepare_ahead()
 
     async def run_command(self, text: str) -> None:
@@ -342,34 +342,34 @@ class TuiAgent(BaseApp):
         await self._reporting(self.steering.run(text, self.commands.run))
 
     def on_prompt_recalled(self) -> None:
-        """Give back the newest text that waits."""
+        """Put the newest waiting text back into the prompt."""
         self.conductor.take_back()
 
     def on_paste(self, event: events.Paste) -> None:
-        """A paste nobody took, such as into the conversation, is for the prompt."""
+        """Pass a paste that no widget took, such as one into the conversation, to the prompt."""
         self.entry.prompt.paste(event.text)
 
     def on_prompt_pictures_pasted(self, message: "Prompt.PicturesPasted") -> None:
-        """Pictures for the prompt."""
+        """Read the pasted pictures and answer the prompt."""
         self.run_worker(self._actions.paste_pictures(message.text), name="pictures", exit_on_error=True)
 
     def action_paste_picture(self) -> None:
-        """Take the picture on the clipboard."""
+        """Paste the picture on the clipboard."""
         self.entry.prompt.action_paste_picture()
 
     def on_prompt_left(self) -> None:
-        """Ctrl+D in an empty prompt."""
+        """Quit on Ctrl+D in an empty prompt."""
         self.quit()
 
     def action_interrupt(self) -> None:
-        """Stop the turn; when none runs, go back to the prompt."""
+        """Stop the turn; if none is running, focus the prompt."""
         in_prompt = self.entry.prompt.has_focus
         self.entry.prompt.focus()
         if not self._stop() and in_prompt:
             self.steering.close()
 
     def _stop(self) -> bool:
-        """Stop what runs; whether anything did."""
+        """Stop what is running; False if nothing was."""
         if self.stop_work() or self.steering.drafting.stop():
             return True
         runs = self.conductor.busy or self.status.status.summarising or bool(self._actions.own.count)
@@ -381,7 +381,7 @@ class TuiAgent(BaseApp):
         return runs
 
     def action_break(self) -> None:
-        """Copy what is selected, empty the prompt, or stop the turn; pressed again: quit."""
+        """Copy the selection, empty the prompt, or stop the turn; pressed again, quit."""
         if self._copied_selection():
             return
         if self._break.pressed():
@@ -406,7 +406,7 @@ class TuiAgent(BaseApp):
         return True
 
     def on_conversation_pane_copied(self, message: "ConversationPane.Copied") -> None:
-        """A block, or code of it, went to the clipboard."""
+        """Show what was copied."""
         self.hint(f"{message.what} copied" if message.what else "copied")
 
     def action_toggle_cards(self) -> None:
@@ -414,7 +414,7 @@ class TuiAgent(BaseApp):
         self.pane.toggle_all()
 
     def action_page(self, direction: int) -> None:
-        """Turn a page of the conversation, or of what lies in its place, without leaving the prompt."""
+        """Scroll the conversation, or the panel covering it, by a page without leaving the prompt."""
         if self.pane.display or self.steering.panel is None:
             self.pane.action_page(direction)
         else:
@@ -438,7 +438,7 @@ class TuiAgent(BaseApp):
             super().action_focus_next()
 
     def action_help(self) -> None:
-        """Show what can be pressed where the keyboard is now, and what can be typed."""
+        """Show the help: the keys of the focused place, and the commands."""
         place: Place = "conversation" if self.pane.has_focus else "prompt"
         if self.permission.has_focus_within:
             place = "question"
@@ -449,23 +449,23 @@ class TuiAgent(BaseApp):
         self.push_screen(HelpScreen(self._actions.help_sections(place)))
 
     def action_slash(self, name: str) -> None:
-        """Do a slash command that has got a key; one that needs more to follow is begun in the prompt."""
+        """Run a slash command by its key; one that requires an argument is put into the prompt."""
         self._actions.begin_command(BY_NAME[name])
 
     def action_next_mode(self) -> None:
-        """Let the next mode hold."""
+        """Switch to the next permission mode."""
         self.run_worker(self._reporting(self._actions.next_mode()), name="mode", group="mode", exit_on_error=True)
 
     def action_search_history(self) -> None:
-        """Let the user choose among all they have sent."""
+        """Search the history of sent texts."""
         self.run_worker(self._actions.search_history(), name="history", exit_on_error=True)
 
     def action_palette(self) -> None:
-        """Let the user choose among all commands."""
+        """Open the palette of all commands."""
         self.run_worker(self._actions.palette(), name="palette", exit_on_error=True)
 
     def action_edit_draft(self) -> None:
-        """Let the user write in their own editor."""
+        """Edit the prompt in the user's editor."""
         self.run_worker(self._actions.edit_draft(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     def action_context(self) -> None:
@@ -473,34 +473,34 @@ class TuiAgent(BaseApp):
         self.steering.toggle()
 
     def on_context_panel_closed(self) -> None:
-        """The user is done with the context panel."""
+        """Close the context panel."""
         self.steering.close()
 
     async def on_context_panel_opened(self, message: "ContextPanel.Opened") -> None:
-        """The user wants to read an item or a step."""
+        """Show an item or a step in a dialog."""
         await self.read(message.title, message.text)
 
     def on_context_panel_changing(self, message: "ContextPanel.Changing") -> None:
-        """The user wants the context changed."""
+        """Change the context as asked for in the panel."""
         self._go(self.steering.change(message.change))
 
     def on_conversation_pane_undo_asked(self, message: "ConversationPane.UndoAsked") -> None:
-        """The user wants a context step undone."""
+        """Undo a context step."""
         self._go(self.steering.undo(message.block))
 
     def on_conversation_pane_rewind_asked(self, message: "ConversationPane.RewindAsked") -> None:
-        """The user wants to go on before a message of theirs."""
+        """Rewind to before a message."""
         self._go(self.commands.branches.rewind(str(message.seq)))
 
     def on_conversation_pane_fork_asked(self, message: "ConversationPane.ForkAsked") -> None:
-        """The user wants to go on after a message of theirs, in another branch."""
+        """Fork after a message."""
         self._go(self.commands.branches.fork(str(message.seq)))
 
     def _go(self, going: Coroutine[None, None, None]) -> None:
         self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
 
     async def _reporting(self, doing: Awaitable[None]) -> None:
-        """Do something the user wants, and show what prevents it."""
+        """Await an action, and show errors that prevent it."""
         from tui_agent.tui.session.conductor import SessionUnavailable
 
         try:
@@ -511,13 +511,13 @@ class TuiAgent(BaseApp):
             self.report(error)
 
     def occupied(self) -> str:
-        """Why the conversation cannot go on elsewhere now; empty: it can."""
+        """Why the user cannot switch the branch or session now; empty if they can."""
         if self.conductor.busy:
             return WHILE_A_TURN_RUNS
         return "not while a summary is written; Esc stops it" if self.steering.drafting.writing else ""
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        """Whether another model may go on, after a look at what that means."""
+        """Ask the user, after a preview of the effects, whether to switch the model."""
         return await self.steering.may_switch(agent, model)
 
     def action_leave(self) -> None:
@@ -526,13 +526,13 @@ class TuiAgent(BaseApp):
 
     @override
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the app belong to a dialog while there is one."""
+        """Disable the app's keys while a dialog is open."""
         return not (action in APP_ONLY and isinstance(self.screen, ModalScreen))
 
-    # What the agent asks
+    # Questions of the agent
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
-        """Put a question to the user."""
+        """Ask the user for a permission or an answer."""
         from tui_agent.tui.cards.tool import NAMES, ToolState
 
         self._attention.question(NAMES.get(question.tool, question.tool), focused=self.app_focus)
@@ -547,34 +547,34 @@ class TuiAgent(BaseApp):
         return answer
 
     def on_permission_panel_typed(self, message: "PermissionPanel.Typed") -> None:
-        """A letter that was no answer belongs to the prompt."""
+        """Pass a character that is no answer to the prompt."""
         self.entry.prompt.focus()
         self.entry.prompt.type(message.character)
 
     def on_permission_panel_unsaid(self, message: "PermissionPanel.Unsaid") -> None:
-        """What was written to a question that is gone is not lost."""
+        """Put words written for a withdrawn question into the prompt."""
         self.give_back(message.words)
 
     def on_permission_panel_edit_asked(self, message: "PermissionPanel.EditAsked") -> None:
-        """A plan is to be changed before it is approved."""
+        """Let the user edit a plan before they approve it."""
         from tui_agent.tui.context.words_screen import WordsScreen
 
         nothing = "Nothing is left of it: the plan stays as it was"
         self.push_screen(WordsScreen("The plan", message.text, nothing), self.permission.use_edited)
 
     def on_permission_panel_closed(self, message: "PermissionPanel.Closed") -> None:
-        """The keyboard goes back to the prompt."""
+        """Focus the prompt again."""
         if message.had_focus:
             self.entry.prompt.focus()
 
-    # What the conductor asks for
+    # Called by the conductor
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
-        """The pictures that a text names."""
+        """Read the pictures that a text names."""
         return await self._actions.pictures(text)
 
     def quit(self, *, hurry: bool = False) -> None:
-        """Close the session, then leave. `hurry`: in a second, whatever still runs; what was said is kept."""
+        """Close the session and exit. `hurry`: within a second, even if something is still running."""
         self.leaving.begin(PATIENCE_S if hurry else None)
 
     @override
@@ -602,7 +602,7 @@ class TuiAgent(BaseApp):
         if isinstance(event, ContextStep | HeadMoved | ModelChanged):
             self._show_agent(agent)
         elif isinstance(event, ModelCallStarted) and not self.status.status.tokens:
-            # The first request is on its way, with all that the model is told before anything is said.
+            # The first request shows the fixed part of the context: update the gauge.
             self._show_agent(agent)
         elif isinstance(event, ToolFinished) and event.name == PLAN:
             self._show_agent(agent)
@@ -611,7 +611,7 @@ class TuiAgent(BaseApp):
         self.steering.changed()
 
     def _on_resume(self, app: App[object]) -> None:
-        # The terminal comes back empty; Textual would paint only what has changed meanwhile.
+        # The terminal comes back empty, but Textual would paint only what has changed.
         self._attention.again()
         for screen in self.screen_stack:
             for widget in screen.walk_children(with_self=True):

@@ -1,4 +1,4 @@
-"""The app before any key: the widgets on the screen, how it looks, and what its parts and the commands ask of it."""
+"""The base of the app: its widgets and looks, and the services that its parts and commands use (`Host`)."""
 
 import asyncio
 import os
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 HINT_S: Final = 2.0
-"""Seconds for which a hint stands in the status bar."""
+"""Seconds for which a hint is shown in the status bar."""
 STOPPING: Final = "stopping"
-"""What is said from Esc until it has come to its end."""
+"""The activity shown from Esc until the work has stopped."""
 AT_ONCE: Final = ("app", "first_picture", "status_bar")
-"""The style sheets of what is seen first."""
+"""The style sheets of the first frame."""
 
 
 class FirstScreen(Screen[None]):
@@ -77,9 +77,9 @@ class BaseApp(TerminalApp):
         self.settings = settings
         self.session_folder: Path | None = None
         self.completed = False
-        """Whether all that belongs on the screen is there."""
+        """Whether the screen has all its widgets."""
         self.pressed_at = 0.0
-        """When a key was last pressed, wherever that went; on the monotonic clock."""
+        """When any key was last pressed, on the monotonic clock."""
         self.crash = ""
         self.refusal = ""
         self._told_kept: set[str] = set()
@@ -104,7 +104,7 @@ class BaseApp(TerminalApp):
 
     @override
     def get_default_screen(self) -> Screen[None]:
-        # With the classes that the first resize would give it: else all on it is styled and laid out twice.
+        # Set the breakpoint classes now: the first resize would set them, and style and lay out everything twice.
         places = ((self.size.width, self.HORIZONTAL_BREAKPOINTS), (self.size.height, self.VERTICAL_BREAKPOINTS))
         classes = (max(each for each in breakpoints if each[0] <= size)[1] for size, breakpoints in places)
         return FirstScreen(id="_default", classes=" ".join(classes))
@@ -126,7 +126,7 @@ class BaseApp(TerminalApp):
 
     @cached_property
     def entry(self) -> "PromptArea":
-        """The prompt, and what stands over it."""
+        """The prompt with the lines above it."""
         from tui_agent.tui.prompt.history import PromptHistory
         from tui_agent.tui.prompt.prompt import PromptArea
 
@@ -162,13 +162,13 @@ class BaseApp(TerminalApp):
 
     @cached_property
     def permission(self) -> "PermissionPanel":
-        """Asks whether a tool call may happen."""
+        """The panel that asks whether a tool call may run."""
         from tui_agent.tui.dialogs.permission import PermissionPanel
 
         return PermissionPanel(lambda: max(self.pressed_at, self.entry.prompt.last_key), self.glyphs, self.keymap)
 
     async def complete_screen(self) -> None:
-        """Bring in what the first picture does without, and what it only shows a drawing of."""
+        """Mount the widgets that the first frame lacks or only draws."""
         seen_first = set(self.CSS_PATH)
         self.stylesheet.read_all([path for path in sorted(styles_folder().glob("*.tcss")) if path not in seen_first])
         self.stylesheet.parse()
@@ -191,20 +191,20 @@ class BaseApp(TerminalApp):
 
     @property
     def session(self) -> "Session | None":
-        """The session that is open."""
+        """The open session, if any."""
         return self.conductor.session
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs or is about to."""
+        """Whether a turn is running or about to start."""
         return self.conductor.busy
 
     def switch(self, target: Arguments) -> None:
-        """Close this session in order, and go on in another one."""
+        """Close this session cleanly, then open another one."""
         self.conductor.switch(target)
 
     def forget_waiting(self) -> None:
-        """The conversation goes on elsewhere: what waited for a step there goes back to the prompt."""
+        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
         self.conductor.forget_waiting()
 
     async def agent(self) -> "Agent":
@@ -213,36 +213,36 @@ class BaseApp(TerminalApp):
 
     @property
     def _transcript(self) -> "Transcript":
-        """What is on the screen."""
+        """The transcript on the screen."""
         return self.pane.transcript
 
     def _use_keymap(self) -> None:
         for identity, keys in self.keymap.changes.items():
             if not BY_ID[identity].keys:
-                # Textual can only give other keys to what has some.
+                # Textual's keymap can only change keys of actions that have some.
                 self.bind(keys, BY_ID[identity].textual_action, show=False)
         if self.keymap.changes:
             self.set_keymap(self.keymap.changes)
 
-    # Telling and asking
+    # Messages and questions
 
     def say(self, level: Level, title: str, text: str = "", hint: str = "") -> None:
-        """Show a notice in the pane."""
+        """Show a notice in the conversation."""
         self._transcript.add_notice(level, title, text, hint)
 
     def say_first(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
-        """Show a notice in the first picture."""
+        """Show a notice in the first frame."""
         number = len(self._first_words)
         self._first_words.append(notice(level, title, text, hint, id=number + 1, index=number))
         return self._first_words[-1]
 
     def working(self, what: str) -> None:
-        """Say in the status bar what is going on beside turns; nothing: it is over."""
+        """Show in the status bar what is being done outside a turn; empty: it is done."""
         began = self.status.status.since if self.status.status.activity else monotonic()
         self.status.show(activity=what, since=began)
 
     async def until_stopped(self, work: Coroutine[None, None, None]) -> bool:
-        """Do what Esc may stop; whether it was done."""
+        """Run work that Esc may cancel; False if it was cancelled."""
         task = self._stoppable = asyncio.ensure_future(work)
         try:
             await asyncio.wait((task,))
@@ -255,25 +255,23 @@ class BaseApp(TerminalApp):
         return True
 
     def stop_work(self) -> bool:
-        """Stop what `until_stopped` does; whether there is something."""
+        """Cancel the work of `until_stopped`; False if there is none."""
         return self._stoppable is not None and self._stoppable.cancel()
 
     def hint(self, text: str, seconds: float | None = None) -> None:
-        """Show a few words in the status bar for a moment, which ends none that are shown later. seconds: None is
-        `HINT_S`.
-        """
+        """Show a short text in the status bar for `seconds` (None: `HINT_S`), or until another one replaces it."""
         if self._hint_timer is not None:
             self._hint_timer.stop()
         self.status.show(hint=text)
         self._hint_timer = self.set_timer(HINT_S if seconds is None else seconds, partial(self.hint_over, text))
 
     def hint_over(self, text: str) -> None:
-        """Take a hint away, unless there is another one by now."""
+        """Remove a hint, unless another one has replaced it."""
         if self.status.status.hint == text:
             self.status.show(hint="")
 
     async def question(self, screen: Screen[Answer]) -> Answer | None:
-        """Show a dialog and wait for its result. Never from a handler: no key would be read meanwhile."""
+        """Show a dialog and wait for its result. Never await it in a handler: no key would be handled meanwhile."""
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
         def answered(result: Answer | None) -> None:
@@ -297,23 +295,23 @@ class BaseApp(TerminalApp):
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> str | None:
-        """Let the user choose one; None: they did not."""
+        """Let the user choose an option; None if they cancelled."""
         from tui_agent.tui.dialogs.pickers import PickerScreen
 
         return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
 
     async def read(self, title: str, text: str, again: "Callable[[], str | None] | None" = None) -> None:
-        """Show a text over the screen; `again`: see `TextScreen`."""
+        """Show a text in a dialog; `again`: see `TextScreen`."""
         from tui_agent.tui.dialogs.reading import TextScreen
 
         await self.push_screen(TextScreen(title, text, self.glyphs, again))
 
     def ask_model(self, text: str) -> None:
-        """Send a text as if the user had written it."""
+        """Send a text as if the user had typed it."""
         self.conductor.send(text)
 
     def refuse(self, reason: str) -> None:
-        """Leave the program: the settings do not allow what was asked for."""
+        """Quit with an error: the settings do not allow what was asked for."""
         self.refusal = reason
         self.exit(return_code=ExitCode.BAD_USAGE)
 
@@ -329,12 +327,12 @@ class BaseApp(TerminalApp):
             self._drafts.write()
 
     def show_waiting(self, texts: tuple[str, ...], *, held: bool) -> None:
-        """Show the texts that wait."""
+        """Show the texts that wait to be sent."""
         self.entry.waiting.show(texts, held=held)
         self.entry.prompt.recall_first = bool(texts)
 
     def report(self, error: Exception) -> None:
-        """Show an error as a card; one that nobody expected leaves its details in a log."""
+        """Show an error as a notice; write an unexpected one to the crash log."""
         from tui_agent.models.base import ModelError
         from tui_agent.session import SessionError
         from tui_agent.storage.errors import StorageError
@@ -354,19 +352,19 @@ class BaseApp(TerminalApp):
     # Themes
 
     def theme_names(self) -> tuple[str, ...]:
-        """The shipped themes, and the user's own."""
+        """The names of the shipped themes and the user's own."""
         return self._appearance.names
 
     def theme_name(self) -> str:
-        """The theme in use."""
+        """The name of the current theme."""
         return self.theme
 
     def use_theme(self, name: str) -> None:
-        """Change the colours."""
+        """Switch to another theme."""
         self.theme = name
 
     async def keep(self, key: str, value: str) -> None:
-        """Have a choice count at the next starts too; of each setting that is said once."""
+        """Save a setting in the user's settings file; the user is told once for each setting."""
         from tui_agent.settings import SettingsError
         from tui_agent.settings.writing import keep_setting, with_setting
 
@@ -384,7 +382,7 @@ class BaseApp(TerminalApp):
     # The status bar, the title, the terminal
 
     def refresh_status(self) -> None:
-        """Bring what the agent is now to the status bar; a turn may have begun or ended."""
+        """Update the status bar from the agent, also after a turn began or ended."""
         self.hint_over(STOPPING)
         if self.conductor.session is not None:
             agent = self.conductor.session.agent
@@ -409,11 +407,11 @@ class BaseApp(TerminalApp):
         )
 
     def _show_todo(self, agent: "Agent") -> None:
-        """Bring the task list over the prompt; a newer look takes the place of one that is under way."""
+        """Show the task list above the prompt; cancels an update that is under way."""
         self.run_worker(self._look_at_todo(agent), name="todo", group="todo", exclusive=True, exit_on_error=True)
 
     async def _look_at_todo(self, agent: "Agent") -> None:
-        # Of a long conversation without a list every entry is looked at.
+        # In a long conversation without a task list this reads every entry.
         todo = await asyncio.to_thread(agent.todo)
         self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 

@@ -1,7 +1,7 @@
-"""The first picture: the welcome, an empty prompt, and the status bar below them.
+"""The first frame: the welcome, an empty prompt, and the status bar below them.
 
-The first two are only drawn here. What can be read and written in takes their places as soon as it is loaded
-(`BaseApp.complete_screen`), and looks the same.
+The first two are only drawn here. The real widgets, which look the same, replace them as soon as they are imported
+(`BaseApp.complete_screen`).
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from tui_agent.tui.pane.block_painting import all_lines
 from tui_agent.tui.wording import PLACEHOLDER
 
 _BESIDE: Final = 2
-"""Cells beside the text of the conversation: the scrollbar, and one of air before it."""
+"""Cells beside the text of the conversation: a blank one and the scrollbar."""
 
 
 class Drawn(Widget):
-    """What something looks like, until it is there."""
+    """A drawing of a widget, shown until the real one is mounted."""
 
-    # Textual looks for the parent of what is selected, and a drawing has none any more while it is taken away.
+    # Textual accesses the parent of a selected widget, which this one no longer has while it is being removed.
     ALLOW_SELECT = False
 
 
 class DrawnPane(Drawn):
-    """The conversation as it begins."""
+    """A drawing of the empty conversation."""
 
     def __init__(self, blocks: Sequence[Block], glyphs: Glyphs) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class DrawnPane(Drawn):
 
 
 class DrawnPrompt(Drawn):
-    """The prompt with nothing in it."""
+    """A drawing of the empty prompt."""
 
     @override
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -60,7 +60,7 @@ class DrawnPrompt(Drawn):
 
     @override
     def render(self) -> Content:
-        """The cursor on the first letter of what is said where nothing is written."""
+        """The placeholder, with the cursor on its first letter."""
         theme = self.app.current_theme
         cursor = "$input-cursor-foreground on $input-cursor-background"
         if theme.ansi:

@@ -1,4 +1,4 @@
-"""Leaving the program: Ctrl+C pressed twice, signals, and an end that comes whatever still runs."""
+"""Leaving the program: Ctrl+C pressed twice, signals, and an exit that nothing still running can prevent."""
 
 import asyncio
 import os
@@ -21,44 +21,43 @@ if TYPE_CHECKING:
 AGAIN_S: Final = 1.0
 """Seconds within which a second Ctrl+C quits."""
 PATIENCE_S: Final = 0.5
-"""Seconds that the session has to close in order once the user insists. All that was said is on disk by then."""
+"""Seconds for the session to close cleanly once the user insists. Everything said is on disk by then."""
 LAST_WAY_OUT_S: Final = 0.2
-"""Seconds that the program then has to end by itself."""
-TOLD_S: Final = 4.0
-"""Seconds that the session has where a signal ends the program: less than who sends one waits before they kill it."""
+"""Seconds for the process to end by itself after that."""
+SIGNAL_GRACE_S: Final = 4.0
+"""Seconds for the session to close after a signal: less than service managers wait before they kill a process."""
 ANSWER_S: Final = 0.5
-"""Seconds in which the event loop answers, however busy it is."""
+"""An event loop that does not respond within this many seconds is taken to be stuck."""
 LOOKS: Final = 10
-"""In which it is waited for."""
+"""Into how many waits `ANSWER_S` is divided."""
 GIVE_BACK_S: Final = 1.0
-"""Seconds in which a terminal takes some of what gives it back, on a busy machine too; one that nobody reads takes
-nothing.
+"""A terminal that accepts no output for this many seconds is given up; even a busy machine's accepts some in that time.
 """
 INSISTING: Final = "break"
-"""The action of Ctrl+C, or of the key that is given to it."""
+"""The id of the action that quits when its key, by default Ctrl+C, is pressed twice."""
 
 
 class Twice:
-    """Whether a key is pressed twice in a row, with no other key between."""
+    """Detects a key that is pressed twice in a row, with no other key between."""
 
     def __init__(self) -> None:
         self._at: float | None = None
 
     def pressed(self) -> bool:
-        """It is pressed now; whether that is the second time."""
+        """Note a press; True if it is the second in a row."""
         now = monotonic()
         again = self._at is not None and now - self._at < AGAIN_S
         self._at = None if again else now
         return again
 
     def disarm(self) -> bool:
-        """Something else came between; whether it was pressed before."""
+        """Note another key; True if the key had been pressed before."""
         was, self._at = self._at is not None, None
         return was
 
 
 class Guard:
-    """Ends the program where its event loop does not answer any more, as with a terminal that takes nothing."""
+    """Ends the program if its event loop is stuck, as when the terminal accepts no output."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
         self.loop = loop
@@ -68,30 +67,30 @@ class Guard:
         Thread(target=self._watch, name="guard", daemon=True).start()
 
     def read(self, *, insists: bool) -> None:
-        """Note a key as it is read, Ctrl+C or another: nobody else may hear of the second Ctrl+C in a row."""
+        """Note a key as it is read; `insists`: it is Ctrl+C. A stuck event loop would never see the second one."""
         if not insists:
             self._twice.disarm()
         elif self._twice.pressed():
             self.ask()
 
     def ask(self) -> None:
-        """End it unless the loop answers. For every thread, and for what a signal interrupts."""
+        """End the program unless the event loop responds. Callable from any thread and from signal handlers."""
         self._asked.put(None)
 
     def _watch(self) -> None:
         while True:
             self._asked.get()
             answered = Event()
-            # Closed, it has done all it will do.
+            # A closed loop raises, and never responds.
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(answered.set)
-            # Look by look: while the whole process stands still, one of them passes, and the loop has the others.
+            # Several short waits: if the whole process was suspended, only one of them is used up by that.
             if not any(answered.wait(ANSWER_S / LOOKS) for _ in range(LOOKS)):
                 self._end()
 
 
 class Leaving:
-    """The end of one app, however it comes. `close` closes the session in order."""
+    """Ends one app, for whatever reason. `close`: closes the session cleanly."""
 
     def __init__(self, app: "BaseApp", close: Callable[[], Coroutine[None, None, None]]) -> None:
         self._app = app
@@ -100,49 +99,50 @@ class Leaving:
         self._told = False
         self._guard: Guard | None = None
         self.hurried = False
-        """Whether the user would not wait until the session is closed."""
+        """Whether the user did not wait for the session to close."""
         self.last_words: Callable[[], None] = lambda: None
-        """Says on the terminal, once it is given back, why the program ended and how to go on."""
+        """Prints, once the terminal is restored, why the program ended and how to continue."""
 
     def begin(self, patience: float | None = None) -> None:
-        """Close the session, then leave; within so many seconds, whatever still runs: what was said is kept."""
+        """Close the session and exit, within `patience` seconds even if something is still running; None: no limit."""
         by = inf if patience is None else monotonic() + patience
         if self._by is None or by < self._by:
             self._by = by
             self._app.run_worker(self._leave(by), name="leave", exclusive=True, group="leave")
 
     def watch(self) -> None:
-        """See to it from here on that the program ends, though its event loop may stand still."""
+        """Start the guard that ends the program even if its event loop is stuck."""
         if not self._app.is_headless:
             self._guard = Guard(asyncio.get_running_loop(), self._end)
         if self._told:
-            self.begin(TOLD_S)
+            self.begin(SIGNAL_GRACE_S)
 
     def key_read(self, key: str) -> None:
-        """Note a key as soon as it is read, in the thread that reads."""
+        """Note a key as soon as it is read, in the input thread."""
         if self._guard is not None:
             self._guard.read(insists=key in self._app.keymap.keys(INSISTING))
 
     def told_to_end(self) -> None:
-        """When the terminal is closed or the process is told to end: in order too, with every command that runs. Called
-        by the signal's handler.
+        """End cleanly, with every running command, after the terminal was closed or the process was told to end.
+
+        Called by the signal handler.
         """
         self._told = True
         if self._guard is not None:
             self._guard.ask()
             with suppress(RuntimeError):
-                self._guard.loop.call_soon_threadsafe(self.begin, TOLD_S)
+                self._guard.loop.call_soon_threadsafe(self.begin, SIGNAL_GRACE_S)
 
     def say_last_words(self) -> None:
-        """Say them once, whoever comes to the program's end first."""
+        """Print the last words, once, even if several paths lead to the end."""
         say, self.last_words = self.last_words, lambda: None
         say()
 
     def _follow_breaks(self) -> None:
-        """From where the terminal is given back, Ctrl+C is a signal, which must not leave that half done."""
+        """Handle Ctrl+C as a signal from now on, since it must not interrupt restoring the terminal."""
 
         def told(_number: int, _frame: FrameType | None) -> None:
-            # Ignored by a handler: Python complains where one is on its way to a signal that is not handled any more.
+            # A handler rather than SIG_IGN: Python reports an error for a pending signal without a handler.
             signal.signal(signal.SIGINT, lambda _number, _frame: None)
             self._end_soon()
 
@@ -152,7 +152,7 @@ class Leaving:
     async def _leave(self, by: float) -> None:
         app = self._app
         app.status.show(hint="closing")
-        # Whoever ends the program may not wait for its end.
+        # Save the draft first: the process may be killed before the end.
         app.keep_draft()
         try:
             async with asyncio.timeout(None if by == inf else max(0.0, by - monotonic())):
@@ -164,7 +164,7 @@ class Leaving:
         self._follow_breaks()
         app.exit(return_code=self._code)
         if by != inf and not app.is_headless:
-            # A thread that still reads pictures would keep the program from its end.
+            # A thread that is still reading pictures would keep the process alive.
             self._end_soon()
 
     @property
@@ -174,13 +174,13 @@ class Leaving:
         return ExitCode.INTERRUPTED if self._told else ExitCode.DONE
 
     def _end_soon(self) -> None:
-        """End the process in a moment, even where a thread of it does not come to its end."""
+        """End the process in a moment, even if a thread is still running."""
         last = Timer(LAST_WAY_OUT_S, self._end)
         last.daemon = True
         last.start()
 
     def _end(self) -> None:
-        """End the process. The terminal is given back where that is not done by then, and it takes anything."""
+        """End the process, after restoring the terminal if that is not done yet and the terminal accepts output."""
         giving = Thread(target=self._give_terminal_back, name="give back", daemon=True)
         giving.start()
         giving.join(GIVE_BACK_S)

@@ -1,4 +1,4 @@
-"""What the app does with a prompt beside sending it: a shell command, the user's editor, pictures, the palette."""
+"""Actions on the prompt other than sending: shell commands, the user's editor, pictures, the palette and history."""
 
 import asyncio
 import os
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tui_agent.tui.app.base_app import BaseApp
 
 MAX_SHOWN: Final = 160
-"""Characters of a text that was sent, in the list of all."""
+"""Characters shown of a sent text in the history search."""
 ACTIVITY: Final = "running your command"
 CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
-"""The modes that one key goes through."""
+"""The modes that the key for the next mode cycles through."""
 
 
 class PromptActions:
-    """These actions of one app; `run` does what a command's line says."""
+    """The prompt actions of one app; `run`: runs a slash command line."""
 
     def __init__(self, app: "BaseApp", run: Callable[[str], Awaitable[None]]) -> None:
         self.own = OwnCommands()
@@ -39,9 +39,9 @@ class PromptActions:
         self._keeping = asyncio.Lock()
 
     def run_shell(self, command: str) -> None:
-        """Run a shell command of the user's; its card shows what it prints, and that joins the conversation.
+        """Run a shell command of the user's; its output is shown on a card and added to the conversation.
 
-        A program that needs the terminal is given it; nothing of it joins the conversation.
+        A program that needs the terminal is handed it, and nothing of it is added to the conversation.
         """
         app = self._app
         if only_changes_folder(command):
@@ -66,11 +66,11 @@ class PromptActions:
         self._app.entry.prompt.focus()
 
     async def stop_shell(self) -> None:
-        """Stop every such command."""
+        """Stop all running shell commands of the user's."""
         await self.own.stop()
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":
-        """The pictures that a text names; what cannot be sent is told."""
+        """Read the pictures that a text names; tell the user of those that cannot be sent."""
         from tui_agent.agent.turn.pictures import smaller_text
         from tui_agent.tui.prompt.mentions import names_pictures, read_pictures
 
@@ -88,16 +88,16 @@ class PromptActions:
         return found.images
 
     async def paste_pictures(self, text: str) -> None:
-        """Keep the pictures of a paste, or without a text the one on the clipboard; their chips go to the prompt."""
+        """Save pasted pictures, or the clipboard's if `text` is empty, and put their chips into the prompt."""
         chips: list[str] = []
         try:
             await self._keep_pictures(text, chips)
         finally:
-            # What is no picture after all, or cannot be kept, is not lost: it stands there as it was pasted.
+            # If it is no picture after all, or cannot be saved, insert the pasted text itself.
             self._app.entry.prompt.pictures_pasted(" ".join(chips) or text or self._app.clipboard)
 
     async def edit_draft(self) -> None:
-        """Let the user write in their own editor, which has the terminal until it ends. A running turn goes on."""
+        """Edit the prompt in the user's editor, which has the terminal meanwhile. A running turn goes on."""
         from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
 
         prompt = self._app.entry.prompt
@@ -136,7 +136,7 @@ class PromptActions:
             self.begin_command(action)
 
     def begin_command(self, action: Action) -> None:
-        """Do a slash command; one that needs more to follow is begun in the prompt."""
+        """Run a slash command; one that requires an argument is put into the prompt."""
         prompt = self._app.entry.prompt
         if action.needs_argument:
             prompt.focus()
@@ -149,7 +149,7 @@ class PromptActions:
         return f"{action.help} ({key})" if key else action.help
 
     async def next_mode(self) -> None:
-        """Let the next mode hold; `allow` is none of them, it is chosen by its name."""
+        """Switch to the next mode; `allow` is not among them and must be chosen by name."""
         agent = await self._app.agent()
         place = CYCLE.index(agent.mode) + 1 if agent.mode in CYCLE else 0
         agent.mode = CYCLE[place % len(CYCLE)]
@@ -157,7 +157,7 @@ class PromptActions:
         self._app.hint(f"mode {agent.mode}: {MODES[agent.mode]}")
 
     async def tell_missing(self, text: str) -> None:
-        """Say that a file which a text mentions is not there: the text goes to the model as it stands."""
+        """Warn of mentioned files that do not exist; the text is sent unchanged."""
         from tui_agent.tui.prompt.mentions import missing_files
 
         missing = await asyncio.to_thread(missing_files, text, self._app.arguments.folder)
@@ -165,11 +165,11 @@ class PromptActions:
             self._app.hint(f"there is no {one_line(missing[0], 40)} here")
 
     async def search_history(self) -> None:
-        """Let the user choose among all they have sent, the newest first; it comes to the prompt."""
+        """Let the user pick a sent text, newest first, and put it into the prompt."""
         from tui_agent.tui.dialogs.pickers import Option
 
         prompt = self._app.entry.prompt
-        # At once, as the arrow keys read it too: what is typed behind the key is for the list.
+        # Read it synchronously, so that the dialog opens before the next key, which is for its list.
         texts = prompt.sent.newest_first()
         if not texts:
             self._app.hint("nothing was sent yet")
@@ -180,7 +180,7 @@ class PromptActions:
             prompt.begin(texts[int(chosen)])
 
     def help_sections(self, place: Place) -> dict[str, str]:
-        """What can be pressed here, then what can be typed."""
+        """The sections of the help: keys of this place, then commands."""
         keymap = self._app.keymap
         more = ("search", *DIALOGS) if place == "conversation" else DIALOGS
         return {
@@ -206,7 +206,7 @@ class PromptActions:
                         picture = await asyncio.to_thread(read)
                         chips.append(await asyncio.to_thread(keep, picture, app.session_folder))
                     except (OSError, PictureProblem) as problem:
-                        # The others of the same paste are sent all the same.
+                        # Go on with the other pictures of the paste.
                         app.say(Level.WARNING, "The picture cannot be sent", str(problem))
         except SessionUnavailable:
             app.say(Level.WARNING, "There is no session to keep a picture in")
@@ -232,7 +232,7 @@ class PromptActions:
 
 
 async def _pasted(text: str) -> "AsyncIterator[Callable[[], Picture]]":
-    """How to read each picture of a paste, or without a text the one on the clipboard. Raises ClipboardProblem."""
+    """Functions that read each pasted picture, or the clipboard's if `text` is empty. Raises ClipboardProblem."""
     from tui_agent.agent.turn.pictures import as_picture, read_picture
     from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
     from tui_agent.tui.prompt.clipboard import clipboard_picture

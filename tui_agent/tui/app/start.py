@@ -1,4 +1,4 @@
-"""From the command line to the app and back."""
+"""Starts the app from the command line, and ends it."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 
 
 def run(arguments: Arguments, settings: Settings, *, before_opening: Callable[[], None] = lambda: None) -> int:
-    """Show the app until the user leaves; the exit code. `before_opening` is called before a session is opened."""
+    """Run the app and return the exit code. `before_opening` is called before a session is opened."""
     trust_the_terminal()
     _on_signals(_end_at_once)
     keys = EarlyKeys()
@@ -33,21 +33,22 @@ def run(arguments: Arguments, settings: Settings, *, before_opening: Callable[[]
 
 
 def _on_signals(act: Callable[[], None]) -> None:
-    """Have this done when the terminal is closed, or the process is told to end."""
+    """Call `act` when the terminal is closed or the process is told to end."""
     if sys.platform != "win32":
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: act())
 
 
 def _end_at_once() -> None:
-    # What was done to the terminal by then is undone on the way out, which no further signal may interrupt.
+    # The terminal is restored on the way out, which further signals must not interrupt.
     _on_signals(lambda: None)
     raise SystemExit(ExitCode.INTERRUPTED)
 
 
 def trust_the_terminal() -> None:
-    """Forget what `COLUMNS` and `LINES` say where the terminal knows its size: they stand as some shell exported them,
-    would count for more, and never change with the window. The programs that are run are told nothing of them either.
+    """Delete `COLUMNS` and `LINES` from the environment if the terminal knows its size.
+
+    An exported value would override the actual size and not follow the window; child processes do not get it either.
     """
     with suppress(OSError, ValueError):
         size = os.get_terminal_size(sys.stdout.fileno())
@@ -57,10 +58,10 @@ def trust_the_terminal() -> None:
 
 
 def _mark_pastes(marked: bool) -> None:
-    """Have the terminal say where a paste begins and ends, from the start on: else its lines would be sent one by one
-    where it comes before the app asks for that.
+    """Turn bracketed pastes on or off. On from the start: the lines of a paste that arrives before the app runs would
+    otherwise be sent one by one.
     """
-    # Where the terminal was closed there is nobody left to tell.
+    # The terminal may be gone.
     with suppress(OSError, ValueError):
         if sys.stdout.isatty():
             sys.stdout.write(MARKED_PASTES if marked else UNMARKED_PASTES)
@@ -87,8 +88,8 @@ def _run(arguments: Arguments, settings: Settings, keys: EarlyKeys, before_openi
 
 
 def say_goodbye(app: "TuiAgent") -> None:
-    """Say why the program ended, and how to go on."""
-    # Where the terminal was closed there is nobody left to tell.
+    """Print why the program ended, and how to continue."""
+    # The terminal may be gone.
     with suppress(OSError):
         if why := app.crash or app.refusal:
             sys.stderr.write(f"tui-agent: {why}\n")

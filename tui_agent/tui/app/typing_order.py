@@ -1,8 +1,8 @@
-"""What is typed, one after the other: a key goes nowhere before the one pressed before it has had its effect.
+"""Keeps typed keys in order: each key is dispatched only after the one before it has taken effect.
 
-Textual hands each key to the widget with the focus, and runs the binding when the key comes back from there. Keys that
-come in one go would all reach that widget first: behind the Esc that closes a dialog the words meant for the prompt,
-behind the slash that begins a search the words to be searched for.
+Textual sends a key to the focused widget, and runs its binding only when the event bubbles back. Keys that arrive in
+one burst would therefore all reach the same widget: text typed after the Esc that closes a dialog would go to the
+dialog instead of the prompt, and text after the slash that starts a search to the conversation.
 """
 
 from collections import deque
@@ -16,21 +16,21 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.timer import Timer
 
-PATIENCE_S: Final = 0.1
-"""Seconds for which a key waits for one that does not come back."""
-PATIENT: Final = 20
-"""As many times as long it waits where the one before is with a widget that is only slow, as all are at the start."""
+KEY_WAIT_S: Final = 0.1
+"""Seconds that a key waits for the one before it before checking on it."""
+MAX_KEY_WAITS: Final = 20
+"""How many times it waits again while the widget with that key is alive but slow, as widgets are at the start."""
 ROUNDS: Final = 2
-"""Ways through the widgets: on the first a key runs its binding, on the second comes what that told them."""
+"""How often a mark passes through the widgets: first after the key's binding, then after the messages that posted."""
 TYPED: Final = (events.Key, events.Paste, events.AppFocus, events.AppBlur)
-"""What is kept in its order; a key brings the focus back, so its loss must not overtake one."""
+"""The events kept in order. A key proves that the terminal has the focus, so losing it must not overtake a key."""
 
 
 class TypingOrder:
-    """Keeps what is typed for an app until it can be taken; `begin` says that there is a prompt."""
+    """Queues an app's key events until they can be dispatched; call `begin` once there is a prompt."""
 
     class Mark(Message):
-        """Goes the way of a key, behind it."""
+        """A message that follows a key through the same widgets, to tell when the key has taken effect."""
 
         def __init__(self, number: int, rounds: int) -> None:
             super().__init__()
@@ -50,16 +50,16 @@ class TypingOrder:
         self._overdue: Timer | None = None
 
     async def begin(self) -> None:
-        """Let go what came before there was anything to take it."""
+        """Dispatch the keys that were typed before there was a prompt."""
         self._begun = True
         await self.go_on()
 
     def keeps(self, event: events.Event) -> bool:
-        """Whether an event has to wait for those before it, or for a dialog that does not stand yet."""
+        """Queue an event if it must wait for earlier ones, or for a dialog that is not composed yet; False if not."""
         if not isinstance(event, TYPED):
             return False
         if event.is_forwarded:
-            # The widget it was for had no use for it, and a dialog came meanwhile.
+            # The widget did not use the key, and a dialog has opened meanwhile.
             if not isinstance(event, events.Key) or not self._dialog_comes:
                 return False
             event = events.Key(event.key, event.character)
@@ -70,7 +70,7 @@ class TypingOrder:
         return True
 
     def follow(self, event: events.Event, target: MessagePump, screen: Screen[object]) -> None:
-        """A key was handed to a widget: keep those behind it until it has had its effect there."""
+        """Note that a key was sent to a widget: later ones wait until it has taken effect."""
         if not isinstance(event, events.Key) or screen is not self._app.screen:
             return
         if self._only_writes(event):
@@ -79,12 +79,12 @@ class TypingOrder:
             self._mark(target, ROUNDS)
 
     async def first(self, event: events.Event) -> None:
-        """Let this go before all that is kept."""
+        """Dispatch this event ahead of all queued ones."""
         self._kept.appendleft(event)
         await self.go_on()
 
     async def came_back(self, mark: Mark) -> None:
-        """A mark has been wherever its key was."""
+        """A mark has returned, so its key has taken effect."""
         if mark.number != self._under_way:
             return
         if mark.rounds > 1:
@@ -94,7 +94,7 @@ class TypingOrder:
         await self.go_on()
 
     async def go_on(self) -> None:
-        """Hand on what may go now."""
+        """Dispatch the queued events that need not wait any more."""
         while self._kept and not self._waits:
             if self._comes_behind_letters(self._kept[0]):
                 self._begin_to_wait()
@@ -104,7 +104,7 @@ class TypingOrder:
 
     @property
     def _waits(self) -> bool:
-        # A dialog that is gone takes the marks with it that were on their way in it.
+        # Marks on their way in a closed dialog are lost with it.
         on_the_way = bool(self._under_way) and self._screen is self._app.screen
         return not self._begun or on_the_way or self._dialog_comes
 
@@ -116,7 +116,7 @@ class TypingOrder:
         return isinstance(screen, Dialog) and not screen.stands
 
     def _comes_behind_letters(self, event: events.Event) -> bool:
-        """Whether a key means what is written in a field, which letters may still be on their way to."""
+        """Whether a key acts on a field's text while typed letters may still be on their way to the field."""
         if self._written is None or not isinstance(event, events.Key) or self._only_writes(event):
             return False
         self._mark(self._written, 1)
@@ -136,13 +136,13 @@ class TypingOrder:
 
     def _begin_to_wait(self) -> None:
         if self._under_way and self._overdue is None:
-            self._wait(PATIENT)
+            self._wait(MAX_KEY_WAITS)
 
     def _wait(self, patience: int) -> None:
-        self._overdue = self._app.set_timer(PATIENCE_S, partial(self._look, self._under_way, patience - 1))
+        self._overdue = self._app.set_timer(KEY_WAIT_S, partial(self._look, self._under_way, patience - 1))
 
     async def _look(self, number: int, patience: int) -> None:
-        """Go on without the key that is under way, unless it may still come back."""
+        """Stop waiting for the key in progress, unless its widget is alive and may just be slow."""
         self._overdue = None
         if number != self._under_way:
             return
@@ -153,7 +153,7 @@ class TypingOrder:
             await self.go_on()
 
     def _only_writes(self, event: events.Key) -> bool:
-        """Whether it changes a text and nothing else; the first sign in an empty one may mean something."""
+        """Whether a key only types a character; the first one in an empty prompt may be a command."""
         from textual.widgets import Input, TextArea
 
         focused = self._app.focused

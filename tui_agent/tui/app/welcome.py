@@ -1,4 +1,4 @@
-"""The first lines of a new conversation: where this is, what is set, and what could be asked here."""
+"""The welcome of a new conversation: the folder, the main settings, and an example of what to ask."""
 
 import asyncio
 import os
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 HINT: Final = "shows keys and commands"
 ASK: Final = "Say what you would like done here, in your own words."
 MAX_NAMES: Final = 1000
-"""Files of the folder that are looked at for an example."""
+"""The most files of the folder considered for an example."""
 MAX_LOCAL: Final = 2
-"""Local models that are named."""
+"""The most local models named."""
 _CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
 _TEXT: Final = (*_CODE, ".md", ".rst", ".txt", ".toml", ".json", ".yaml", ".yml", ".xml", ".mod", ".html")
 _TESTS: Final = ("tests", "test", "spec", "__tests__")
@@ -37,15 +37,15 @@ _PROJECTS: Final = {
     "pyproject.toml": "What does this package offer, and what is not tested yet?",
     "Makefile": "What can make do here, and what should I call first?",
 }
-"""What to ask where the file stands that a kind of project has at its root; the first that is there counts."""
+"""Examples by the file that marks a kind of project in its root; the first that exists is used."""
 
 
 class Facts(NamedTuple):
-    """What is set.
+    """The settings to show.
 
-    model: who answers. mode, sandbox: what may happen unasked, and what confines commands, in a sentence each.
-    key: where the key comes from; empty: the model needs none. offline: the small reader of commands answers.
-    keyless: it does since there is nobody else. local: models of this machine that could.
+    mode, sandbox: a sentence each on what runs without asking, and on what confines commands. key: the source of the
+    API key; empty: none is needed. offline: the offline model is active. keyless: because no other model has a key.
+    local: local models that could be used instead.
     """
 
     model: str
@@ -58,22 +58,24 @@ class Facts(NamedTuple):
 
 
 class Welcome:
-    """The welcome of one app: at the first paint what to do, and what is set as soon as that is known."""
+    """The welcome of one app: at first what to do, and the settings as soon as they are known."""
 
     def __init__(self, folder: Path, *, resuming: bool = False) -> None:
-        """`resuming`: an earlier conversation is to go on, so it says where this is and no more."""
+        """`resuming`: an earlier conversation is resumed, so only the folder is shown."""
         self._folder = folder
         self._resuming = resuming
         self._block: NoticeBlock | None = None
 
     def greet(self, say: "Callable[[Level, str, str, str], NoticeBlock]", help_key: str) -> None:
-        """Show it before anything is known. `help_key`: what shows the help, as a person reads it."""
+        """Show the welcome before the settings are known. `help_key`: the key that shows the help, as shown to the
+        user.
+        """
         title = f"tui-agent {__version__} · {short_path(self._folder)}"
         text = "" if self._resuming else f"\n{ASK}"
         self._block = say(Level.WELCOME, title, text, f"{help_key} {HINT}")
 
     async def complete(self, session: "Session", transcript: "Transcript") -> None:
-        """Say what is set, and what could be asked; in two steps, since a local model may take a while to be found."""
+        """Add the settings and an example, in two steps because finding local models may take a while."""
         block = self._block
         if block is None or session.resumed:
             return
@@ -85,7 +87,7 @@ class Welcome:
 
 
 def words(facts: Facts, names: Iterable[str]) -> str:
-    """The text of the welcome, for a folder that holds `names`."""
+    """The text of the welcome for a folder with these files."""
     set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
     lines = columns([(what, told) for what, told in set_now if told])
     if facts.keyless:
@@ -99,13 +101,13 @@ def words(facts: Facts, names: Iterable[str]) -> str:
 
 
 def columns(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Two columns; where there is no room, the second goes on below itself."""
+    """Format two columns; a long second column is wrapped within itself."""
     width = max((len(first) for first, _ in pairs), default=0) + 2
     return [f"{first:<{width}}{second}" for first, second in pairs]
 
 
 def example(names: Iterable[str]) -> str:
-    """Something to ask that fits a folder that holds `names`."""
+    """An example of what to ask in a folder with these files."""
     found = sorted(names)
     if any(name.lower() in _TESTS or name.lower().startswith("test_") for name in found):
         return "Run the tests and explain the first thing that fails."
@@ -123,7 +125,7 @@ def example(names: Iterable[str]) -> str:
 
 
 def command_example(names: Iterable[str]) -> str:
-    """The same for the offline model, which knows a few commands."""
+    """An example for the offline model, which knows only a few commands."""
     found = sorted(names)
     if not found:
         return 'write "hello" to notes.txt · read notes.txt · run ls -la'
@@ -133,7 +135,7 @@ def command_example(names: Iterable[str]) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What stands in a folder, as far as it may be looked at and is not hidden."""
+    """The names in a folder, without hidden ones; empty if it cannot be read."""
     names: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -148,7 +150,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def known(session: "Session") -> Facts:
-    """What is set, as far as nobody has to be asked for it. Imports the providers' records."""
+    """The settings that are known without asking a server. Imports the providers' records."""
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
 
@@ -168,7 +170,7 @@ def known(session: "Session") -> Facts:
 
 
 def looked_up(session: "Session", facts: Facts) -> Facts:
-    """The same with what has to be looked up: the sandbox, and models of this machine. May take two seconds."""
+    """The same with facts that must be looked up: the sandbox and local models. May take two seconds."""
     from tui_agent.models.ollama.address import pulled_models
 
     sandbox, trouble = session.sandbox, session.sandbox.trouble

@@ -1,4 +1,4 @@
-"""What the terminal shows beyond its screen: the window's title, and a notification when the user looks elsewhere."""
+"""The window's title, and desktop notifications while the terminal does not have the focus."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -7,17 +7,17 @@ from typing import Final
 from tui_agent.text import one_line
 
 LONG_TURN_S: Final = 10.0
-"""Seconds after which the end of a turn is worth a notification."""
+"""Turns of at least this many seconds end with a notification."""
 MAX_TITLE: Final = 60
 SAVE_TITLE: Final = "\x1b[22;2t"
 RESTORE_TITLE: Final = "\x1b[23;2t"
-"""xterm's window operations 22 and 23: keep the window's title on a stack, and take it back."""
+"""xterm's window operations 22 and 23: push the window's title onto a stack, and pop it."""
 
 
 class Attention:
-    """Sets the title, and notifies while the terminal has not the focus.
+    """Sets the title, and notifies while the terminal does not have the focus.
 
-    `write` brings a control sequence to the terminal. `environ` says which terminal that is.
+    `write`: sends a control sequence to the terminal. `environ`: identifies the terminal.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Attention:
         self.name = ""
 
     def show(self, *, working: bool, focused: bool) -> None:
-        """A turn began or ended, or what it works on has a name now."""
+        """Update the title after a turn began or ended, or the conversation got a topic."""
         now = monotonic()
         if working and self._began is None:
             self._began = now
@@ -44,24 +44,24 @@ class Attention:
         self._show_title()
 
     def question(self, tool: str, *, focused: bool) -> None:
-        """A turn waits for the user's word."""
+        """Notify that a turn waits for the user's answer."""
         self._asking = True
         self._show_title()
         if not focused:
             self.notify(f"{tool} needs your answer")
 
     def answered(self) -> None:
-        """The user has given their word."""
+        """Note that the user has answered."""
         self._asking = False
         self._show_title()
 
     def again(self) -> None:
-        """Another program may have set the title meanwhile."""
+        """Set the title again, after another program had the terminal."""
         self._shown = ""
         self._show_title()
 
     def notify(self, text: str) -> None:
-        """Have the desktop show a line, where the terminal can pass it on."""
+        """Show a line as a desktop notification, if the terminal supports that."""
         if self._notifications:
             self._write(notification(f"tui-agent: {text}", self.name or self._place, self._environ))
 
@@ -76,7 +76,7 @@ class Attention:
 def notification(title: str, text: str, environ: Mapping[str, str]) -> str:
     """The control sequence for a notification.
 
-    OSC 777 where the terminal is one of VTE's, foot or rxvt, which take no OSC 9; OSC 9 elsewhere (iTerm2, kitty,
+    OSC 777 for terminals based on VTE, foot and rxvt, which do not support OSC 9; OSC 9 for the others (iTerm2, kitty,
     WezTerm, Ghostty). tmux passes it on with `allow-passthrough`.
     """
     title, text = one_line(title, MAX_TITLE), one_line(text, MAX_TITLE).replace(";", ",")

@@ -1,20 +1,20 @@
-"""What is typed before the app reads the terminal: it waits there, unseen, as keys."""
+"""Keys typed before the app reads the terminal: they wait in the terminal's buffer, without echo."""
 
 import sys
 from contextlib import suppress
 from typing import Any
 
 _INPUT, _LOCAL = 0, 3
-"""Places of the input and the local flags in what `termios.tcgetattr` gives."""
+"""Indexes of the input and the local flags in the list from `termios.tcgetattr`."""
 
 
 class EarlyKeys:
-    """Takes the keys of a terminal from when it is made, until they are given back or the app takes them over."""
+    """Sets the terminal to single keys without echo, from its creation until `give_back` or the app takes over."""
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None
         self.lines = 0
-        """Bytes that were typed before: the terminal had lines then, and put a line feed for each Enter."""
+        """How many waiting bytes were typed before, in line mode, where Enter yields a line feed."""
         if sys.platform == "win32" or not sys.stdin.isatty():
             return
         import termios
@@ -22,7 +22,7 @@ class EarlyKeys:
         terminal = sys.stdin.fileno()
         with suppress(termios.error, OSError):
             before, meanwhile = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
-            # Ctrl+C and Ctrl+Z too: as signals they would overtake what was typed before them, and drop it.
+            # Read Ctrl+C and Ctrl+Z as keys too: as signals they would discard the input typed before them.
             meanwhile[_INPUT] &= ~(termios.ICRNL | termios.IXON)
             meanwhile[_LOCAL] &= ~(termios.ECHO | termios.ICANON | termios.ISIG | termios.IEXTEN)
             termios.tcsetattr(terminal, termios.TCSANOW, meanwhile)
@@ -30,12 +30,12 @@ class EarlyKeys:
             self.lines = _waiting(terminal)
 
     def taken_over(self) -> list[Any] | None:
-        """The settings that the terminal had before, once: whoever gets them will bring them back."""
+        """The terminal's original settings, for the caller to restore; later calls return None."""
         before, self._before = self._before, None
         return before
 
     def give_back(self) -> None:
-        """Bring these settings back, where nobody has taken them over."""
+        """Restore the original settings, unless the app has taken over."""
         if (before := self.taken_over()) is not None:
             import termios
 
@@ -43,15 +43,16 @@ class EarlyKeys:
                 termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
 
     def read(self, data: bytes) -> bytes:
-        """What is read first, as it was typed: a line ended with Enter. Of several nobody knows who has ended them, and
-        a paste is not to be sent line by line.
+        """Turn the line feed of a single line typed in line mode back into Enter.
+
+        Several lines stay as they are: they may be a paste, which must not be sent line by line.
         """
         lines, self.lines = data[: self.lines], 0
         return (lines.replace(b"\n", b"\r") if lines.count(b"\n") == 1 else lines) + data[len(lines) :]
 
 
 def _waiting(terminal: int) -> int:
-    """Bytes that the terminal has for who reads it."""
+    """The number of bytes waiting to be read."""
     import fcntl
     import termios
 

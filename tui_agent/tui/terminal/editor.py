@@ -1,4 +1,4 @@
-"""Programs that are given the terminal: the user's own editor for a draft, and what the user starts there."""
+"""Hands the terminal to another program: the user's editor for a draft, or a command of the user's."""
 
 import asyncio
 import os
@@ -17,11 +17,11 @@ from textual.app import App, SuspendNotSupported
 from tui_agent.tools.shell.environment import child_environment
 
 FALLBACKS: Final = ("nano", "vim", "vi")
-"""Tried in this order where neither VISUAL nor EDITOR is set."""
+"""Editors tried in this order if neither VISUAL nor EDITOR is set."""
 
 MAX_DRAFT_BYTES: Final = 16 * 1024 * 1024
 GRACE_S: Final = 0.3
-"""Seconds that a program has to end by itself where this one ends under it."""
+"""Seconds for a program to end by itself when ours ends."""
 
 Done = TypeVar("Done")
 
@@ -48,11 +48,11 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
 async def edited(
     draft: str, command: list[str], environ: Mapping[str, str], keep: Callable[[str], None] = lambda _text: None
 ) -> str:
-    """What the user makes of a draft in their editor, which has the terminal meanwhile.
+    """Let the user edit a draft in their editor, which has the terminal meanwhile; returns the edited text.
 
-    The file lies in a folder of its own that only the user can enter, and both are gone afterwards. Raises
-    EditorFailure where the editor cannot be started or says that it failed; the draft then stays as it was. `keep` is
-    given what stands in the file by then, or when this is cancelled, where that is another text.
+    The file is in a temporary folder that only the user can enter. Raises EditorFailure if the editor cannot be started
+    or exits with an error; the draft then stays as it was. On failure or cancellation, `keep` is called with the file's
+    text if it differs from the draft.
     """
     try:
         with TemporaryDirectory(prefix="tui-agent-draft-") as place:
@@ -72,13 +72,13 @@ async def edited(
 
 
 async def edited_outside(app: App[object], draft: str, keep: Callable[[str], None] = lambda _text: None) -> str:
-    """As `edited`, in the editor of this process's environment, to which `app` hands its terminal."""
+    """The same as `edited`, with the editor from this process's environment and the terminal of `app`."""
     command = editor_command(os.environ)
     return await _with_terminal(app, "an editor", partial(edited, draft, command, os.environ, keep))
 
 
 async def run_outside(app: App[object], command: str, folder: Path) -> int:
-    """Give a command line of the user's the terminal until it ends; its exit code. Raises EditorFailure."""
+    """Run a command line of the user's in the terminal; returns its exit code. Raises EditorFailure."""
     return await _with_terminal(app, "a program", partial(_exit_code, ["/bin/sh", "-c", command], os.environ, folder))
 
 
@@ -88,7 +88,7 @@ async def _with_terminal(app: App[object], whom: str, work: Callable[[], Awaitab
             try:
                 return await work()
             except EditorFailure as error:
-                # Raised in here, it would keep Textual from taking the terminal back.
+                # Raised inside `suspend`, it would keep Textual from taking the terminal back.
                 failure = error
     except SuspendNotSupported as error:
         raise EditorFailure(f"This terminal cannot be handed to {whom}") from error
@@ -109,7 +109,7 @@ async def _run(command: list[str], environ: Mapping[str, str]) -> None:
 
 
 async def _exit_code(command: list[str], environ: Mapping[str, str], folder: Path | None = None) -> int:
-    # It draws for a person: it gets the user's own terminal settings, but no keys.
+    # It needs the user's terminal settings, but must not get API keys.
     kept = child_environment(environ, keep=("COLORTERM",))
     own = {name: value for name, value in environ.items() if name in kept}
     try:
@@ -141,8 +141,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 @contextmanager
 def _interrupts_for_the_editor() -> Iterator[None]:
-    """Let Ctrl+C, which the terminal sends to both, end the editor alone."""
-    # A handler, since a signal that is ignored would be ignored by the editor as well.
+    """Ignore Ctrl+C here while the editor runs: the terminal sends the signal to both processes."""
+    # A handler rather than SIG_IGN, which the editor would inherit.
     before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The last change to what is painted: plain symbols for terminals that lack the others, and no colours."""
+"""Line filters applied last: plain symbols for terminals that lack others, and `NO_COLOR`."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +26,18 @@ _PAIRS: Final = (
     ("\u00a0\u2009\u202f", " "),
 )  # fmt: skip
 _PLAIN: Final = {ord(sign): plain for signs, plain in _PAIRS for sign in signs}
-"""A plain sign of the same width for each symbol that the program, or Textual, draws with."""
+"""An ASCII replacement of the same width for each symbol that the program or Textual draws."""
 
 _DEFAULT: Final = RichColor.default()
 
 
 def plain_symbols(text: str) -> str:
-    """`text` with plain signs for symbols; letters of every language stay."""
+    """`text` with symbols replaced by ASCII; letters of every language stay."""
     return text if text.isascii() else text.translate(_PLAIN)
 
 
 def plain_in(encoding: str) -> Callable[[str], str]:
-    """The same for a terminal of an encoding: what it cannot show is a question mark for each cell."""
+    """The same for a terminal's encoding: other characters it cannot show become question marks, one for each cell."""
 
     def can_show(character: str) -> bool:
         try:
@@ -56,7 +56,7 @@ def plain_in(encoding: str) -> Callable[[str], str]:
 
 
 class PlainSymbols(LineFilter):
-    """Draws every line with plain signs."""
+    """Replaces symbols in every line."""
 
     def __init__(self, plain: Callable[[str], str] = plain_symbols) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ class PlainSymbols(LineFilter):
 
 
 class NoColors(LineFilter):
-    """Draws without colours (`NO_COLOR`, see no-color.org).
+    """Removes all colours (`NO_COLOR`, see no-color.org).
 
-    What stands on another ground than the screen's is reversed, so that a selection or a chosen line can be told from
-    the others; a ground that differs but little, such as that of code, is not.
+    Text on a background that clearly differs from the screen's is reversed, so that a selection stays visible; slightly
+    different backgrounds, such as that of code, are not.
     """
 
     @override
@@ -87,7 +87,7 @@ NO_COLORS: Final = "-no-colors"
 
 
 def marked_style(app: "App[object]") -> str:
-    """How the marked one of several choices is written: without colours bold alone is too little."""
+    """The style of the marked choice in a list; without colours, bold alone is too weak."""
     return f"$accent bold{' reverse' if app.has_class(NO_COLORS) else ''}"
 
 
@@ -104,9 +104,9 @@ def _stands_out(style: Style, background: Color) -> bool:
 
 
 def own_filters(glyphs: Glyphs, encoding: str | None, environ: Mapping[str, str]) -> tuple[LineFilter, ...]:
-    """The changes made to each line on its way to the terminal, after Textual's own: `NO_COLOR` and plain symbols.
+    """The line filters to apply after Textual's: `NO_COLOR` and plain symbols.
 
-    https://no-color.org asks for no colour at all, and means a value that is not empty.
+    By https://no-color.org, `NO_COLOR` counts if it is not empty, and means no colour at all.
     """
     filters: list[LineFilter] = [NoColors()] if environ.get("NO_COLOR") else []
     if glyphs is ASCII:
@@ -116,10 +116,10 @@ def own_filters(glyphs: Glyphs, encoding: str | None, environ: Mapping[str, str]
 
 
 def without_greys(filters: Sequence[LineFilter]) -> list[LineFilter]:
-    """Textual's filters without the greys it shows for any `NO_COLOR`."""
+    """Textual's filters without its own for `NO_COLOR`, which shows greys."""
     return [each for each in filters if not isinstance(each, Monochrome)]
 
 
 def terminal_encoding() -> str | None:
-    """How text for the terminal is encoded."""
+    """The encoding of text for the terminal."""
     return sys.__stderr__.encoding if sys.__stderr__ is not None else None

@@ -1,4 +1,4 @@
-"""What is written to the terminal, which may go, or take nothing for a while."""
+"""Writing to a terminal that may disappear, or block for a while."""
 
 import os
 from contextlib import suppress
@@ -7,11 +7,11 @@ from time import monotonic
 from typing import IO, Final
 
 PIECE: Final = 16_384
-"""Characters that are written at once: so much a slow terminal takes in well under a second."""
+"""Characters written at once: a slow terminal takes them in well under a second."""
 
 
 class Written(str):
-    """Stands behind what is written, and is told once that has been."""
+    """An empty marker in the output queue; `reached` is set once everything before it was written."""
 
     __slots__ = ("reached",)
 
@@ -21,22 +21,22 @@ class Written(str):
 
 
 class Surviving:
-    """A terminal's file to which writing does no harm once the terminal is gone: there is nobody left to tell."""
+    """A terminal's file that ignores writes once the terminal is gone."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._skipped: Written | None = None
         self.gone = False
         self.taken_at = 0.0
-        """When the terminal last took something, on the monotonic clock."""
+        """When the terminal last accepted output, on the monotonic clock."""
 
     def skip_to_here(self) -> Written:
-        """Leave out what is on the way and not written yet, up to what is returned, which is to be written next."""
+        """Discard queued output up to the returned marker, which the caller must write next."""
         self._skipped = Written()
         return self._skipped
 
     def write(self, text: str) -> None:
-        """Write, or drop what nobody will see."""
+        """Write the text, or drop it if the terminal is gone or it is being skipped."""
         if isinstance(text, Written):
             self._skipped = None if text is self._skipped else self._skipped
             self.flush()
@@ -57,7 +57,7 @@ class Surviving:
         self.taken_at = monotonic()
 
     def flush(self) -> None:
-        """Bring it to the terminal."""
+        """Flush to the terminal."""
         if not self.gone:
             self._wait_for_it()
             try:
@@ -66,15 +66,15 @@ class Surviving:
                 self.gone = True
 
     def _wait_for_it(self) -> None:
-        """Have writing wait for a terminal that is full. Another program may have said otherwise for all that use it:
-        those on Node.js do, and a part of a picture would then be lost.
+        """Set the file to blocking mode. Other programs on the same terminal, such as those on Node.js, set it to
+        non-blocking for everyone, and parts of a frame would be lost.
         """
         with suppress(OSError, ValueError):
             if not os.get_blocking(self._file.fileno()):
                 os.set_blocking(self._file.fileno(), True)
 
     def fileno(self) -> int:
-        """The number of the file."""
+        """The file descriptor."""
         return self._file.fileno()
 
     def isatty(self) -> bool:

@@ -1,9 +1,9 @@
-"""What uses parts of Textual that it may change without notice. With a version it does not know each falls back on what
-Textual itself does.
+"""All code that depends on private parts of Textual, which may change without notice. With a version of Textual that it
+does not know, each part falls back on Textual's own behaviour.
 
-Reading the terminal: large pastes in one piece, an Esc before other keys as one, and bytes that are no text without an
-end to the program. Leaving: with a line instead of a traceback. Styles: read once a theme. Layout: no scrollbar painted
-that stays as it is. Writing: a text as if typed.
+Input: large pastes are taken in one piece, an Esc before other keys is a key of its own, and invalid bytes do no harm.
+Leaving: errors end with one line instead of a traceback. Styles: parsed once for each theme. Layout: an unchanged
+scrollbar is not painted again. Text areas: inserting a text as if it had been typed.
 """
 
 import os
@@ -49,55 +49,54 @@ if TYPE_CHECKING:
 
 PASTE_START: Final = "\x1b[200~"
 PASTE_END: Final = "\x1b[201~"
-_KEPT: Final = len(PASTE_START) - 1
+_MARK_TAIL: Final = len(PASTE_START) - 1
 BREAKS: Final = ("\x03", "\x1b[99;5u")
-"""Ctrl+C, as terminals send it."""
+"""The sequences that terminals send for Ctrl+C."""
 _ESCAPED: Final = re.compile(r"\x1b(?=([^\[O]|[\[O]\Z))")
-"""An Esc with something behind it that begins no sequence."""
+"""Matches an Esc followed by something that does not continue a sequence."""
 READ_BYTES: Final = 65_536
 PAINT_NOW: Final = "\x1b[?2026l"
-"""The end of a picture of which the end was left out."""
+"""Ends synchronised output, in case the end of a frame was discarded."""
 MODES_AGAIN: Final = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2004h\x1b[?7l"
-"""What Textual asks of a terminal: the alternate screen, no cursor, to tell of the focus, pastes between marks, lines
-that end at the edge.
-"""
+"""The modes that Textual sets: alternate screen, hidden cursor, focus reports, bracketed pastes, no line wrapping."""
 KITTY_AGAIN: Final = "\x1b[<u\x1b[>25u"
-"""Keys in kitty's protocol, as Textual asks for them, once and not twice."""
+"""Enables kitty's key protocol as Textual does, popping it first so that it is not pushed twice."""
 WRITTEN_S: Final = 0.7
-"""Seconds for which a terminal may take nothing of what it is given at the end."""
+"""Seconds without accepting output after which, at the end, the terminal is given up."""
 ESCAPE_S: Final = 0.04
-"""Seconds after which an Esc with nothing behind it is one: a terminal sends the bytes of another key at once, and what
-the key does is to be seen within 100 ms. `ESCDELAY`, in milliseconds, counts for more: a slow line may need longer.
+"""Seconds until a lone Esc counts as the Esc key: terminals send the bytes of other keys at once, and a key's effect
+must be visible within 100 ms. The environment variable `ESCDELAY`, in milliseconds, overrides it for slow lines.
 """
 LOOK_S: Final = 0.1
-"""Seconds for which the terminal is waited for before somebody looks whether the app still reads."""
+"""Seconds to wait for input before checking whether the app still reads."""
 THEMES_KEPT: Final = 4
-"""Themes whose styles are kept: as many as are looked at in turn."""
+"""How many themes' parsed styles are cached, for stepping through themes."""
 SOURCES_KEPT: Final = 200
-"""Style sheets, a widget's own among them, that are kept of a theme."""
+"""How many style sheets are cached for each theme, including those of widgets."""
 
 
 KNOWN: Final = (8, 2)
-"""The version whose parts these are: major and minor."""
+"""The version of Textual, major and minor, that this code is written for."""
 
 
 def is_known(version: str = "") -> bool:
-    """Whether this version of Textual, by default the one that is installed, is `KNOWN`."""
+    """Whether this version of Textual, by default the installed one, is `KNOWN`."""
     numbers = (version or _installed_version()).split(".")[:2]
     return numbers == [str(number) for number in KNOWN]
 
 
 @cache
 def _installed_version() -> str:
-    """The version in the name of what pip notes beside the package; else as Textual says, whose asking for it loads
-    `importlib.metadata`: a tenth of the first paint.
+    """Textual's version, from the name of its ``.dist-info`` folder.
+
+    Falls back on Textual's own attribute, which imports `importlib.metadata`: a tenth of the time to the first paint.
     """
     noted = list(Path(textual.__file__).parents[1].glob("textual-[0-9]*.dist-info"))
     return noted[0].stem.removeprefix("textual-") if len(noted) == 1 else textual.__version__
 
 
 def version_warning(version: str = "") -> str:
-    """What is less good with an unknown version; empty with the known one."""
+    """A warning on what does not work as well with an unknown version; empty for the known one."""
     if is_known(version):
         return ""
     version, known = version or _installed_version(), ".".join(map(str, KNOWN))
@@ -108,14 +107,14 @@ def version_warning(version: str = "") -> str:
 
 
 class TerminalApp(App[object]):
-    """An app that leaves in order when it breaks, and that can speak to the terminal itself."""
+    """An app that exits cleanly after an error, and that can write to the terminal directly."""
 
     _mixed: tuple[Theme, dict[str, str]] | None = None
-    """A theme with the variables that styles take from it."""
+    """The cached CSS variables of a theme."""
     alt_keys: Container[str] = ()
-    """The keys with Alt that mean something here."""
+    """The Alt keys that are bound in this app."""
     resized = False
-    """Whether the terminal has had another size that the screen does not know of yet."""
+    """Whether the terminal's size changed and the screen was not updated yet."""
 
     def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
@@ -124,39 +123,39 @@ class TerminalApp(App[object]):
 
     @override
     def get_css_variables(self) -> dict[str, str]:
-        # Textual asks several times in a row, and mixes all colours of the theme each time.
+        # Textual calls this several times in a row, and computes all colours of the theme each time.
         theme = self.current_theme
         if self._mixed is None or self._mixed[0] is not theme:
             self._mixed = theme, super().get_css_variables()
         return self._mixed[1]
 
     def begin_with_theme(self, name: str) -> None:
-        """Have a theme from the first paint on, before any style is read."""
+        """Set the initial theme before any style is parsed."""
         self.theme = name
         self.stylesheet.set_variables(self.get_css_variables())
 
     def broken(self, error: Exception) -> int:
-        """Keep what is known of an error that leaves the screen unusable; the exit code to leave with."""
+        """Record an error that makes the screen unusable; returns the exit code."""
         raise NotImplementedError
 
     def write_control(self, sequence: str) -> None:
-        """Send the terminal what is no text."""
+        """Send a control sequence to the terminal."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence)
 
     def key_read(self, key: str) -> None:
-        """Hear of a key as soon as it is read, in the thread that reads; its event comes behind it."""
+        """Called for each key as soon as it is read, in the input thread, ahead of its event."""
 
     def not_stopped(self) -> None:
-        """Hear that nothing is there to go back to, where the program was told to stop."""
+        """Called when the program was told to stop but has no shell to return to."""
 
     def terminal_took_within(self, seconds: float) -> bool:
-        """Whether the terminal has taken anything for so long; False where that is not known."""
+        """Whether the terminal has accepted output within the last `seconds`; False if unknown."""
         took = getattr(self._driver, "took_within", None)
         return took is not None and bool(took(seconds))
 
     def release_terminal(self) -> None:
-        """Give the terminal back as it was, however the app ends. First without a word to it: it may take none."""
+        """Restore the terminal, however the app ends. Restores its settings first, since it may accept no output."""
         if self._driver is not None:
             restore_settings(self._driver)
             self._driver.stop_application_mode()
@@ -169,7 +168,8 @@ class TerminalApp(App[object]):
         if self.resized and told is not None and self._resize_event is None:
             self.resized = False
             if self.screen.size == told.size:
-                # Nothing is laid out anew, but for a moment the terminal was smaller, and lost what did not fit.
+                # The size is the same again, so there is no layout; but while it was smaller, the terminal lost
+                # what did not fit.
                 self.screen.refresh()
 
     @override
@@ -186,9 +186,9 @@ class TerminalApp(App[object]):
 
 
 class SteadyScrollView(ScrollView):
-    """A view that a layout leaves alone which changes nothing of it.
+    """A scroll view that ignores layouts which do not change it.
 
-    Textual paints the scrollbar at every layout, and so all that stands beside it.
+    Textual repaints the scrollbar, and so everything beside it, at every layout.
     """
 
     _laid_out: tuple[Size, ...] = ()
@@ -203,10 +203,10 @@ class SteadyScrollView(ScrollView):
 
 
 class KeepingStylesheet(Stylesheet):
-    """Textual's style sheet, which keeps what was read with the variables of a theme.
+    """A style sheet that caches parsed styles by the theme's variables.
 
-    Textual's own reads all of it again at the start, for a theme of one's own, and whenever a style sheet is added or a
-    theme is looked at.
+    Textual parses everything again at the start if the theme is not its default, and whenever a style sheet is added or
+    the theme changes.
     """
 
     def __init__(self, variables: dict[str, str]) -> None:
@@ -217,7 +217,7 @@ class KeepingStylesheet(Stylesheet):
     def set_variables(self, variables: dict[str, str]) -> None:
         if variables == self._variables:
             return
-        # Textual empties what it has.
+        # Textual would clear the cache of the theme before: replace it first.
         self._parse_cache = LRUCache(1)
         super().set_variables(variables)
         self._parse_cache = _read_with(frozenset(variables.items()))
@@ -229,21 +229,21 @@ class KeepingStylesheet(Stylesheet):
 
 @lru_cache(THEMES_KEPT)
 def _read_with(variables: frozenset[tuple[str, str]]) -> "LRUCache[tuple[object, ...], list[RuleSet]]":
-    """What was read with these variables, by its source."""
+    """The cache of styles parsed with these variables, by source."""
     return LRUCache(SOURCES_KEPT)
 
 
 class InputParser(XTermParser):
-    """Reads what the terminal sends, with some things that Textual's parser does not.
+    """Parses terminal input, correcting some cases of Textual's parser.
 
-    What is between the marks of a bracketed paste is taken as it is, instead of looking at each character: Textual
-    needs 7 s for 10 MB. A paste whose end was lost on the way ends with a Ctrl+C that is pressed once nothing comes.
+    A bracketed paste is taken in one piece instead of character by character: Textual needs 7 s for 10 MB. A paste
+    whose end mark was lost ends with a Ctrl+C that is pressed after input has paused.
 
-    A sequence that comes in pieces waits for its rest. An Esc with more behind it is that key, then the others, unless
-    it begins a sequence, or with a key of `alt_keys` stands for Alt. On a busy machine keys pressed one after the other
-    arrive together; Textual drops the Esc then.
+    A sequence that arrives in pieces is completed. An Esc followed by other keys is the Esc key, unless it starts a
+    sequence or forms an Alt key of `alt_keys`: on a busy machine, keys pressed one after the other arrive together, and
+    Textual drops the Esc.
 
-    Answers to what others have asked the terminal are no keys, and a key that cannot be one is none.
+    Answers to other programs' queries are dropped, and so are impossible keys.
     """
 
     def __init__(self, debug: bool = False, alt_keys: Container[str] = ()) -> None:
@@ -282,13 +282,13 @@ class InputParser(XTermParser):
 
     @override
     def tick(self) -> Iterable[Message]:
-        """What is known once nothing more has come for a while."""
+        """The messages that follow from a pause in the input."""
         if self._begun and not self.waits_for_s:
             begun, self._begun = self._begun, ""
             if begun == ESC:
                 yield events.Key("escape", ESC)
             elif len(begun) > 2 or (begun[1] in "[O" and self._with_alt(begun[1]) not in self._alt_keys):
-                # The rest of it is lost; whatever it was, nobody has pressed Esc.
+                # The rest of the sequence was lost: do not take its Esc for the key.
                 yield from super().feed(begun[1:])
             else:
                 yield from self._fed(begun)
@@ -296,14 +296,14 @@ class InputParser(XTermParser):
 
     @property
     def waits_for_s(self) -> float:
-        """Seconds after which `tick` may know more."""
+        """Seconds until `tick` should be called."""
         if not self._begun:
             return LOOK_S
         patience = REST_S if len(self._begun) > 2 else self._patience[len(self._begun) - 1]
         return min(LOOK_S, max(0.0, self._came_at + patience - monotonic()))
 
     def _fed(self, text: str) -> Iterable[Message]:
-        """What Textual's parser makes of a text, in which an Esc before a sign is read here."""
+        """Feed a text to Textual's parser, handling Esc before a character here."""
         done = 0
         for found in _ESCAPED.finditer(text):
             behind = found[1]
@@ -326,7 +326,7 @@ class InputParser(XTermParser):
         return f"alt+shift+{name.lower()}" if len(name) == 1 and name.isupper() else f"alt+{name}"
 
     def feed_text(self, text: str) -> Iterable[Message]:
-        """Like `feed`, for which no text is the end of all."""
+        """Like `feed`, but an empty text does not mean the end of the input."""
         return self.feed(text) if text else ()
 
     @override
@@ -337,36 +337,36 @@ class InputParser(XTermParser):
         try:
             keys = list(super()._sequence_to_key_events(sequence, alt))
         except (ValueError, OverflowError):
-            # Textual takes any number for a character.
+            # Textual would take any number for a character.
             return [events.Key(Keys.Ignore, None)]
         is_one = kind != LET_GO and all(map(_can_be, keys))
         return keys if is_one or not keys else [events.Key(Keys.Ignore, None)]
 
     def _collect(self, pasted: list[str], data: str) -> tuple[str, events.Paste | None]:
-        """What is left after a piece of a paste, and the paste once it is whole."""
+        """Collect a piece of a paste; returns the input after it, and the paste once it is complete."""
         tail = pasted.pop() if pasted else ""
         joined = tail + data
         end = joined.find(PASTE_END)
         if end < 0:
-            pasted += (joined[:-_KEPT], joined[-_KEPT:]) if len(joined) > _KEPT else (joined,)
+            pasted += (joined[:-_MARK_TAIL], joined[-_MARK_TAIL:]) if len(joined) > _MARK_TAIL else (joined,)
             return "", None
         pasted.append(joined[:end])
         return joined[end + len(PASTE_END) :], _paste_of(pasted)
 
 
 def _paste_of(pieces: Iterable[str]) -> events.Paste:
-    # Textual drops these as well: they end strings in some terminals.
+    # Drop null characters, as Textual does: they end strings in some terminals.
     return events.Paste("".join(pieces).replace("\x00", ""))
 
 
 def _can_be(key: events.Key) -> bool:
-    """Whether a key stands for nothing, for a character, or for a control character that has a key."""
+    """Whether a key is valid: it has no character, a printable one, or a control character that has a key."""
     sign = key.character
     return sign is None or category(sign) not in ("Cc", "Cs") or sign in SPECIAL_KEY_TO_CHARACTER.values()
 
 
 def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
-    """The driver for this platform, which takes the keys over; None: Textual's own."""
+    """The driver class for this platform, which takes over from `keys`; None: use Textual's own."""
     if not is_known() or sys.platform == "win32" or constants.DRIVER is not None:
         return None
     import termios
@@ -374,15 +374,16 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
     from textual.drivers.linux_driver import LinuxDriver
 
     class TerminalDriver(LinuxDriver):
-        """Textual's driver with `InputParser`, with bytes that are not UTF-8 replaced, and for a terminal that may go.
+        """Textual's driver with `InputParser`, replacement of invalid UTF-8, and support for a terminal that
+        disappears.
 
-        The window has its own title back while the program does not have the terminal. Its size is asked of the system
-        alone: a terminal that reports it in band would report each pixel that the mouse moves by as well.
+        It restores the window's title whenever the program gives up the terminal. It reads the size from the system
+        only: terminals that report it in band would also report every pixel of mouse movement.
         """
 
         _has_terminal = False
         _behind = False
-        """Whether it was continued behind others, where it cannot have the terminal."""
+        """Whether the program was continued in the background, without the terminal."""
         _to_stop = False
         _giving_back = Lock()
         _surviving: Surviving | None = None
@@ -391,20 +392,20 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
         @override
         def start_application_mode(self) -> None:
             if isinstance(self._file, TextIOWrapper):
-                # The writer needs no more of a file than this.
+                # The writer thread uses only these methods of a file.
                 self._surviving = Surviving(self._file)
                 self._file = self._surviving  # type: ignore[assignment]
             thread = self._key_thread
             loop = get_running_loop()
-            # A size that is told meanwhile would be told by Textual, out of order.
+            # Until our handler is set, Textual's could report a size out of order.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
             try:
                 super().start_application_mode()  # type: ignore[no-untyped-call]
                 self._behind = self._key_thread is thread
                 if self._behind:
                     return
-                # Not in the signal's handler: one that comes meanwhile would interrupt it, and the older size be told
-                # last.
+                # Not in the signal handler itself: a second signal would interrupt it, and the older size be
+                # reported last.
                 signal.signal(signal.SIGWINCH, lambda *_: loop.call_soon_threadsafe(self._tell_size))
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -431,7 +432,7 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
 
         @override
         def _sigtstp_application(self, *_: object) -> None:
-            # A handler may have interrupted a writer: the loop gives the terminal back.
+            # The handler may have interrupted a write, so the event loop gives up the terminal.
             self._to_stop = True
             if not self._auto_restart or not self._on_loop(self._stop):
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -450,7 +451,7 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
             return True
 
         def _stop(self) -> None:
-            """Stop, with all that the shell has started as one, as the terminal itself would have them do."""
+            """Stop the whole process group, as the terminal itself would on Ctrl+Z."""
             if not self._is_to_stop() or not self._has_terminal:
                 return
             self.suspend_application_mode()
@@ -458,7 +459,7 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
                 handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
                 os.kill(0, signal.SIGTSTP)
                 signal.signal(signal.SIGTSTP, handler)
-            # The system stops nobody whom no shell could continue.
+            # The system does not stop an orphaned process group, which no shell could continue.
             stayed, self._to_stop = self._is_to_stop(), False
             self._must_signal_resume = True
             self.resume_application_mode()
@@ -466,11 +467,11 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
                 self._app.not_stopped()
 
         def _is_to_stop(self) -> bool:
-            """Whether it was told to, and not continued since: a handler may say so at any moment."""
+            """Whether it was told to stop and not continued since; a signal handler may change that at any moment."""
             return self._to_stop
 
         def _continued(self) -> None:
-            """Take the terminal as it is needed: whoever had it meanwhile has left it as they like."""
+            """Set up the terminal again, since another program may have changed its modes."""
             if self._behind:
                 self._must_signal_resume = True
                 self.resume_application_mode()
@@ -484,18 +485,19 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
 
         @override
         def stop_application_mode(self) -> None:
-            # Whoever comes while it is given back waits until it is.
+            # A second caller waits until the first is done.
             with self._giving_back:
                 if self._has_terminal:
                     self._has_terminal = False
                     self._give_back()
 
         def _give_back(self) -> None:
-            # A slow terminal would get them for seconds after the end, or, killed meanwhile, nothing of what follows.
+            # Discard queued frames: a slow terminal would take seconds for them, and might be killed before it
+            # gets the sequences below.
             if self._surviving is not None:
                 self.write(self._surviving.skip_to_here())
             self.write(PAINT_NOW + RESTORE_TITLE)
-            # Ctrl+C stays a key until the terminal has all of it: the signal that it is then drops what is on the way.
+            # Keep Ctrl+C a key until everything is written: as a signal it would discard pending output.
             before = self.settings_before = self.attrs_before  # which `restore_settings` looks for
             self.attrs_before = None
             super().stop_application_mode()
@@ -509,7 +511,7 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
                     termios.tcsetattr(self.fileno, termios.TCSANOW, before)
 
         def took_within(self, seconds: float) -> bool:
-            """Whether the terminal has taken anything for so long."""
+            """Whether the terminal has accepted output within the last `seconds`."""
             return self._surviving is not None and monotonic() - self._surviving.taken_at < seconds
 
         @override
@@ -519,13 +521,13 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
             with selectors.SelectSelector() as selector:
                 selector.register(self.fileno, selectors.EVENT_READ)
                 while not self.exit_event.is_set():
-                    # Once more: it may have been stopped while it waited.
+                    # Check again: the process may have been stopped while it waited.
                     if selector.select(parser.waits_for_s) or selector.select(0):
                         data = _read(self.fileno)
                         if data is None:
                             continue
                         if not data:
-                            # A terminal that hangs up says so to the group in front only.
+                            # On a hangup the system signals only the foreground process group.
                             os.kill(os.getpid(), signal.SIGHUP)
                             return
                         self._process(parser.feed_text(decode(keys.read(data))))
@@ -541,7 +543,7 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
 
 
 def restore_settings(driver: "Driver") -> None:
-    """Bring back the settings that the terminal had before the app."""
+    """Restore the terminal settings from before the app."""
     before = getattr(driver, "attrs_before", None) or getattr(driver, "settings_before", None)
     terminal = getattr(driver, "fileno", None)
     if before is not None and isinstance(terminal, int):
@@ -552,7 +554,7 @@ def restore_settings(driver: "Driver") -> None:
 
 
 def _read(fileno: int) -> bytes | None:
-    """What the terminal sent; nothing when it is gone, None where another program was faster."""
+    """Read from the terminal; empty if it is gone, None if another program has read the input."""
     try:
         return os.read(fileno, READ_BYTES)
     except BlockingIOError:
@@ -562,7 +564,7 @@ def _read(fileno: int) -> bytes | None:
 
 
 def write_as_typed(area: "TextArea", text: str, start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Put a text in place of what is between two places, so that it is undone like something typed."""
+    """Replace the text between two positions, as one undo step like typing."""
     if is_known():
         area._replace_via_keyboard(text, start, end)
     else:
@@ -570,7 +572,7 @@ def write_as_typed(area: "TextArea", text: str, start: tuple[int, int], end: tup
 
 
 def delete_as_typed(area: "TextArea", start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Take out what is between two places, so that it is undone like something deleted with a key."""
+    """Delete the text between two positions, as one undo step like a deletion by key."""
     if is_known():
         area._delete_via_keyboard(start, end)
     else:
