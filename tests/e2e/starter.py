@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from select import select
+from select import PIPE_BUF, select
 from typing import IO, Final, NoReturn
 
 import pexpect
@@ -194,8 +194,13 @@ class Starter:
         takes, given = os.pipe()
         out, writes_out = os.pipe()
         err, writes_err = os.pipe()
+        data = stdin.encode()
+        # What a pipe holds is there before it starts, however long this process is held up then.
+        if len(data) <= PIPE_BUF:
+            _write(given, data)
         self._send(arguments, folder, environ, (takes, writes_out, writes_err, tells))
-        threading.Thread(target=_write, args=(given, stdin.encode()), daemon=True).start()
+        if len(data) > PIPE_BUF:
+            threading.Thread(target=_write, args=(given, data), daemon=True).start()
         return Started(_command(arguments), told, out, err)
 
     def open(
@@ -256,7 +261,7 @@ class Starter:
     def _end(self) -> None:
         if self._socket is not None and self._process is not None:
             self._socket.close()
-            self._process.wait(10)
+            self._process.wait(60)
 
 
 STARTER: Final = Starter()
