@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from typing_extensions import override
@@ -64,6 +65,23 @@ async def test_what_takes_its_place_looks_the_same(arguments: Arguments, size: t
         assert _picture(app) == app.first
         app.looked_at.set()
         await until(pilot, lambda: app.conductor.session)
+
+
+async def test_a_screen_that_cannot_be_completed_ends_the_app_and_the_log_says_where(
+    arguments: Arguments, tmp_path: Path
+) -> None:
+    class Broken(TuiAgent):
+        @override
+        async def complete_screen(self) -> None:
+            raise LookupError("no such part")
+
+    app = Broken(arguments, Settings(model=Model(id="offline")))
+    with pytest.raises(LookupError):
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: not app.is_running)
+    assert app.crash.startswith("stopped by an unexpected error (LookupError); ")
+    (log,) = (tmp_path / "home" / "logs").iterdir()
+    assert "in complete_screen" in await asyncio.to_thread(log.read_text)
 
 
 def test_the_first_picture_waits_for_nothing_that_it_does_not_show() -> None:

@@ -36,6 +36,7 @@ from textual.keys import Keys
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.theme import Theme
+from textual.worker import WorkerFailed
 from typing_extensions import override
 
 from tui_agent.tui.terminal.attention import RESTORE_TITLE, SAVE_TITLE
@@ -174,6 +175,9 @@ class TerminalApp(App[object]):
 
     @override
     def _handle_exception(self, error: Exception) -> None:
+        if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+            # This one has the traceback.
+            error = error.error
         code = self.broken(error)
         if not is_known():
             self.exit(return_code=code)
