@@ -473,6 +473,8 @@ async def test_a_key_press_lays_nothing_out_and_a_layout_leaves_the_scrollbar_al
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(app, pilot)
+        # What the welcome learns of the session adds lines, too.
+        await app.workers.wait_for_complete()
         app.say(Level.INFO, "long", "\n".join(map(str, range(100))))
         await write(pilot, "a")
         await until(pilot, lambda: app.pane.max_scroll_y and not app.status.ticking)
