@@ -16,7 +16,7 @@ from tests.servers.elsewhere import (
 )
 from tests.servers.script import Fault, Script, Step
 from tui_agent.conversation.blocks import Text
-from tui_agent.models.anthropic.features import FILE, elsewhere, refused_feature
+from tui_agent.models.anthropic.features import FILE, other_server, refused_feature
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.catalogue import CATALOGUE
 
@@ -55,9 +55,9 @@ async def test_another_refusal_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_anthropic_s_own_address_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for own in ("", "https://api.anthropic.com", "https://eu.api.anthropic.com/"):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", own)
-        assert elsewhere() == ""
+        assert other_server() == ""
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.anthropic.com.evil.test/")
-    assert elsewhere() == "https://api.anthropic.com.evil.test"
+    assert other_server() == "https://api.anthropic.com.evil.test"
     assert refused_feature("max_tokens: too large", frozenset()) is None
 
 

@@ -13,7 +13,7 @@ from tests.servers.openai_chat import ChatServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
-from tui_agent.models.base import LocalModels, ModelError, OnHand, Pulled, UnknownModel
+from tui_agent.models.base import InstalledModel, LocalModels, ModelError, PullProgress, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.ollama.pulling import pulling
 from tui_agent.models.ollama.record import OLLAMA
@@ -37,9 +37,9 @@ def test_ollama_tells_what_its_models_are_and_which_is_loaded(
 ) -> None:
     with in_thread(ollama) as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        found = {each.id: each for each in provider_of("ollama:x").running(LOCAL)}
-        assert found["qwen3:8b"] == OnHand("qwen3:8b", 4_700_000_000, 32_768, False, True, False)
-        assert found["gemma4:12b"] == OnHand("gemma4:12b", 4_700_000_000, 9_000, True, True, True)
+        found = {each.id: each for each in provider_of("ollama:x").installed(LOCAL)}
+        assert found["qwen3:8b"] == InstalledModel("qwen3:8b", 4_700_000_000, 32_768, False, True, False)
+        assert found["gemma4:12b"] == InstalledModel("gemma4:12b", 4_700_000_000, 9_000, True, True, True)
         assert found["tinyllama:latest"].tools is False
         told = {option.value: option.description for option in model_options("offline", Settings())}
     assert told["ollama:gemma4:12b"].split() == ["4.7", "GB", "9.0k", "loaded,", "tools,", "vision"]
@@ -73,7 +73,7 @@ async def test_a_download_tells_how_far_it_is(ollama: OllamaServer, monkeypatch:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
         told = [each async for each in pulling(OLLAMA, "qwen3:4b")]
         assert [each.done for each in told if each.total] == [*range(0, 2_000_000_001, 500_000_000), *[2 * 10**9] * 2]
-        assert "qwen3:4b" in [each.id for each in provider_of("ollama:x").running(LOCAL)]
+        assert "qwen3:4b" in [each.id for each in provider_of("ollama:x").installed(LOCAL)]
         with pytest.raises(UnknownModel, match="cannot get no-such-model: pull model manifest"):
             _ = [each async for each in pulling(OLLAMA, "no-such-model")]
     with pytest.raises(ModelError, match="ollama serve"):
@@ -81,10 +81,10 @@ async def test_a_download_tells_how_far_it_is(ollama: OllamaServer, monkeypatch:
 
 
 def test_a_download_is_shown_as_a_bar_of_fixed_width() -> None:
-    texts = [pull_text("qwen3:4b", Pulled("pulling", part * 500_000_000, 2_000_000_000)) for part in range(5)]
+    texts = [pull_text("qwen3:4b", PullProgress("pulling", part * 500_000_000, 2_000_000_000)) for part in range(5)]
     assert len({len(text) for text in texts}) == 1
     assert texts[2] == "qwen3:4b ████░░░░  50% of 2.0 GB"
-    assert pull_text("qwen3:4b", Pulled("pulling manifest")) == "qwen3:4b: pulling manifest"
+    assert pull_text("qwen3:4b", PullProgress("pulling manifest")) == "qwen3:4b: pulling manifest"
 
 
 async def test_esc_stops_a_download_and_says_what_is_here(

@@ -1,9 +1,9 @@
-"""What every provider's model has in common: a connection, one loop that reads an answer, and errors of one taxonomy.
+"""The base class of all provider adapters: the connection, the loop that reads an answer, and the error handling.
 
-A provider's adapter says how a client is made (`_connect`), how a request is sent (`_events`), how an answer is read
-(a `Reply`) and what its failures mean (`_failure`). The rest is here, so that it holds of all of them: an answer whose
-last event was seen is an answer, whatever becomes of its connection; what the transport raises is an error of the
-taxonomy, and what our own code raises stays what it is.
+A provider's adapter defines how to make a client (`_connect`), send a request (`_events`), read an answer (a `Reply`)
+and classify failures (`_failure`). Two rules hold for all of them: an answer whose last event has arrived is complete,
+whatever happens to the connection afterwards; and exceptions of the transport become `ModelError`s, while those of our
+own code are raised unchanged.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tui_agent.aside import uncollected
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent, ToolsRefused
 from tui_agent.models.encoding import Pieces, without_calls
-from tui_agent.models.errors import Refusal, SomethingElseError, broke_off, something_else, unreadable
+from tui_agent.models.errors import Refusal, WrongServerError, broke_off, unreadable, wrong_server
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
@@ -28,15 +28,16 @@ Client = TypeVar("Client")
 AnyReply = TypeVar("AnyReply", bound="Reply")
 
 IDLE_TIMEOUT_S = 180.0
-"""Seconds without a byte after which a call counts as lost; a minute may pass before a large model's first token."""
-LINGER_S = 2.0
-"""Seconds to wait for the end of an answer whose last event was seen: an ended one leaves its connection usable."""
+"""Seconds without a byte after which a call has failed. A large model may take a minute until its first token."""
+END_TIMEOUT_S = 2.0
+"""Seconds to wait for the end of the stream after its last event: only a stream read to its end frees its connection
+for the next call."""
 DESCRIBE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 15.0
 
 
 class Reply(Protocol):
-    """An answer as it comes in. `started`: something of it came; `complete`: its last event was seen."""
+    """Reads an answer event by event. `started`: some of it has arrived; `complete`: its last event has."""
 
     @property
     def started(self) -> bool: ...
@@ -45,16 +46,16 @@ class Reply(Protocol):
     def complete(self) -> bool: ...
 
     def read(self, data: object) -> Iterable[StreamEvent]:
-        """Take in one event of the provider's. Raises `msgspec.DecodeError` where it is not understood."""
+        """Read one event of the provider. Raises `msgspec.DecodeError` if it is malformed."""
         ...
 
     def completed(self) -> Completed:
-        """The whole answer. Raises `ModelError` where what came is none."""
+        """The whole answer. Raises `ModelError` if what arrived is not one."""
         ...
 
 
 class Adapter(ABC, Generic[Client, AnyReply]):
-    """A `Model` that a provider's server answers for. After `idle_timeout_s` seconds without a byte a call is lost."""
+    """A `Model` behind a provider's API. A call fails after `idle_timeout_s` seconds without a byte."""
 
     def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         self._provider = provider
@@ -68,7 +69,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         return self._profile
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
+        """Send a request. The last event is a `Completed`. Raises `ModelError`. Closing the iterator ends the call."""
         if not self._profile.tools:
             plain = self._as_text.of(
                 request.messages, lambda message, _: without_calls(message), keep=not request.one_off
@@ -79,14 +80,14 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         try:
             while True:
                 try:
-                    async with asyncio.timeout(LINGER_S if reply.complete else None):
+                    async with asyncio.timeout(END_TIMEOUT_S if reply.complete else None):
                         data = await anext(events)
                 except StopAsyncIteration:
                     break
                 except Exception as error:
                     if reply.complete:
                         break
-                    known = await self._known(error, request)
+                    known = await self._error_to_raise(error, request)
                     if isinstance(known, ToolsRefused):
                         self._profile = msgspec.structs.replace(self._profile, tools=False)
                     raise known from error
@@ -99,7 +100,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                 for event in told:
                     yield event
         finally:
-            # What goes wrong with a connection that is given up does not matter.
+            # Errors while closing a connection that is no longer needed do not matter.
             with contextlib.suppress(Exception):
                 await events.aclose()
         if not reply.complete:
@@ -107,13 +108,13 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         yield self._completed(request, reply)
 
     async def describe(self) -> ModelProfile:
-        """Ask the catalogue and the provider. Never raises: what cannot be learned stays as it was."""
+        """Refine the profile from the price catalogue and the provider; failures leave it unchanged. Never raises."""
         self._profile = await asyncio.to_thread(look_up, self._profile)
         try:
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 await self._learn()
         except Exception as error:
-            if not isinstance(error, msgspec.DecodeError | SomethingElseError) and await self._failure(error) is None:
+            if not isinstance(error, msgspec.DecodeError | WrongServerError) and await self._failure(error) is None:
                 raise
         return self._profile
 
@@ -123,7 +124,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     @abstractmethod
     def _connect(self) -> Client:
-        """A client, made in a thread: its SDK may be imported here."""
+        """Make a client. Runs in a thread, so it may import the SDK."""
 
     @abstractmethod
     async def _release(self, client: Client) -> None:
@@ -131,25 +132,25 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     @abstractmethod
     def _reply(self, request: ModelRequest) -> AnyReply:
-        """What reads the answer to a request."""
+        """A reader for the answer to a request."""
 
     @abstractmethod
     def _events(self, request: ModelRequest, reply: AnyReply) -> AsyncGenerator[object, None]:
-        """The events of an answer as the provider sends them. Closing it ends the connection."""
+        """Send a request and yield the provider's events. Closing the iterator ends the call."""
 
     @abstractmethod
     async def _failure(self, error: Exception) -> ModelError | None:
-        """The error of the taxonomy for what the transport raised; None for what is none of its failures."""
+        """The `ModelError` for an exception of the transport; None for other exceptions."""
 
     def _completed(self, _request: ModelRequest, reply: AnyReply) -> Completed:
-        """The whole answer. Raises `ModelError` where what came is none."""
+        """The whole answer. Raises `ModelError` if what arrived is not one."""
         return reply.completed()
 
     async def _learn(self) -> None:
-        """Take into the profile what the provider tells of the model."""
+        """Update the profile with the provider's information on the model."""
 
-    def _takes_shorter(self, refusal: Refusal) -> bool:
-        """Whether a request was refused for the length of the answer it asks for, which from here on is bounded."""
+    def _shortens_answer(self, refusal: Refusal) -> bool:
+        """If a request was refused because of its `max_tokens`, limit them from now on and return True."""
         most = longest_answer_in(refusal.text)
         if not most or 0 < self._profile.max_output <= most:
             return False
@@ -157,25 +158,25 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         return True
 
     def _bounded(self, request: ModelRequest) -> ModelRequest:
-        """The request, for no longer an answer than there can be."""
+        """The request with `max_tokens` limited to the model's longest answer."""
         most = self._profile.max_output
         return request if not 0 < most < request.max_tokens else msgspec.structs.replace(request, max_tokens=most)
 
-    async def _known(self, error: Exception, _request: ModelRequest) -> Exception:
-        """The error to raise for one of the transport: itself where it is a mistake of ours."""
-        if isinstance(error, SomethingElseError):
-            return something_else(self._provider, error.address)
+    async def _error_to_raise(self, error: Exception, _request: ModelRequest) -> Exception:
+        """The error to raise for an exception: a `ModelError`, or the exception itself if it is a bug of ours."""
+        if isinstance(error, WrongServerError):
+            return wrong_server(self._provider, error.address)
         return await self._failure(error) or error
 
-    def _silence(self) -> ConnectionLost:
+    def _timed_out(self) -> ConnectionLost:
         return ConnectionLost(f"{self._provider.title} sent nothing for {self._idle_timeout_s:g} seconds: try again.")
 
 
 class Connection(Generic[Client]):
-    """A client, made in a thread when it is first asked for, and anew after it was closed.
+    """A client that is made in a thread on first use, and again on first use after `close`.
 
-    Whoever gives up waiting leaves the making to whoever asks next, or to `close`: no client is lost with its
-    connections open.
+    If a caller is cancelled while the client is made, the next caller or `close` gets it, so that no client is leaked
+    with open connections.
     """
 
     def __init__(self, connect: Callable[[], Client], release: Callable[[Client], Awaitable[None]]) -> None:
@@ -191,22 +192,22 @@ class Connection(Generic[Client]):
         return await asyncio.shield(made)
 
     async def close(self) -> None:
-        """Release its connections, if there are any."""
+        """Close the client, if there is one."""
         made, self._made = self._made, None
         if made is None:
             return
         try:
             client = await asyncio.shield(made)
-        except Exception:  # noqa: S110 (there is none to release; whoever asked was told why)
+        except Exception:  # noqa: S110 (no client to close; the caller of `client` got the error)
             pass
         else:
             await self._release(client)
 
 
 def raised_in(error: BaseException, package: str) -> bool:
-    """Whether an error comes out of a package's code: of it and this program's, the innermost frame is the package's.
+    """Whether an error was raised in a package's code: of its frames and ours, the innermost is the package's.
 
-    Tells what an SDK raises for an answer it cannot read from a mistake in the code around it.
+    Distinguishes an SDK's errors about unreadable answers from bugs in the code that calls it.
     """
     innermost = ""
     trace: TracebackType | None = error.__traceback__

@@ -1,11 +1,11 @@
-"""What an address tells: whether it is this machine's, so that no proxy is asked and nothing has to be paid."""
+"""The host of a URL, and whether it is this machine, which needs no proxy and costs nothing."""
 
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 
 def host_of(url: str) -> str:
-    """The host of an address; empty where it is none."""
+    """The host of a URL; empty if the URL is invalid."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -1,7 +1,7 @@
-"""What every model is to the rest of the program: one request in, events out, errors of one taxonomy.
+"""The interface of models: a request in, a stream of events out, and one hierarchy of errors.
 
-Nothing of a provider's SDK leaks through here. A model's stream yields deltas and ends with exactly one `Completed`, or
-raises one `ModelError`. It never runs a tool and never retries: `models/retry.py` does that for all of them.
+No types of a provider's SDK appear here. A model's stream yields deltas and ends with exactly one `Completed`, or
+raises one `ModelError`. It never runs tools and never retries; `models/retry.py` retries for all models.
 """
 
 from collections.abc import AsyncIterator
@@ -20,9 +20,10 @@ StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """USD per million tokens. `None` where it is not known; `cache_write` None: writes cost what input costs.
+    """Prices in USD per million tokens; a cache price of None: the same as `input`.
 
-    `above` holds the price cliffs: (input tokens of one request, prices that then hold for all of it), ascending.
+    `above` are the prices of larger requests, ascending: pairs of a number of input tokens and the prices that hold for
+    the whole of a request with more.
     """
 
     input: float
@@ -36,19 +37,20 @@ FREE = Prices(0.0, 0.0, 0.0, 0.0)
 
 
 class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a model. `window` is its input capacity, `max_output` its longest answer (tokens; 0: unknown).
+    """What is known about a model. `window`: its input capacity, `max_output`: its longest answer (tokens; 0: unknown).
 
-    `bound_reasoning`: its reasoning is only accepted back under the prefix it was made under.
-    `cache`: its provider keeps the prefixes a request marks and bills writing them, any prefix at no price, or none.
-    `cache_ttl_s`: how long a cached prefix lives, in seconds. `cache_minimum`: the smallest cacheable one, in tokens.
-    `fixed_window`: the window is what the model is loaded with, so a setting may narrow it but never widen it.
-    `picture_bytes` (in base64) and `most_pictures` are what all pictures of one request may come to; 0: not known to be
-    limited. `defers_tools`: it takes definitions of tools that the model sees only once they were found.
-    `catalogue` is what the price catalogue calls its provider (empty: not there).
-    `local`: it runs on a machine of one's own, where a request costs time, not money. `tools`: it can be given tools.
-    `loose_calls`: its server leaves it to the model how calls are written, so that they may stand in the text.
-    `size` is what it takes on disk, in bytes (0: not told); `loaded`: it is in memory now.
-    `source` says where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
+    `bound_reasoning`: the provider accepts its reasoning back only after the prefix it was generated with.
+    `cache`: ``marked``: the provider caches the prefixes that a request marks, and bills the writes; ``implicit``: it
+    caches any prefix and does not bill writes; ``none``. `cache_ttl_s`: seconds a cached prefix lives.
+    `cache_minimum`: tokens of the smallest prefix that is cached.
+    `fixed_window`: the model was loaded with this window, so settings can narrow but not widen it.
+    `picture_bytes` (in base64) and `most_pictures` limit all pictures of a request together; 0: no known limit.
+    `images`: it accepts pictures. `tools`: it accepts tools. `defers_tools`: it accepts deferred tool definitions.
+    `loose_calls`: its server does not enforce a format for calls, so they may appear in the text.
+    `local`: it runs on the user's own machines, where requests cost time instead of money. `size`: bytes on disk (0:
+    unknown); `loaded`: it is in memory now.
+    `catalogue`: its provider's id in the price catalogue (empty: not listed).
+    `source`: where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     """
 
     provider: str
@@ -76,13 +78,13 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """``provider:id``, as entries and settings name it."""
+        """``provider:id``, the name in entries and settings."""
         return f"{self.provider}:{self.id}"
 
 
 class LocalModels(NamedTuple):
-    """How local models are run: where Ollama listens when its variable is not set (empty: this machine), and the
-    largest context, in tokens, that the memory is meant for.
+    """How to run local models: the address of Ollama if its variable is not set (empty: this machine), and the largest
+    context to load a model with, in tokens.
     """
 
     host: str = ""
@@ -92,8 +94,8 @@ class LocalModels(NamedTuple):
 THIS_MACHINE = LocalModels()
 
 
-class OnHand(NamedTuple):
-    """A model that a local server has. `size` in bytes, `window` in tokens; 0 and None: not told."""
+class InstalledModel(NamedTuple):
+    """A model that a local server has installed. `size` in bytes, `window` in tokens; 0 or None: unknown."""
 
     id: str
     size: int = 0
@@ -103,8 +105,8 @@ class OnHand(NamedTuple):
     images: bool | None = None
 
 
-class Pulled(NamedTuple):
-    """How far a download is, in bytes; `total` 0: not known yet. `step` is what the server calls what it does."""
+class PullProgress(NamedTuple):
+    """The progress of a download in bytes; `total` 0: unknown. `step`: the server's name for the current step."""
 
     step: str
     done: int = 0
@@ -124,7 +126,7 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """The model is writing a call; `name` once it is known, `size` the characters of arguments so far."""
+    """The model is writing a call: its name, as soon as it is known, and the characters of its arguments so far."""
 
     index: int
     name: str
@@ -132,7 +134,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class Retrying(msgspec.Struct, frozen=True):
-    """The call failed and starts anew after `delay_s` seconds, `retries` times at most; all deltas so far are void."""
+    """The call failed and is retried after `delay_s` seconds, at most `retries` times; discard all deltas so far."""
 
     attempt: int
     retries: int
@@ -141,10 +143,11 @@ class Retrying(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The whole answer. `dropped_reasoning` counts blocks the provider itself left out of the request; `cache_miss` is
-    why it could not read all of the last request's prefix from its cache, where it tells (``messages_changed`` …);
-    `answer_id` is what the provider calls this answer, for the next request's `follows`. `timings`: what it took, where
-    the server tells.
+    """The whole answer.
+
+    `dropped_reasoning`: reasoning blocks of the request that the provider ignored. `cache_miss`: why it could not read
+    the previous request's prefix from its cache (``messages_changed`` …; empty: not reported). `answer_id`: the
+    provider's id of this answer, for the next request's `follows`. `timings`: None if the server does not report them.
     """
 
     blocks: tuple[Block, ...]
@@ -158,7 +161,7 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Metered(msgspec.Struct, frozen=True):
-    """What the call has used as far as the provider has told; a later one replaces it. Billed also if it breaks off."""
+    """The call's usage as reported so far. Replaces earlier ones; it is billed even if the call breaks off."""
 
     usage: Usage
 
@@ -167,17 +170,17 @@ StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Metered | 
 
 
 class Model(Protocol):
-    """A model that can be asked. `profile` is what is known of it now; `describe` refines it by asking the provider."""
+    """A model. `profile` is what is known about it now; `describe` refines it by asking the provider."""
 
     @property
     def profile(self) -> ModelProfile: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """Ask. Ends with one `Completed`. Raises `ModelError`. Closing the iterator ends the connection."""
+        """Send a request. The last event is a `Completed`. Raises `ModelError`. Closing the iterator ends the call."""
         ...
 
     async def describe(self) -> ModelProfile:
-        """Ask the provider for window, output limit and tier. Never raises: what cannot be learned stays as it was."""
+        """Ask the provider for window, output limit and tier; failures leave the profile unchanged. Never raises."""
         ...
 
     async def close(self) -> None:
@@ -186,7 +189,10 @@ class Model(Protocol):
 
 
 class ModelError(Exception):
-    """A call failed. `message` is one plain sentence; `retryable`: the same call may go through later."""
+    """A call failed. `message` is one sentence for the user; `retryable`: the same call may succeed later.
+
+    `retry_after`: seconds the provider asks to wait; None: not said.
+    """
 
     kind = "model_error"
     retryable = False
@@ -198,7 +204,7 @@ class ModelError(Exception):
 
 
 class ContextOverflow(ModelError):
-    """The request is larger than the model's window. `tokens` and `limit` where the provider tells, else 0."""
+    """The request is larger than the model's window. `tokens`, `limit`: the sizes; 0 if the provider does not say."""
 
     kind = "context_overflow"
 
@@ -209,25 +215,25 @@ class ContextOverflow(ModelError):
 
 
 class RequestTooLarge(ContextOverflow):
-    """The request has more bytes than the provider accepts, whatever its tokens are."""
+    """The request has more bytes than the provider accepts, however many tokens it has."""
 
 
 class RateLimited(ModelError):
-    """Too many requests or tokens for now; `retry_after` in seconds where the provider tells."""
+    """Too many requests or tokens in a short time."""
 
     kind = "rate_limited"
     retryable = True
 
 
 class Overloaded(ModelError):
-    """The provider has no capacity at the moment."""
+    """The provider has no capacity now."""
 
     kind = "overloaded"
     retryable = True
 
 
 class Unavailable(ModelError):
-    """The provider failed on its side."""
+    """The provider had an internal error."""
 
     kind = "unavailable"
     retryable = True
@@ -240,19 +246,19 @@ class AuthFailed(ModelError):
 
 
 class InvalidRequest(ModelError):
-    """The provider refuses the request as it is; sending it again would not help."""
+    """The provider refuses the request; sending it again would not help."""
 
     kind = "invalid_request"
 
 
 class ToolsRefused(InvalidRequest):
-    """The model, or its server as it runs now, takes no tools: without them it can be asked."""
+    """The model, or its server as configured, does not accept tools; requests without tools may succeed."""
 
 
 class PictureRefused(InvalidRequest):
-    """The provider takes a picture of the request for none, or for too large. `pictures`: which; empty: not told.
+    """The provider refuses a picture of the request. `pictures`: which one; empty: unknown.
 
-    `place` is where in the request's JSON it stands, as the provider names it.
+    `place`: its path in the request's JSON, in the provider's notation.
     """
 
     def __init__(self, message: str, *, place: str = "", pictures: tuple[Image, ...] = ()) -> None:
@@ -269,12 +275,12 @@ class ConnectionLost(ModelError):
 
 
 class AdapterFailed(ModelError):
-    """The code that talks to the provider raised what it should not; its cause says what."""
+    """The adapter raised an unexpected exception, which is this error's cause."""
 
     kind = "model_error"
 
 
 class UnknownModel(ModelError):
-    """No model goes by this name here."""
+    """There is no model with this name."""
 
     kind = "unknown_model"

@@ -1,6 +1,6 @@
-"""Which models there are: names, providers, tiers, and the model behind a name.
+"""The catalogue of models: names, providers, tiers, and how to create a model by its name.
 
-Nothing here imports an SDK or the price catalogue, except the functions that say so.
+Nothing here imports an SDK or the price catalogue, except where a docstring says so.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.models.anthropic.record import ANTHROPIC
-from tui_agent.models.base import THIS_MACHINE, LocalModels, Model, ModelProfile, OnHand, Tier, UnknownModel
+from tui_agent.models.base import THIS_MACHINE, InstalledModel, LocalModels, Model, ModelProfile, Tier, UnknownModel
 from tui_agent.models.bedrock.record import BEDROCK
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.record import GEMINI
@@ -28,11 +28,11 @@ from tui_agent.settings.schema import Endpoint, Settings
 OFFLINE = OFFLINE_MODEL.id
 
 PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
-"""Every provider of the package, in the order in which a model is looked for where none is named."""
+"""The built-in providers, in the order in which a default model is chosen."""
 
 
 class ModelName(NamedTuple):
-    """A model and who serves it."""
+    """A model's id and its provider's."""
 
     provider: str
     id: str
@@ -43,10 +43,10 @@ class ModelName(NamedTuple):
 
 
 class Catalogue:
-    """Which models there are: those of the package's providers, and of the endpoints that the settings name, which may
-    stand in for one of the package's servers.
+    """The models of the built-in providers and of the endpoints in the settings.
 
-    Raises `UnknownModel` where an endpoint has a name that is taken.
+    An endpoint may replace a built-in OpenAI-compatible server by using its name. Raises `UnknownModel` if an endpoint
+    has a name that it may not use.
     """
 
     def __init__(self, named: Mapping[str, Endpoint] | None = None) -> None:
@@ -58,31 +58,31 @@ class Catalogue:
                 raise UnknownModel(f"models.endpoints.{name}: that name is taken; call the endpoint something else.")
         own = {provider.id: provider for provider in endpoints(named or {})}
         self.providers = (*(each for each in PROVIDERS if each.id not in own), *own.values())
-        """The package's, in the order in which a model is looked for where none is named, then the endpoints."""
+        """The built-in providers, in the order in which a default model is chosen, then the endpoints."""
 
     def provider_of(self, name: str) -> Provider:
-        """Who serves the model of this name. Raises `UnknownModel`."""
+        """The provider of a model. Raises `UnknownModel`."""
         found = self.provider_named(self.resolve(name).provider)
         if found is None:
             raise self._unknown(name)
         return found
 
     def provider_named(self, name: str) -> Provider | None:
-        """The provider of this id, or of this other name; None: there is none."""
+        """The provider with this id or alias; None if there is none."""
         return next((each for each in self.providers if name in (each.id, *each.aliases)), None)
 
     def short_name(self, name: str) -> str:
-        """A name as it is typed: without the provider where the id alone says it."""
+        """A model's name without the provider, if the id alone identifies it."""
         provider, _, model = name.partition(":")
         bare = self._by_family(model)
         return model if bare is not None and bare.id == provider else name
 
     def with_keys(self) -> list[Provider]:
-        """The providers that are asked with a key, which a user may have to enter."""
+        """The providers that need a key, which the user may have to enter."""
         return [provider for provider in self.providers if provider.keys and provider.needs_key]
 
     def resolve(self, name: str) -> ModelName:
-        """``claude-…``, ``gemini-…``, ``provider:id`` (also ``ollama/id``) or ``offline`` as provider and id.
+        """Resolve ``claude-…``, ``gemini-…``, ``provider:id`` (or ``ollama/id``) or ``offline`` to provider and id.
 
         Raises `UnknownModel`.
         """
@@ -102,14 +102,14 @@ class Catalogue:
             provider = self._by_family(model)
             if provider is None:
                 raise self._unknown(given)
-        # Where an id is part of an address, it must not be able to lead elsewhere.
+        # If the id becomes part of a URL, it must not change the rest of it.
         forbidden = "" if provider.free_names else "/?#%"
         if any(character.isspace() or not character.isprintable() or character in forbidden for character in model):
             raise self._unknown(given)
         return ModelName(provider.id, model)
 
     def tier_of(self, model: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> Tier:
-        """The tier of a model by its id. A table of the user's own comes first where it is given."""
+        """The tier of a model by its id. `tiers`, the user's own table, takes precedence."""
         for table in (tiers or {}, *(provider.tiers for provider in self.providers)):
             for tier, parts in table.items():
                 if any(fnmatchcase(model.lower(), f"*{part.lower()}*") for part in parts if part):
@@ -117,7 +117,7 @@ class Catalogue:
         return "unknown"
 
     def quick_profile(self, name: str, tiers: Mapping[Tier, Sequence[str]] | None = None) -> ModelProfile:
-        """What the name alone tells, at no cost: the window is not known (0). Raises `UnknownModel`."""
+        """The profile as far as the name alone tells, without its window. Costs nothing. Raises `UnknownModel`."""
         provider = self.provider_of(name)
         model = self.resolve(name).id
         profile = provider.profile(model)
@@ -127,7 +127,7 @@ class Catalogue:
     def create_model(
         self, name: str, tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
     ) -> Model:
-        """The model behind a name; its SDK is imported when it is first asked. `local`: how local models are run.
+        """Create a model by its name; its SDK is imported on first use. `local`: how to run local models.
 
         Raises `UnknownModel`.
         """
@@ -135,7 +135,7 @@ class Catalogue:
         return provider.create(provider, self.quick_profile(name, tiers), local)
 
     def missing_key(self, name: str) -> str | None:
-        """The environment variable to set before this model can be asked; None where nothing is missing.
+        """The environment variable with the key that this model needs and that is not set; None if nothing is missing.
 
         Raises `UnknownModel`.
         """
@@ -145,20 +145,20 @@ class Catalogue:
     def known_models(
         self, tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
     ) -> list[ModelProfile]:
-        """Every model to choose from, with tier, window and prices; those of local servers where they answer at once.
+        """All models to choose from, with tier, window and prices, with those of local servers that answer at once.
 
-        Imports the price catalogue and asks the servers: call it in a thread.
+        Imports the price catalogue and asks the servers, so call it in a thread.
         """
         from tui_agent.models.prices import listed_models, look_up
 
         found: list[ModelProfile] = []
         for provider in self.providers:
             listed = (self.quick_profile(f"{provider.id}:{model}", tiers) for model in listed_models(provider))
-            # Another server in a provider's place has models of its own.
+            # Another server at a provider's address has its own models: its profiles have no catalogue.
             found += [look_up(profile) for profile in listed if profile.catalogue]
-            for model in provider.running(local):
+            for model in provider.installed(local):
                 with contextlib.suppress(UnknownModel):
-                    found.append(_on_hand(self.quick_profile(f"{provider.id}:{model.id}", tiers), model))
+                    found.append(_with_installed(self.quick_profile(f"{provider.id}:{model.id}", tiers), model))
         return [*found, self.quick_profile(OFFLINE)]
 
     def _by_family(self, model: str) -> Provider | None:
@@ -174,16 +174,16 @@ class Catalogue:
 
 
 CATALOGUE = Catalogue()
-"""The package's alone."""
+"""The built-in models, without endpoints."""
 
 
 def catalogue_of(settings: Settings) -> Catalogue:
-    """The package's models, and those of the endpoints that these settings name. Raises `UnknownModel`."""
+    """The built-in models and those of the endpoints in these settings. Raises `UnknownModel`."""
     return Catalogue(settings.models.endpoints) if settings.models.endpoints else CATALOGUE
 
 
-def _on_hand(profile: ModelProfile, model: OnHand) -> ModelProfile:
-    """What is known of a model that a server has at hand."""
+def _with_installed(profile: ModelProfile, model: InstalledModel) -> ModelProfile:
+    """The profile with what a local server says about the installed model."""
     return msgspec.structs.replace(
         profile,
         window=model.window or profile.window,

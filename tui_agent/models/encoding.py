@@ -1,8 +1,8 @@
-"""A request's JSON, put together from pieces that are encoded once.
+"""Incremental encoding of requests as JSON.
 
-The SDKs walk and encode the whole conversation on every call, on the event loop (90 ms at 10,000 messages). Here each
-message is encoded when it is first sent and its bytes are kept as long as the message is part of the next request, so
-that a call costs what is new, and the prefix is the same bytes every time, in every process.
+The SDKs encode the whole conversation on every call, on the event loop (90 ms at 10,000 messages). Here, each message
+is encoded once and its bytes are kept while it is part of the requests. So a call costs only what is new, and a prefix
+always has the same bytes, in every process.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -23,10 +23,10 @@ _UNSEEN = "(a picture, which this model cannot see)"
 
 
 class Pieces(Generic[Piece]):
-    """What became of each message of the latest request.
+    """Caches a piece, such as the JSON, for each message of the latest request.
 
-    A message is told by its identity and that of the message before it, which holds the calls it answers: a view hands
-    out the same object for an unchanged message.
+    Keyed by the identity of the message and of the one before it, whose calls it may answer. A view returns the same
+    object for an unchanged message.
     """
 
     def __init__(self) -> None:
@@ -37,18 +37,18 @@ class Pieces(Generic[Piece]):
         messages: Iterable[RequestMessage],
         make: Callable[[RequestMessage, RequestMessage | None], Piece],
         *,
-        way: Hashable = None,
+        variant: Hashable = None,
         keep: bool = True,
     ) -> list[Piece]:
-        """A piece for each message, made anew only where it was not part of the latest request or made another `way`.
+        """A piece for each message. `make` is called only for those not in the cache, which is kept per `variant`.
 
-        `keep`: this is the latest one from here on.
+        `keep`: cache the pieces of this request instead of those of the one before.
         """
         kept: dict[Hashable, tuple[RequestMessage, RequestMessage | None, Piece]] = {}
         pieces: list[Piece] = []
         before: RequestMessage | None = None
         for message in messages:
-            key = (id(before), id(message), way)
+            key = (id(before), id(message), variant)
             made = self._made.get(key) or (message, before, make(message, before))
             kept[key] = made
             pieces.append(made[2])
@@ -59,22 +59,22 @@ class Pieces(Generic[Piece]):
 
 
 def encode(fields: object) -> bytes:
-    """JSON in the order the fields were given."""
+    """Encode as JSON, in the given order of the fields."""
     return msgspec.json.encode(fields)
 
 
 def arguments_of(call: ToolCall) -> msgspec.Raw:
-    """A call's arguments, to be put into a request as they are."""
+    """A call's arguments as raw JSON, to embed in a request."""
     return msgspec.Raw(call.arguments.encode() if is_object(call.arguments) else b"{}")
 
 
 def schema_of(schema: str) -> msgspec.Raw:
-    """A tool's JSON Schema, to be put into a request as it is."""
+    """A tool's JSON Schema as raw JSON, to embed in a request."""
     return msgspec.Raw(schema.encode() if is_object(schema) else b'{"type":"object"}')
 
 
 def function_tools(tools: Iterable[ToolDefinition]) -> list[Fields]:
-    """Definitions as Chat Completions has them, and Ollama after it."""
+    """Tool definitions in the format of Chat Completions and Ollama."""
     return [
         {
             "type": "function",
@@ -89,21 +89,21 @@ def function_tools(tools: Iterable[ToolDefinition]) -> list[Fields]:
 
 
 def result_text(result: ToolResult) -> str:
-    """A result's text where there is no other way to say that it is an error, and none may be empty."""
+    """A result's text for APIs that have no error flag and accept no empty text."""
     text = valid_text(result.text) if result.text.strip() else NO_TEXT
     return f"Error: {text}" if result.is_error else text
 
 
-class Asked(NamedTuple):
-    """A message of the user's: the results in it, what the user said, and the pictures to be shown of both."""
+class UserMessage(NamedTuple):
+    """The parts of a message with role user: tool results, the user's text, and the pictures of both."""
 
     results: list[ToolResult]
     text: str
     pictures: list[Image]
 
 
-def asked_in(message: RequestMessage, sees: bool) -> Asked:
-    """What a message asks, where pictures are shown in a user's message alone; `sees`: whether they are at all."""
+def user_message_of(message: RequestMessage, sees: bool) -> UserMessage:
+    """Split a message for APIs that accept pictures only in user messages; `sees`: the model accepts pictures."""
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     texts = [valid_text(block.text) for block in message.blocks if isinstance(block, Text) and block.text.strip()]
     pictures: list[Image] = []
@@ -112,11 +112,11 @@ def asked_in(message: RequestMessage, sees: bool) -> Asked:
     if not sees:
         texts += [_UNSEEN] * len(pictures)
         pictures = []
-    return Asked(results, "\n\n".join(texts) or (_PICTURES if results and pictures else ""), pictures)
+    return UserMessage(results, "\n\n".join(texts) or (_PICTURES if results and pictures else ""), pictures)
 
 
-def own_id(given: str, taken: set[str]) -> str:
-    """The id of a new call, which none of the conversation has yet: the `given` one where there is one."""
+def unused_id(given: str, taken: set[str]) -> str:
+    """An id for a new call that is not in `taken`: `given` if possible. Adds it to `taken`."""
     call_id = valid_text(given)
     if not call_id or call_id in taken:
         call_id = fresh_id()
@@ -125,9 +125,7 @@ def own_id(given: str, taken: set[str]) -> str:
 
 
 def without_calls(message: RequestMessage) -> RequestMessage:
-    """A message as text, its calls and their results too: for a model that knows no tools. The same object where it
-    has none.
-    """
+    """The message with calls and results as text, for models without tools; the same object if it has none."""
     if not any(isinstance(block, ToolCall | ToolResult) for block in message.blocks):
         return message
     blocks: list[Block] = []

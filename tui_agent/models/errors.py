@@ -1,4 +1,4 @@
-"""A provider's failure as one of the taxonomy: one plain sentence that says what to do, and never a key in it."""
+"""Turns providers' failures into `ModelError`s, each with one sentence that says what to do and never shows a key."""
 
 import os
 import re
@@ -28,12 +28,12 @@ from tui_agent.text import clean
 
 TEXT_LIMIT = 300
 A_WHILE_S = 60.0
-"""Seconds up to which a wait is not worth a number."""
+"""Waits up to this many seconds are called "a while"."""
 NO_REASON = "it gives no reason"
 MOST_UNREADABLE = 1 / 3
-"""Share of characters that are none up to which something is taken for a text."""
+"""The largest share of unprintable characters in something that still counts as text."""
 SHORTEST_KEY = 8
-"""Characters from which on the value of a variable with a key's name is taken for one."""
+"""Values of at least this many characters are redacted if their variable's name looks like that of a key."""
 
 _SECRETS = re.compile(
     r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
@@ -44,11 +44,11 @@ _TAG = re.compile(r"<[/!?]?\w[^<>]*>")
 _TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
-"""How a wrong key is refused with 400: Gemini, xAI."""
+"""How Gemini and xAI refuse a wrong key, with status 400."""
 _PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
 _PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
-_SAID_AS = ("error", "message", "detail", "msg", "title")
-"""The members of a JSON object that hold the words of an error, the first that is there."""
+_ERROR_TEXT_FIELDS = ("error", "message", "detail", "msg", "title")
+"""The fields of a JSON object that may contain the error's text, in order of preference."""
 _STATUS_OF_KIND = {
     "invalid_request_error": 400,
     "content_filter": 400,
@@ -80,9 +80,9 @@ _STATUS_OF_KIND = {
 
 
 class Refusal(NamedTuple):
-    """What a provider answered instead of a message: HTTP status, its own name of the error, text, seconds to wait.
+    """A provider's error response: HTTP status, the provider's name of the error, its text, seconds to wait.
 
-    `written` is what the model wrote, where the server holds it back: a call that does not fit the tool (Groq).
+    `written` is the model's output if the server rejected it, such as a call that does not match the tool (Groq).
     """
 
     status: int
@@ -93,7 +93,7 @@ class Refusal(NamedTuple):
 
 
 def redact(text: str) -> str:
-    """`text` without anything that is, or looks like, a key."""
+    """`text` with everything that is, or looks like, a key replaced by ``[key]``."""
     for name, value in os.environ.items():
         if len(value) >= SHORTEST_KEY and _SECRET_NAME.search(name):
             text = text.replace(value, "[key]")
@@ -101,10 +101,9 @@ def redact(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A provider's text made safe to show: one line, no control characters, no keys, at most 300 characters.
+    """A provider's text, safe to show: one line without control characters or keys, at most `TEXT_LIMIT` characters.
 
-    Of a page, which a proxy or a gateway sends in the provider's place, its title; of other markup its words; of what
-    is no text, that it is none.
+    For a web page, which a proxy or gateway may send, this is its title; for other markup, its text.
     """
     text = valid_text(text[: 20 * TEXT_LIMIT])
     if _PAGE.search(text):
@@ -120,26 +119,26 @@ def plain(text: str) -> str:
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
 
 
-def said_in(body: object) -> str:
-    """The words in the body of an error, in whatever shape a server or a proxy has it; empty where it has none."""
+def error_text_in(body: object) -> str:
+    """The error text in a response's body, whatever format the server or proxy uses; empty if there is none."""
     match body:
         case str():
             return body
         case [first, *_]:
-            return said_in(first)
+            return error_text_in(first)
         case dict():
-            return next(filter(None, (said_in(body[name]) for name in _SAID_AS if name in body)), "")
+            return next(filter(None, (error_text_in(body[name]) for name in _ERROR_TEXT_FIELDS if name in body)), "")
         case _:
             return ""
 
 
 def it_said(text: str) -> str:
-    """A sentence with what a provider said; empty where it said nothing."""
+    """A sentence that quotes the provider; empty if it said nothing."""
     return f" It said: {shown}" if (shown := plain(text)) else ""
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Seconds from a ``retry-after`` value: a number, a duration (``3.5s``) or a date. None where it is neither."""
+    """Parse a ``retry-after`` value to seconds: a number, a duration (``3.5s``) or a date. None if invalid."""
     if not value:
         return None
     try:
@@ -153,7 +152,7 @@ def parse_retry_after(value: str | None) -> float | None:
 
 
 def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
-    """The error of the taxonomy for what the provider answered."""
+    """The `ModelError` for a provider's error response."""
     name, text = provider.title, plain(refusal.text) or NO_REASON
     if (found := overflow_in(refusal.text, refusal.kind)) is not None:
         return too_long(model, found.tokens, found.limit)
@@ -161,7 +160,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
         return _too_large(name)
     status = refusal.status if refusal.status >= 400 else status_of(refusal.kind) or 500
     if refusal.kind in ("insufficient_quota", "model_not_found"):
-        status = _STATUS_OF_KIND[refusal.kind]  # said with 429 and 400, which would mean something else
+        status = _STATUS_OF_KIND[refusal.kind]  # they come with 429 and 400, which would be misleading
     if status == 401 or (status == 400 and _BAD_KEY.search(refusal.text)):
         check = provider.key or "the credentials"
         return AuthFailed(f"{name} does not accept the key: check {check}.")
@@ -201,7 +200,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
 
 
 def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:
-    """A request has more tokens than the model takes; 0: not told."""
+    """The error for a request with more tokens than the model accepts; 0: unknown."""
     sizes = ""
     if limit:
         told = f"{tokens:,} tokens of at most {limit:,}"
@@ -214,17 +213,17 @@ def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:
 
 
 def status_of(kind: str) -> int:
-    """The HTTP status an error of this name comes with where it comes before a stream; 0: not known."""
+    """The HTTP status that the provider uses for this error outside of a stream; 0 if unknown."""
     return _STATUS_OF_KIND.get(kind) or (int(kind) if re.fullmatch(r"[45]\d\d", kind) else 0)
 
 
 def _long(seconds: float | None) -> str:
-    """How long to wait, where that is told and long."""
+    """How long to wait, in words."""
     return "a while" if seconds is None or seconds <= A_WHILE_S else f"{ceil(seconds / 60)} minutes"
 
 
 def refused_picture(name: str, text: str) -> PictureRefused | None:
-    """The error for a text that names a picture of the request; None where it names none."""
+    """The error if a refusal is about a picture of the request, else None."""
     if not _PICTURE.search(text):
         return None
     place = _PLACE.search(text)
@@ -236,42 +235,42 @@ def _too_large(name: str) -> RequestTooLarge:
 
 
 def broke_off(title: str, *, started: bool) -> ConnectionLost:
-    """A provider's answer ended before its end; `started`: something of it came."""
+    """The error for an answer that broke off; `started`: some of it had arrived."""
     if started:
         return ConnectionLost(f"{title}'s answer broke off before its end: try again.")
     return ConnectionLost(f"{title} sent an empty answer: try again.")
 
 
 def bad_address(provider: Provider, text: str) -> InvalidRequest:
-    """The provider's address is none."""
+    """The error for an invalid address of the provider."""
     return InvalidRequest(f"{provider.title} has no valid address: check {provider.where}. ({plain(text)})")
 
 
 def unreachable(provider: Provider, text: str) -> ConnectionLost:
-    """Nobody answers at the provider's address, which is named where a variable says it."""
+    """The error for a provider that does not answer; names the address if a variable sets it."""
     said = next((f" at {plain(os.environ[name])} ({name})" for name in provider.addresses if os.environ.get(name)), "")
     return ConnectionLost(f"{provider.title} cannot be reached{said}: {plain(text)}")
 
 
 def no_key(provider: Provider, text: str = "") -> AuthFailed:
-    """There is no key at all; `text` says what the SDK looked for besides."""
+    """The error for a missing key; `text`: the SDK's message on where else it looked."""
     more = f" ({plain(text)})" if text else ""
     return AuthFailed(f"There is no key for {provider.title}: set {provider.key}.{more}")
 
 
 def unreadable(provider: Provider) -> ConnectionLost:
-    """What came is no event of an answer."""
+    """The error for a malformed event in an answer."""
     return ConnectionLost(f"{provider.title}'s answer could not be read: try again.")
 
 
-class SomethingElseError(Exception):
-    """What answers at an address is another kind of server: it sent a page, not an answer."""
+class WrongServerError(Exception):
+    """An address belongs to another kind of server: it sent a web page instead of an answer."""
 
     def __init__(self, address: str) -> None:
         super().__init__(f"a page came from {address}")
         self.address = address
 
 
-def something_else(provider: Provider, address: str) -> InvalidRequest:
-    """Another kind of server answers at the provider's address."""
+def wrong_server(provider: Provider, address: str) -> InvalidRequest:
+    """The error for an address of the provider that belongs to another kind of server."""
     return InvalidRequest(f"What answers at {plain(address)} is not {provider.title}: check {provider.where}.")

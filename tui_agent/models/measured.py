@@ -1,4 +1,4 @@
-"""What is known of a request's size by the one before it: nearly all of it was counted then."""
+"""Estimates a request's size from the previous request, whose tokens the server counted."""
 
 from typing import NamedTuple
 
@@ -6,25 +6,27 @@ from tui_agent.conversation.request import ModelRequest
 
 
 class Known(NamedTuple):
-    """`tokens` of a request were counted; `rest` are the bytes that came since, pictures left out."""
+    """A request's size: `tokens` were counted with the previous request, `rest` are the bytes added since, without
+    pictures.
+    """
 
     tokens: int
     rest: int
 
 
 class LastMeasured:
-    """The newest request whose tokens are known."""
+    """Remembers the newest request with a known number of tokens."""
 
     def __init__(self) -> None:
         self._last: tuple[ModelRequest, int, int] | None = None
 
     def take(self, request: ModelRequest, size: int, tokens: int) -> None:
-        """A request of so many bytes has so many tokens."""
+        """Remember the tokens of a request of `size` bytes."""
         if not request.one_off:
             self._last = (request, size, tokens)
 
     def known(self, request: ModelRequest, size: int) -> Known:
-        """What is known of a request of `size` bytes: all of it is new where it does not continue the last one."""
+        """What is known about a request of `size` bytes; nothing if it does not continue the last one."""
         if self._last is None:
             return Known(0, size)
         last, last_size, tokens = self._last

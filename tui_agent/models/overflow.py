@@ -1,6 +1,6 @@
-"""A request that is too long, by what each server says of it: the sentences and codes of those that are known.
+"""Recognises a server's refusal of a request that is too long, by its error text or code.
 
-A sentence that is not known here ends as a plain refusal with the server's text, never as a silent retry.
+A refusal that is not recognised becomes an `InvalidRequest` with the server's text, and is never retried silently.
 """
 
 import re
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Overflow(NamedTuple):
-    """The tokens of a request and how many there may be; 0: not told."""
+    """The tokens of a request, and their limit; 0: the server does not say."""
 
     tokens: int = 0
     limit: int = 0
@@ -82,7 +82,7 @@ _LIMITED = tuple(
         rf"maximum context length (?:of|is) {_LIMIT} tokens",
     )
 )
-"""What tells the limit alone."""
+"""Texts with the limit only."""
 _BARE = re.compile(
     r"context[_ ]length[_ ]exceeded|exceed_context_size|model_context_window_exceeded|exceeds the available context"
     r"|input exceeds the context window|maximum context length|exceeds? the (?:model's )?(?:maximum )?context"
@@ -115,7 +115,7 @@ _LONGEST = tuple(
 
 
 def overflow_in(text: str, code: str = "") -> Overflow | None:
-    """What a refusal tells of a request that is too long; None where it is refused for something else."""
+    """The sizes in a refusal of a request that is too long; None if it was refused for another reason."""
     for pattern in _SIZED:
         if found := pattern.search(text):
             return Overflow(_number(found["tokens"]), _number(found["limit"]))
@@ -126,12 +126,12 @@ def overflow_in(text: str, code: str = "") -> Overflow | None:
 
 
 def is_too_many_bytes(text: str) -> bool:
-    """Whether a refusal is for a request's bytes, whatever its tokens are."""
+    """Whether a request was refused for its number of bytes, however many tokens it has."""
     return _TOO_MANY_BYTES.search(text) is not None
 
 
 def longest_answer_in(text: str) -> int:
-    """The longest answer there may be, where a refusal is for asking for a longer one; 0: it is for something else."""
+    """The longest possible answer in tokens, if the request was refused for a larger `max_tokens`; else 0."""
     return next((_number(found["most"]) for pattern in _LONGEST if (found := pattern.search(text))), 0)
 
 

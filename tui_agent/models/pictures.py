@@ -1,6 +1,6 @@
-"""Pictures as providers take them: within their limits in pixels and bytes, and of a kind they read.
+"""Converts pictures to what providers accept: within their limits of pixels and bytes, in a supported format.
 
-Everything here that opens a picture is slow (it decodes and encodes): call it off the event loop.
+Functions that open a picture are slow, since they decode and encode it: call them off the event loop.
 """
 
 import warnings
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Opened
 
 MOST_PIXELS = 89_000_000
-"""A picture of more pixels is not opened: it would take more memory than it is worth. Pillow warns above them."""
+"""Pictures with more pixels are not opened, since they would take too much memory. Pillow's own warning limit."""
 LARGEST_SIDE = 2_000
-"""Pixels of the longer side (Anthropic, vision: 8,000, but 2,000 in a request of more than 20 pictures).
+"""Pixels of the longer side (Anthropic, vision: 8,000, but 2,000 in a request with more than 20 pictures).
 
-The smaller limit always holds, so that the twenty-first picture never changes those before it in the cache.
+We always use the smaller limit: with the larger one, the 21st picture would change the earlier ones and so miss the
+cache.
 """
 MOST_BYTES = 5 * 1024 * 1024 * 3 // 4
 """Bytes of one picture: in base64 5 MiB (Anthropic, vision; the smallest of its platforms' limits)."""
 QUALITY = 80
-"""JPEG quality of a picture made smaller."""
+"""JPEG quality of pictures that are scaled down."""
 
 _SENT = {"PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 _TOO_MANY_PIXELS = f"it has more than {MOST_PIXELS // 1_000_000} megapixels, which cannot be read"
@@ -31,11 +32,11 @@ _SCALES = (1.0, 0.75, 0.5, 0.25)
 
 
 class UnreadablePicture(Exception):
-    """These bytes are no picture that could be sent; the message says why, as the end of a sentence about it."""
+    """The bytes are not a picture that can be sent. The message is the second half of a sentence that says why."""
 
 
 class Fitted(NamedTuple):
-    """A picture that can be sent, and its size in pixels before and after; alike where it was sent as it is."""
+    """A picture that can be sent, and its size in pixels before and after. `changed`: it was encoded again."""
 
     media_type: str
     data: bytes
@@ -45,7 +46,7 @@ class Fitted(NamedTuple):
 
 
 def fitted(data: bytes) -> Fitted:
-    """The picture of these bytes, made smaller or of another kind where it has to be. Raises `UnreadablePicture`."""
+    """Scale or convert a picture if it has to be, so that it can be sent. Raises `UnreadablePicture`."""
     from PIL import Image as Pillow
 
     try:
@@ -58,7 +59,7 @@ def fitted(data: bytes) -> Fitted:
             if media is not None and max(size) <= LARGEST_SIDE and len(data) <= MOST_BYTES:
                 opened.load()
                 return Fitted(media, data, size, size, changed=False)
-            # JPEG is decoded at a fraction of its size, which takes a fraction of the time.
+            # Has the decoder scale a large JPEG down already, which takes a fraction of the time.
             opened.draft("RGB", (LARGEST_SIDE, LARGEST_SIDE))
             return _encoded(opened, size)
     except UnreadablePicture:
@@ -66,12 +67,12 @@ def fitted(data: bytes) -> Fitted:
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
         raise UnreadablePicture(_TOO_MANY_PIXELS) from error
     except Exception as error:
-        # What Pillow raises for a damaged picture depends on its format: struct.error, EOFError, KeyError and others.
+        # For damaged pictures, Pillow raises struct.error, EOFError, KeyError and others, depending on the format.
         raise UnreadablePicture("it is damaged, or no picture") from error
 
 
 def halved(image: Image) -> Image:
-    """The picture with each side halved, counted as a quarter of one; as it is where it cannot be read."""
+    """The picture with each side halved and its weight quartered; unchanged if it cannot be read."""
     from PIL import Image as Pillow
 
     try:
@@ -104,7 +105,7 @@ def _encoded(opened: "Opened", before: tuple[int, int]) -> Fitted:
 
 
 def _flat(opened: "Opened") -> "Opened":
-    """The first frame, upright, in colours that can be encoded."""
+    """The first frame, rotated as EXIF says, as RGB or RGBA."""
     from PIL import ImageOps
 
     upright = ImageOps.exif_transpose(opened)

@@ -1,6 +1,6 @@
-"""Windows and prices from the catalogue package ``genai-prices``, whose data is part of it: nothing is fetched.
+"""Windows and prices from the package ``genai-prices``, which includes its data: nothing is fetched.
 
-It takes 0.4 s to import, so everything here is called in a thread, after the first paint.
+Its import takes 0.4 s, so call these functions in a thread, after the first paint.
 """
 
 import re
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from genai_prices.types import Provider as CatalogueProvider
 
 DEFAULT_WINDOW = 131_072
-"""The window of a model nobody tells the window of, in tokens."""
+"""The window assumed for a model, in tokens, if nothing else is known."""
 
 FULL_PRICE_HOUR = 8
-"""An hour, in UTC, in which nothing is cheaper than in others (DeepSeek's prices go by the hour)."""
+"""An hour, in UTC, without discounts (DeepSeek's prices depend on the hour)."""
 
 
 def look_up(profile: ModelProfile) -> ModelProfile:
-    """`profile` with the catalogue's prices and window where the provider has told none."""
+    """`profile` with the catalogue's prices, and its window if the provider did not report one."""
     info = _find(profile.catalogue, profile.id)
     changes: dict[str, object] = {}
     if info is not None:
@@ -38,12 +38,12 @@ def look_up(profile: ModelProfile) -> ModelProfile:
 
 
 def _at_full_price() -> datetime:
-    """Today, at an hour of full prices: of a session that goes on through the hours none is told too low."""
+    """Today at an hour of full prices, so that a session over several hours never sees too low a cost."""
     return datetime.now(UTC).replace(hour=FULL_PRICE_HOUR, minute=0, second=0, microsecond=0)
 
 
 def listed_models(provider: Provider) -> list[str]:
-    """A provider's models in the catalogue that hold a conversation with tools, newest generation first."""
+    """A provider's models in the catalogue that can chat with tools, newest generation first."""
     if provider.listed is None:
         return []
     ids = [each.id for each in _entries(provider.catalogue) if not each.deprecated and provider.listed.match(each.id)]
@@ -71,7 +71,7 @@ def _served(catalogue: str) -> "CatalogueProvider | None":
 
 
 def _prices(told: "ModelPrice") -> Prices | None:
-    """Prices with their cliffs. None where input or output has no price."""
+    """The prices with those of larger requests. None if input or output has no price."""
     starts: set[int] = set()
     for name in ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"):
         starts.update(tier.start for tier in getattr(getattr(told, name), "tiers", ()))

@@ -1,8 +1,8 @@
-"""What the program knows of a provider, as one record: who serves models, how they are named, and how one is made.
+"""The record of a provider: its names and models, where its key and address come from, and how to create a model.
 
-Each package of `models/` has its record in `record.py`; `catalogue.PROVIDERS` lists them. Lists of models, questions
-for a key, errors and the doctor read the record, so that no other table names a provider. Making a record imports no
-SDK; `create` does so at first use.
+Each package of `models/` has a record in `record.py`, and `catalogue.PROVIDERS` lists them. Model lists, questions for
+keys, errors and the doctor all read these records; no other table names a provider. Records import no SDK; models do,
+on first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tui_agent.models.base import LocalModels, Model, ModelProfile, OnHand, Pulled, Tier
+from tui_agent.models.base import InstalledModel, LocalModels, Model, ModelProfile, PullProgress, Tier
 from tui_agent.settings.schema import TierModels
 
 NO_MODELS = TierModels(frontier="", mid="", small="")
@@ -22,7 +22,7 @@ def _not_signed_in() -> bool:
     return False
 
 
-def _none_running(_local: LocalModels) -> Sequence[OnHand]:
+def _none_installed(_local: LocalModels) -> Sequence[InstalledModel]:
     return ()
 
 
@@ -32,72 +32,72 @@ def _nothing_missing() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """Who serves models."""
+    """A service, or a program on the user's machine, that serves models."""
 
     id: str
-    """What stands before the colon in ``provider:model``."""
+    """The part before the colon in ``provider:model``."""
     title: str
-    """What errors call it."""
+    """Its name in errors."""
     label: str
-    """What lists to choose from call it."""
+    """Its name in lists."""
     create: Callable[[Provider, ModelProfile, LocalModels], Model] = field(compare=False)
-    """The model behind a profile, given this record. Its SDK is imported when it is first asked."""
+    """Creates a model from this record and a profile. The model imports its SDK on first use."""
     profile: Callable[[str], ModelProfile] = field(compare=False)
-    """What a model's id alone tells, tier and window left out."""
+    """The profile for a model id, as far as the id alone tells; without tier and window."""
 
     keys: tuple[str, ...] = ()
-    """Variables a key is read from, the one to name first; empty: it needs none."""
-    keys_at: str = ""
-    """The page keys are made at."""
+    """The environment variables for its key; messages name the first. Empty: it needs no key."""
+    keys_page: str = ""
+    """The web page where users create keys."""
     needs_key: bool = True
-    """Whether nothing can be asked without one of `keys`."""
+    """Whether requests need one of `keys`."""
     signed_in: Callable[[], bool] = field(default=_not_signed_in, compare=False)
-    """Whether there are credentials besides `keys`, on disk; asked where no key is set."""
+    """Whether there are other credentials than `keys`, such as on disk. Called if no key is set."""
     addresses: tuple[str, ...] = ()
-    """Variables that name another address, for one kind of its models each; empty: there are none."""
+    """The environment variables that override its address, one for each kind of its models."""
 
     setting: str = ""
-    """The setting that has its address, where no variable does."""
+    """The setting with its address, if there is no variable for it."""
 
     models: TierModels = NO_MODELS
     """Its model of each tier."""
     suggested: tuple[str, ...] = ()
-    """Names to offer where one is not known, as a user types them."""
+    """Names to suggest for an unknown one, in the form users type."""
     families: tuple[str, ...] = ()
-    """How ids begin (before a hyphen) that need no provider before them."""
+    """Prefixes of ids (without the hyphen) that identify this provider, so that users need not name it."""
     aliases: tuple[str, ...] = ()
     """Other names for `id`."""
     tiers: Mapping[Tier, Sequence[str]] = field(default_factory=dict)
-    """Tier by a part of the id (``*`` and ``[…]`` as in file names)."""
+    """Patterns for a part of the id (``*`` and ``[…]`` as in file names), by tier."""
     free_names: bool = False
-    """Whether an id may hold what separates the parts of an address (``hf.co/user/model:Q4``)."""
+    """Whether ids may contain the separators of a URL (``hf.co/user/model:Q4``)."""
     catalogue: str = ""
-    """What the price catalogue calls it; empty: it is not there."""
+    """Its id in the price catalogue; empty: it is not listed."""
     listed: re.Pattern[str] | None = None
-    """Which of the catalogue's models hold a conversation with tools, by the beginning of their ids."""
-    running: Callable[[LocalModels], Sequence[OnHand]] = field(default=_none_running, compare=False)
-    """The models it has now, where it can tell at once; may block for some seconds."""
-    pull: Callable[[str, LocalModels], AsyncGenerator[Pulled, None]] | None = field(default=None, compare=False)
-    """Has it download a model by its id, with_state how far it is. Raises `ModelError`."""
+    """Matches the ids of the catalogue's models that can chat with tools."""
+    installed: Callable[[LocalModels], Sequence[InstalledModel]] = field(default=_none_installed, compare=False)
+    """The models installed on its local server, if it answers at once; may block for some seconds."""
+    pull: Callable[[str, LocalModels], AsyncGenerator[PullProgress, None]] | None = field(default=None, compare=False)
+    """Downloads a model by its id, yielding the progress. Raises `ModelError`."""
 
     package: str = ""
-    """The package its models are asked through; empty: none of its own."""
+    """The Python package of its SDK; empty: it has none."""
     missing: Callable[[], str] = field(default=_nothing_missing, compare=False)
-    """What has to be installed first, as one sentence; empty: nothing."""
+    """One sentence on what must be installed first; empty: nothing."""
 
     @property
     def default_model(self) -> str:
-        """The name of the model to begin with; empty: there is none."""
+        """The name of its default model; empty if it has none."""
         return f"{self.id}:{self.models.mid}" if self.models.mid else ""
 
     @property
     def where(self) -> str:
-        """What to check where its address may be wrong: variables, or a setting."""
+        """The variables or the setting with its address, for messages that say what to check."""
         return " or ".join(self.addresses) or self.setting
 
     @property
     def key(self) -> str:
-        """The variable to set for a key; empty: it needs none."""
+        """The variable to set to its key; empty: it needs none."""
         return self.keys[0] if self.keys else ""
 
     def has_key(self) -> bool:

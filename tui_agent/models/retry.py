@@ -1,4 +1,4 @@
-"""Trying again what may go through later, for every provider alike."""
+"""Retries of failed calls, for all providers."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tui_agent.models.base import (
 from tui_agent.text import error_text
 
 ATTEMPTS = 5
-"""Calls in all. With delays of about 1, 2, 4 and 8 seconds they bridge a quarter of a minute of overload."""
+"""Calls in total. With delays of about 1, 2, 4 and 8 seconds, they survive 15 seconds of overload."""
 
 FIRST_DELAY_S = 1.0
 LONGEST_DELAY_S = 60.0
@@ -39,17 +39,16 @@ async def stream_with_retries(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Ask, and ask again with the same request while the error is a retryable one.
+    """Send a request, and send it again while it fails with a retryable error.
 
-    Each failure but the last yields `Retrying`: what was streamed before it is void. The delay is the provider's
-    `retry_after` where it tells one, else doubles from `first_delay_s` (times 0.5 to 1, by `jitter`); in seconds, at
-    most `longest_delay_s`: a provider that asks for longer is not asked again before. With `Completed` it ends,
-    whatever the model does after. Raises the last `ModelError`; whatever else a model raises is an `AdapterFailed`,
-    which is never tried again.
+    Before each retry it yields `Retrying`: discard what was streamed before. The delay is the provider's `retry_after`;
+    without one, it doubles from `first_delay_s` (times 0.5 to 1, by `jitter`) up to `longest_delay_s` seconds. If a
+    provider asks for a longer wait, there is no retry. Ends with `Completed`, whatever the model does after it. Raises
+    the last `ModelError`; any other exception of a model becomes an `AdapterFailed`, which is never retried.
     """
     for attempt in range(1, attempts + 1):
         try:
-            async with aclosing(_narrowed(model, request)) as stream:
+            async with aclosing(_checked(model, request)) as stream:
                 async for event in stream:
                     yield event
                     if isinstance(event, Completed):
@@ -69,9 +68,10 @@ async def stream_with_retries(
         await sleep(delay)
 
 
-async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    """The model's stream, of which nothing comes but events and `ModelError`; a left one is closed at once, not when it
-    is collected: its connection is what is being paid for.
+async def _checked(model: Model, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """The model's stream, checked to yield only events and to raise only `ModelError`.
+
+    Closes the stream at once when it is abandoned, not when it is garbage-collected: an open connection costs money.
     """
     stream = None
     try:
@@ -83,7 +83,7 @@ async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[Strea
     except (ModelError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        # Of the model's own making, whatever it is: neither this program nor this turn is over for it.
+        # Even a SystemExit or CancelledError of the model's own must end neither the program nor the turn.
         if isinstance(error, asyncio.CancelledError) and being_cancelled():
             raise
         raise AdapterFailed(f"{model.profile.name} failed: {error_text(error)}") from error
@@ -93,7 +93,7 @@ async def _narrowed(model: Model, request: ModelRequest) -> AsyncGenerator[Strea
 
 
 def _is_event(event: object) -> bool:
-    """Whether this is an event of a stream, with what it should have."""
+    """Whether this is a stream event with valid fields."""
     match event:
         case TextDelta() | ReasoningDelta():
             text: object = event.text

@@ -1,4 +1,4 @@
-"""One model for several conversations: its connections are made once and outlive each of them."""
+"""A model shared by several conversations, which keeps its connections open between them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from tui_agent.models.base import Model, ModelProfile, StreamEvent
 
 
 class SharedModel:
-    """A model whose `close` leaves it open; whoever made it ends it with `close_for_good`."""
+    """A model whose `close` does nothing; its owner closes it with `close_for_good`."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -19,7 +19,7 @@ class SharedModel:
         return self._model.profile
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """Ask. Several calls may run at once."""
+        """As `Model.stream`. Several calls may run concurrently."""
         return self._model.stream(request)
 
     async def describe(self) -> ModelProfile:
@@ -29,7 +29,7 @@ class SharedModel:
         return await asyncio.shield(self._described)
 
     async def close(self) -> None:
-        """A conversation is done with it: nothing happens."""
+        """Do nothing: other conversations may still use the model."""
 
     async def close_for_good(self) -> None:
         """Release connections."""

@@ -1,20 +1,20 @@
-"""How fast a model on a machine of one's own reads and writes: what a request costs there is time."""
+"""The speed of local models, whose requests cost time instead of money."""
 
 from typing import NamedTuple
 
 from tui_agent.conversation.entries import Usage
 
 NEWEST_WEIGHT = 0.4
-"""What the newest call weighs in a speed: it changes with what else the machine does."""
+"""The newest call's weight in the moving average: speed varies with the machine's load."""
 FEWEST_READ, FEWEST_WRITTEN = 64, 8
-"""Tokens from which on a call tells a speed; below, starting takes longer than reading."""
+"""Calls with fewer tokens are not measured: their time is mostly overhead."""
 SHORTEST_S = 0.05
-"""Seconds from which on a call tells a speed: what comes at once was kept, or comes from no model."""
+"""Shorter times are not measured: such an answer was cached or comes from no real model."""
 
 
 class Timings(NamedTuple):
-    """What a call took, in seconds; 0: not told. `read` are the tokens it had to read, which its server had not kept;
-    None: all that was new to it.
+    """The duration of a call in seconds; 0: unknown. `read` are the prompt tokens the server had to process, because
+    they were not in its cache; None: it does not say.
     """
 
     read_s: float = 0.0
@@ -23,24 +23,24 @@ class Timings(NamedTuple):
 
 
 class Speed(NamedTuple):
-    """Tokens per second; 0: not known yet."""
+    """Tokens per second; 0: unknown."""
 
     reading: float = 0.0
     writing: float = 0.0
 
 
 class Speedometer:
-    """The speed of each model that was asked, by name."""
+    """Measures the speed of each model, by name."""
 
     def __init__(self) -> None:
         self._speeds: dict[str, Speed] = {}
 
     def of(self, model: str) -> Speed:
-        """What is known of a model's speed."""
+        """A model's speed."""
         return self._speeds.get(model, Speed())
 
     def measure(self, model: str, timings: Timings, usage: Usage, kept: int) -> Speed:
-        """Take in what a call took; `kept` are the tokens of its prompt that its server should still have had."""
+        """Update a model's speed with a call; `kept` are the prompt tokens its server should have had in its cache."""
         before = self.of(model)
         read = timings.read if timings.read is not None else usage.input_tokens - max(kept, usage.cache_read_tokens)
         now = Speed(

@@ -1,7 +1,7 @@
-"""Claude, over Anthropic's SDK.
+"""Claude, with Anthropic's SDK.
 
-The SDK takes seconds to import and walks every request on the event loop; so it is imported at first use, in a thread,
-and is handed the request's bytes. It sends them, authenticates, and reads the stream.
+The SDK takes seconds to import and encodes requests on the event loop. So it is imported on first use, in a thread, and
+gets requests as bytes; it only authenticates, sends them, and reads the stream.
 """
 
 import asyncio
@@ -16,19 +16,25 @@ from typing_extensions import override
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
-from tui_agent.models.anthropic.features import Feature, elsewhere, refused_feature, remember, remembered
+from tui_agent.models.anthropic.features import (
+    Feature,
+    load_unsupported,
+    other_server,
+    refused_feature,
+    save_unsupported,
+)
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
 from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, Tier
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,
-    SomethingElseError,
+    WrongServerError,
     bad_address,
+    error_text_in,
     failure,
     no_key,
     parse_retry_after,
-    said_in,
     unreachable,
     unreadable,
 )
@@ -59,23 +65,23 @@ TIER_OF_LINE: dict[str, Tier] = {
 
 
 class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
-    """A `Model` of Anthropic's."""
+    """A Claude model, served by Anthropic or at ``ANTHROPIC_BASE_URL``."""
 
     def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False
         self._encoder = RequestEncoder()
-        self._elsewhere = ""
+        self._other_server = ""
         self._without: frozenset[Feature] = frozenset()
 
     @override
     def _connect(self) -> "ClaudeClient":
         from anthropic import AsyncAnthropic
 
-        # The SDK imports its parts where they are first used: better here than on the event loop.
+        # The SDK imports this lazily, which would block the event loop.
         import_module("anthropic.resources.models")
-        self._stands_at(elsewhere())
+        self._use_other_server(other_server())
         http, timeout = http_client(self._idle_timeout_s)
         return AsyncAnthropic(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
 
@@ -99,11 +105,11 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
                 stream = await self._post(client, body, betas(options, bounded.max_tokens))
                 break
             except APIStatusError as error:
-                if not self._takes_shorter(_refusal(error)) and not await self._does_without(error):
+                if not self._shortens_answer(_refusal(error)) and not await self._drops_refused(error):
                     raise
         try:
             if "html" in stream.response.headers.get("content-type", ""):
-                raise SomethingElseError(str(client.base_url))
+                raise WrongServerError(str(client.base_url))
             async for data in stream:
                 yield data
         finally:
@@ -118,7 +124,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         return Options(self._profile.id, thinking, self._profile.bound_reasoning, self._diagnoses, without)
 
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
-        """Send a request's body. `wanted` are its betas."""
+        """Send a request's body; `wanted` is its ``anthropic-beta`` header."""
         from anthropic import AsyncStream
 
         return await client.post(
@@ -133,21 +139,21 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             stream_cls=AsyncStream[object],
         )
 
-    def _stands_at(self, address: str) -> None:
-        """Another server than Anthropic's own answers, at this address (empty: none); recall what it does without."""
-        self._elsewhere = address
+    def _use_other_server(self, address: str) -> None:
+        """Set the address of a server that replaces Anthropic's (empty: none), and load the features it lacks."""
+        self._other_server = address
         if address:
-            self._without = remembered(address, self._profile.id)
+            self._without = load_unsupported(address, self._profile.id)
 
-    async def _does_without(self, error: "APIStatusError") -> bool:
-        """Whether a server in Anthropic's place refused something that can be left out, and from here on is."""
-        if not self._elsewhere or error.status_code not in (400, 422):
+    async def _drops_refused(self, error: "APIStatusError") -> bool:
+        """If another server refused a feature that can be left out, leave it out from now on and return True."""
+        if not self._other_server or error.status_code not in (400, 422):
             return False
         feature = refused_feature(_refusal(error).text, self._without)
         if feature is None:
             return False
         self._without |= {feature}
-        await asyncio.to_thread(remember, self._elsewhere, self._profile.id, self._without)
+        await asyncio.to_thread(save_unsupported, self._other_server, self._profile.id, self._without)
         return True
 
     @override
@@ -158,13 +164,13 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         self._take_in(await client.models.retrieve(self._profile.id, timeout=DESCRIBE_TIMEOUT_S))
 
     def _take_in(self, info: "ModelInfo") -> None:
-        """Take in what the Models API tells; it is not validated by the SDK."""
+        """Update the profile from the Models API, whose answer the SDK does not validate."""
         changes: dict[str, object] = {}
         for name, told in (("window", info.max_input_tokens), ("max_output", info.max_tokens)):
             if isinstance(told, int) and told > 0:
                 changes[name] = told
                 changes["source"] = "provider"
-        # Whoever tells the line is Anthropic's own API of 2026; what else stands at the address may refuse the field.
+        # Only Anthropic's own API reports the line (since 2026); another server may refuse the diagnostics field.
         self._diagnoses = isinstance(info.line, str)
         changes["defers_tools"] = self._diagnoses and defers_tools(self._profile.id)
         if isinstance(info.line, str) and info.line in TIER_OF_LINE:
@@ -180,8 +186,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         self._profile = msgspec.structs.replace(self._profile, **changes)
 
     @override
-    async def _known(self, error: Exception, request: ModelRequest) -> Exception:
-        known = await super()._known(error, request)
+    async def _error_to_raise(self, error: Exception, request: ModelRequest) -> Exception:
+        known = await super()._error_to_raise(error, request)
         if isinstance(known, PictureRefused):
             known.pictures = picture_at(request, known.place)
         return known
@@ -198,7 +204,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             case anthropic.APIStatusError():
                 return failure(self._provider, self._profile.id, _refusal(error))
             case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
-                return self._silence()
+                return self._timed_out()
             case anthropic.APIConnectionError():
                 return unreachable(self._provider, _cause(error))
             case httpx2.HTTPError() | httpx2.StreamError():
@@ -220,7 +226,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
 
 
 def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeout]":
-    """The HTTP client for the SDK's own, and its timeouts. For a thread: imports the SDK."""
+    """The HTTP client for the SDK's client, and its timeouts. Imports the SDK: call it in a thread."""
     from anthropic import DefaultAsyncHttpxClient, Timeout
 
     timeout = Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
@@ -229,7 +235,7 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
 
 def _refusal(error: "APIStatusError") -> Refusal:
     retry_after = parse_retry_after(error.response.headers.get("retry-after"))
-    return Refusal(error.status_code, error.type or "", error.api_message or said_in(error.body), retry_after)
+    return Refusal(error.status_code, error.type or "", error.api_message or error_text_in(error.body), retry_after)
 
 
 def _cause(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""What a Claude model's id tells, before the Models API is asked: how it thinks, what it binds and caches."""
+"""What the id of a Claude model says about it: its kind of thinking, what it caches, its limits."""
 
 import re
 from typing import Literal, NamedTuple, TypeAlias
@@ -8,7 +8,7 @@ Thinking: TypeAlias = Literal["adaptive", "enabled", "off"]
 _NEW = re.compile(r"claude-(?P<line>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
 _OLD = re.compile(r"claude-(?P<major>\d)(?:-(?P<minor>\d))?(?:-(?P<line>[a-z]+))?(?!\d)")
 
-# Anthropic, prompt caching: the minimum cacheable length per model; 1,024 tokens where a model is not listed.
+# Tokens of the smallest cacheable prefix (Anthropic, prompt caching); 1,024 for models that are not listed.
 _CACHE_MINIMUM = {
     ("opus", 5, 5): 512,
     ("haiku", 5, 5): 2048,
@@ -24,20 +24,20 @@ _CACHE_MINIMUM = {
 
 
 PICTURE_BYTES = 24_000_000
-"""Bytes in base64 of all pictures of a request: of its 32 MB (Anthropic, vision), less a quarter for the text."""
+"""Bytes in base64 of all pictures of a request: three quarters of its 32 MB (Anthropic, vision), the rest for text."""
 _FEW_PICTURES, _MANY_PICTURES, _SMALL_WINDOW = 100, 600, 200_000
 
 
 class ClaudeId(NamedTuple):
-    """A model's line (empty: not told) and version ((0, 0): not told)."""
+    """A model's line (empty: unknown) and version ((0, 0): unknown)."""
 
     line: str
     version: tuple[int, int]
 
 
 def parse_id(model: str) -> ClaudeId:
-    """``claude-opus-5-5`` is Opus 5.5, ``claude-3-7-sonnet-latest`` is Sonnet 3.7."""
-    named = model[max(0, model.find("claude-")) :]  # a cloud puts a region and the maker before it
+    """Parse a model id: ``claude-opus-5-5`` is Opus 5.5, ``claude-3-7-sonnet-latest`` is Sonnet 3.7."""
+    named = model[max(0, model.find("claude-")) :]  # clouds prefix it with a region and the vendor
     found = _NEW.match(named) or _OLD.match(named)
     if found is None:
         return ClaudeId("", (0, 0))
@@ -45,10 +45,10 @@ def parse_id(model: str) -> ClaudeId:
 
 
 def binds_reasoning(model: str) -> bool:
-    """Is its thinking accepted back only under the prefix it was made under?
+    """Whether the API accepts the model's thinking back only after the prefix it was generated with.
 
-    So it is from Fable and Mythos 5.1 and from Opus, Sonnet and Haiku 5.5 on (Anthropic, preserved thinking); assumed
-    of a model whose id tells nothing.
+    It does so from Fable and Mythos 5.1 and from Opus, Sonnet and Haiku 5.5 on (Anthropic, preserved thinking). Assumed
+    if the version is unknown.
     """
     line, version = parse_id(model)
     if version == (0, 0):
@@ -57,7 +57,7 @@ def binds_reasoning(model: str) -> bool:
 
 
 def thinking_of(model: str) -> Thinking:
-    """The kind of thinking to ask for (Anthropic, extended thinking: adaptive from 4.6 on, a budget from 3.7 on)."""
+    """The kind of thinking to request (Anthropic, extended thinking: adaptive from 4.6 on, a budget from 3.7 on)."""
     version = parse_id(model).version
     if version == (0, 0) or version >= (4, 6):
         return "adaptive"
@@ -65,8 +65,8 @@ def thinking_of(model: str) -> Thinking:
 
 
 def defers_tools(model: str) -> bool:
-    """Does it take definitions of tools that it sees only once a search found them? So it is from 4.5 on (Anthropic,
-    tool search tool); assumed of a model whose id tells nothing.
+    """Whether the model supports deferred tool definitions: from 4.5 on (Anthropic, tool search tool). Assumed if the
+    version is unknown.
     """
     version = parse_id(model).version
     return version == (0, 0) or version >= (4, 5)
@@ -79,5 +79,5 @@ def cache_minimum_of(model: str) -> int:
 
 
 def most_pictures(window: int) -> int:
-    """Pictures one request may hold (Anthropic, vision: 100 at a window of 200,000 tokens, 600 at larger ones)."""
+    """The most pictures in a request (Anthropic, vision: 100 with a window of 200,000 tokens, 600 with larger ones)."""
     return _FEW_PICTURES if window <= _SMALL_WINDOW else _MANY_PICTURES

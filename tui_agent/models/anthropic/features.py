@@ -1,8 +1,8 @@
-"""What a server in Anthropic's place does without.
+"""The features of the Messages API that other servers than Anthropic's lack.
 
-Many servers speak the Messages API, each a part of it. Which part is found out by asking for all of it once: what a
-refusal names is left out from there on. That is kept in the home folder, by address and model, so that the next start
-does not ask again; remove `messages-features.json` there to have it found out anew.
+Many servers implement part of the Messages API. We first send requests with all features, and leave out each feature
+that a refusal names. The result is saved in the home folder, by address and model, so that the next start need not
+repeat it; delete `messages-features.json` to start over.
 """
 
 import os
@@ -18,8 +18,8 @@ from tui_agent.models.address import host_of
 from tui_agent.settings.sources import home_folder
 
 Feature: TypeAlias = Literal["betas", "binding", "display", "adaptive", "thinking", "caching", "parameter"]
-"""Of a request: the beta header; thinking bound to its prefix; summaries of thinking; thinking as much as the model
-sees fit; thinking at all; cache marks; the query's ``beta=true``."""
+"""In this order: the beta header; thinking bound to its prefix; summaries of thinking; adaptive thinking; any thinking;
+cache marks; the query parameter ``beta=true``."""
 
 FILE = "messages-features.json"
 MOST_KEPT = 200
@@ -42,26 +42,26 @@ _NAMED: tuple[tuple[re.Pattern[str], Feature], ...] = (
 _entries = msgspec.json.Decoder(dict[str, list[str]])
 
 
-def elsewhere() -> str:
-    """The address of the server in Anthropic's place; empty where that is Anthropic's own."""
+def other_server() -> str:
+    """The address of the server that replaces Anthropic's; empty if none does."""
     url = os.environ.get(VARIABLE, "").strip().rstrip("/")
     host = host_of(url)
     return url if host and not f".{host}".endswith(".anthropic.com") else ""
 
 
 def refused_feature(text: str, without: frozenset[Feature]) -> Feature | None:
-    """The feature a refusal names, of those that are still asked for; None where it is about something else."""
+    """The feature that a refusal names, other than those in `without`; None if it is about something else."""
     return next((feature for pattern, feature in _NAMED if feature not in without and pattern.search(text)), None)
 
 
-def remembered(address: str, model: str) -> frozenset[Feature]:
-    """What this server does without for this model, as far as it was found out. Reads a file."""
+def load_unsupported(address: str, model: str) -> frozenset[Feature]:
+    """The features known to be missing for this server and model. Reads a file."""
     known = _read().get(_key(address, model), [])
     return frozenset(feature for feature in get_args(Feature) if feature in known)
 
 
-def remember(address: str, model: str, without: frozenset[Feature]) -> None:
-    """Keep what was found out. Writes a file; where that cannot be, it is found out again."""
+def save_unsupported(address: str, model: str, without: frozenset[Feature]) -> None:
+    """Save the missing features of a server and model to a file; a failure only means finding them again next time."""
     kept = _read()
     kept.pop(_key(address, model), None)
     kept[_key(address, model)] = sorted(without)

@@ -1,4 +1,4 @@
-"""Anthropic, as the rest of the program knows it."""
+"""The provider record of Anthropic."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> M
 
 
 def claude_profile(provider: str, model: str, catalogue: str = "anthropic") -> ModelProfile:
-    """What a Claude model's id tells, whoever serves it."""
+    """The profile of a Claude model by its id, for any provider that serves it."""
     return ModelProfile(
         provider=provider,
         id=model,
@@ -31,7 +31,7 @@ def claude_profile(provider: str, model: str, catalogue: str = "anthropic") -> M
 
 
 def _profile_on_disk() -> bool:
-    """Does a profile on disk hold credentials, where Anthropic's SDK looks for one?"""
+    """Whether there is a profile with credentials where Anthropic's SDK looks for one."""
     chosen = os.environ.get("ANTHROPIC_CONFIG_DIR")
     folder = Path(chosen) if chosen else Path.home() / ".config" / "anthropic"
     return any((folder / name).is_file() for name in ("active_config", "configs/default.json"))
@@ -50,7 +50,7 @@ ANTHROPIC = Provider(
         "ANTHROPIC_IDENTITY_TOKEN",
         "ANTHROPIC_IDENTITY_TOKEN_FILE",
     ),
-    keys_at="https://console.anthropic.com/settings/keys",
+    keys_page="https://console.anthropic.com/settings/keys",
     signed_in=_profile_on_disk,
     addresses=("ANTHROPIC_BASE_URL",),
     models=Models().anthropic,

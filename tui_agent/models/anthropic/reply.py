@@ -1,4 +1,4 @@
-"""An answer of Anthropic's Messages API, read from the events of its stream."""
+"""Reads the streamed answers of Anthropic's Messages API."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, vali
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode, own_id
+from tui_agent.models.encoding import encode, unused_id
 from tui_agent.text import one_line
 
 _STOP: dict[str, StopReason] = {
@@ -93,7 +93,7 @@ _KNOWN = frozenset({"message_start", "content_block_start", "content_block_delta
 
 @dataclass(slots=True)
 class _Open:
-    """A block as it comes in. `pieces` are its text, its thinking, or its arguments."""
+    """A block that is still streaming. `pieces` are of its text, its thinking, or its arguments."""
 
     start: _ContentBlock
     pieces: list[str] = field(default_factory=list)
@@ -102,9 +102,9 @@ class _Open:
 
 
 class AnthropicReply:
-    """Takes the stream's events in order. `complete` once the last one was seen.
+    """Reads the stream's events in order; `complete` after the last one.
 
-    `taken` are the ids earlier calls of the conversation have; a new call with one of them gets another.
+    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
@@ -119,7 +119,7 @@ class AnthropicReply:
         self._id = self._cache_miss = ""
 
     def read(self, data: object) -> Iterator[StreamEvent]:
-        """Take one event in; gives what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+        """Read one event. Raises `msgspec.ValidationError` if it is malformed."""
         told = self._read(data)
         return iter(() if told is None else (told,))
 
@@ -214,14 +214,14 @@ class AnthropicReply:
                 return None
 
     def _call(self, start: _ContentBlock, text: str) -> ToolCall:
-        if not text and start.input:  # some gateways send the whole input at once
+        if not text and start.input:  # some gateways send the whole input in the first event
             text = encode(start.input).decode()
         arguments, malformed = read_arguments(text)
-        call_id = own_id(start.id, self._taken)
+        call_id = unused_id(start.id, self._taken)
         return ToolCall(call_id, valid_text(start.name), arguments, malformed=malformed)
 
     def _count(self, told: _Usage | None) -> None:
-        """Later figures are cumulative and replace earlier ones where they are told."""
+        """Update the usage: later figures are cumulative and replace earlier ones."""
         if told is not None:
             for name in _Usage.__struct_fields__:
                 if (value := getattr(told, name)) is not None:
@@ -232,7 +232,7 @@ class AnthropicReply:
             self._dropped = sum(each.type == "thinking_dropped" for each in told)
 
     def _used(self) -> Usage:
-        """Anthropic's ``input_tokens`` leaves cache reads and writes out; ours is the whole prompt."""
+        """The usage so far. Anthropic's ``input_tokens`` excludes cache reads and writes; ours is the whole prompt."""
         used = self._usage
         read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
         details = used.output_tokens_details

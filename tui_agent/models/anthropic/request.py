@@ -1,4 +1,4 @@
-"""A request as the JSON of Anthropic's Messages API."""
+"""Encodes requests for Anthropic's Messages API."""
 
 from collections.abc import Iterable
 
@@ -21,12 +21,12 @@ from tui_agent.models.anthropic.features import Feature
 from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 CACHE_MARKS = 4
-"""Breakpoints a request may carry (Anthropic, prompt caching)."""
+"""The most cache breakpoints in a request (Anthropic, prompt caching)."""
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 THINKING_BUDGET = 4096
-"""Tokens of thinking for models that want a number. Fixed, since a change of it makes the cached messages cold."""
+"""Tokens of thinking for models that need a budget. Fixed, because a change invalidates the cached messages."""
 
 _MARK: Fields = {"type": "ephemeral"}
 _MARK_BYTES = b',"cache_control":{"type":"ephemeral"}}'
@@ -35,10 +35,10 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What of a request depends on the model: its id, how it thinks, whether its thinking is bound to its prefix.
+    """The parts of a request that depend on the model and its server.
 
-    `diagnoses`: who answers is asked why a cache was missed. `version`: that of a cloud, which names the model in the
-    address; `betas_inside`: it has the betas in the body.
+    `bound`: its thinking is bound to the prefix. `diagnoses`: ask why a cache was missed. `version`: the API version of
+    a cloud, which has the model in the URL instead of the body; `betas_inside`: betas go into the body.
     """
 
     model: str
@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     bound: bool
     diagnoses: bool = False
     without: frozenset[Feature] = frozenset()
-    """What the server does without."""
+    """The features that the server lacks."""
     version: str = ""
     betas_inside: bool = False
 
@@ -64,7 +64,9 @@ def betas(options: Options, max_tokens: int) -> str:
 
 
 def thinking_field(options: Options, max_tokens: int) -> Fields | None:
-    """The ``thinking`` parameter. Summaries are asked for: some models otherwise hand out signatures alone."""
+    """The ``thinking`` parameter, None if thinking is off. Requests summaries: some models otherwise return only
+    signatures.
+    """
     if options.thinking == "off" or (options.thinking == "enabled" and max_tokens <= THINKING_BUDGET):
         return None
     field: Fields = {"type": options.thinking}
@@ -78,14 +80,14 @@ def thinking_field(options: Options, max_tokens: int) -> Fields | None:
 
 
 def _binds(options: Options) -> bool:
-    """Whether thinking is asked to be left out where its prefix changed, which takes a beta."""
+    """Whether to have the API drop thinking whose prefix changed, which needs a beta."""
     return options.bound and not {"binding", "betas"} & options.without
 
 
 def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
-    """Whether thinking on a budget is accepted: an open tool loop must begin with thinking, or go on without.
+    """Whether the API accepts thinking with a budget here: not in a tool loop that began without thinking.
 
-    One begins without it where another model made its first calls (Anthropic, extended thinking with tool use).
+    A loop begins without it if another model made the first calls (Anthropic, extended thinking with tool use).
     """
     first: RequestMessage | None = None
     for message in reversed(messages):
@@ -100,13 +102,13 @@ def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
 
 
 class RequestEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
+    """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
         self._pieces: Pieces[bytes] = Pieces()
 
     def encode(self, request: ModelRequest, options: Options) -> bytes:
-        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""
         marks = not request.one_off and "caching" not in options.without
         head: Fields = {"model": options.model, "max_tokens": request.max_tokens, "stream": True}
         if options.version:
@@ -132,7 +134,7 @@ class RequestEncoder:
         pieces = self._pieces.of(
             request.messages,
             lambda message, _: encode_message(message, deferred=deferred),
-            way=deferred,
+            variant=deferred,
             keep=not request.one_off,
         )
         for index in _marked(request) if marks else ():
@@ -141,9 +143,9 @@ class RequestEncoder:
 
 
 def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
-    """The picture at a place of the request's JSON (``messages.2.content.0``, and ``.content.1`` inside a result).
+    """The picture at a path of the request's JSON (``messages.2.content.0``, with ``.content.1`` inside a result).
 
-    Empty where there is none. A place in a result whose own part is not told means all its pictures.
+    Empty if there is none. A path to a result without a part means all its pictures.
     """
     numbers = [int(part) for part in place.split(".") if part.isdecimal()]
     sent = [message for message in request.messages if encode_message(message)]
@@ -163,14 +165,15 @@ def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
 
 
 def encode_message(message: RequestMessage, *, mark: bool = False, deferred: frozenset[str] = _NOTHING) -> bytes:
-    """One message; with `mark` its last block that may carry one ends a cached prefix. Empty where nothing is left.
+    """Encode one message; empty if nothing of it is sent.
 
-    `deferred` are the tools whose definitions the request holds back: where they were found, they are referred to.
+    `mark`: put a cache breakpoint on its last block that can have one. `deferred` are the names of the request's
+    deferred tools: results that found only such tools become references to them.
     """
     blocks = [
         (block, field) for block in message.blocks if (field := _block(block, message.role, deferred)) is not None
     ]
-    # The API refuses an assistant's message that ends in thinking (one cut short while the model was thinking).
+    # The API refuses a message that ends in thinking, as one does that was interrupted while the model was thinking.
     while message.role == "assistant" and blocks and isinstance(blocks[-1][0], Reasoning):
         blocks.pop()
     if not blocks:
@@ -184,7 +187,7 @@ def encode_message(message: RequestMessage, *, mark: bool = False, deferred: fro
 
 
 def _marked(request: ModelRequest) -> frozenset[int]:
-    """The messages that end a cached prefix: the newest one, and the last edges that the limit leaves room for."""
+    """The messages to put breakpoints on: the newest one, and as many of the last edges as the limit allows."""
     if request.one_off or not request.messages:
         return frozenset()
     newest = len(request.messages) - 1
@@ -194,7 +197,7 @@ def _marked(request: ModelRequest) -> frozenset[int]:
 
 
 def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields]:
-    """The definitions, those that are held back last: no cached prefix ends there (Anthropic, tool search tool)."""
+    """The tool definitions, deferred ones last, which cannot have a breakpoint (Anthropic, tool search tool)."""
     ordered = sorted(tools, key=lambda tool: tool.deferred)
     fields: list[Fields] = [
         {

@@ -1,4 +1,4 @@
-"""Claude on Amazon Bedrock, over Anthropic's SDK and the credentials that AWS's SDK finds."""
+"""Claude on Amazon Bedrock, with Anthropic's SDK and the credentials that AWS's SDK finds."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,7 +19,7 @@ VERSION = "bedrock-2023-05-31"
 
 
 class BedrockModel(AnthropicModel):
-    """A `Model` of Anthropic's that Amazon serves."""
+    """A Claude model served by Amazon Bedrock."""
 
     @override
     def _connect(self) -> "ClaudeClient":
@@ -32,7 +32,7 @@ class BedrockModel(AnthropicModel):
             client = AsyncAnthropicBedrock(max_retries=0, http_client=http, timeout=timeout, open_telemetry=False)
         except ValueError as error:
             raise InvalidRequest(f"Amazon Bedrock is not set up: set AWS_REGION. ({plain(str(error))})") from error
-        self._stands_at(str(client.base_url))
+        self._use_other_server(str(client.base_url))
         return client
 
     @override

@@ -1,4 +1,4 @@
-"""Claude on Amazon Bedrock, as the rest of the program knows it."""
+"""The provider record of Amazon Bedrock."""
 
 import re
 from importlib.util import find_spec

@@ -1,7 +1,7 @@
-"""Gemini, over Google's SDK.
+"""Gemini, with Google's SDK.
 
-As with Anthropic's, the SDK is imported at first use, in a thread, and is handed the request's bytes: its own walk over
-a long conversation would hold up the event loop. It builds the address, authenticates, and reads the stream.
+As with Anthropic's, the SDK is imported on first use, in a thread, and gets requests as bytes: its own encoding of a
+long conversation would block the event loop. It only builds the URL, authenticates, and reads the stream.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,
     bad_address,
+    error_text_in,
     failure,
     no_key,
     parse_retry_after,
-    said_in,
     unreachable,
     unreadable,
 )
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from tui_agent.models.gemini.client import PreparedClient
 
 API_VERSION = "v1beta"
-"""The SDK's default, ``v1``, lacks thought signatures and JSON schemas of tools."""
+"""The SDK's default, ``v1``, lacks thought signatures and JSON Schemas for tools."""
 
 
 class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
-    """A `Model` of Google's. The SDK closes its connections when its `Client` is collected, so both are kept."""
+    """A Gemini model. Keeps the SDK's `Client` beside our HTTP client: when collected, it closes the connections."""
 
     def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
@@ -57,18 +57,18 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
 
         from tui_agent.models.gemini.client import PreparedClient
 
-        # It warns of what it does not know, such as a new reason to stop: nothing for whoever looks at the screen.
+        # Its warnings, such as of an unknown finish reason, would garble the screen.
         warnings.filterwarnings("ignore", module=r"google\.genai\b")
         http = PreparedClient(self._idle_timeout_s)
         options = HttpOptions(
             api_version=os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION,
             retry_options=HttpRetryOptions(attempts=1),
             httpx_async_client=http,
-            # The SDK's clients that are never used read the certificates once more each, if they are given none.
+            # Otherwise, each of the SDK's other clients would load the certificates again, though we never use them.
             client_args={"verify": tls()},
             async_client_args={"verify": tls(), "ssl": tls()},
         )
-        # Their first use builds them, which takes a while: better here than on the event loop.
+        # Pydantic builds these models on first use, which would block the event loop.
         for kind in (GenerateContentConfig, GenerateContentResponse):
             kind.model_validate({})
         return self._client(options), http
@@ -133,7 +133,7 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
             case errors.APIError():
                 return failure(self._provider, self._profile.id, _refusal(error))
             case httpx2.TimeoutException() | TimeoutError():
-                return self._silence()
+                return self._timed_out()
             case httpx2.ConnectError():
                 return unreachable(self._provider, str(error))
             case httpx2.HTTPError() | httpx2.StreamError():
@@ -149,7 +149,7 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
 
 
 def _refusal(error: "APIError") -> Refusal:
-    """`RetryInfo` among an error's details tells how long to wait."""
+    """Convert the SDK's error; the time to wait is in a ``RetryInfo`` of its details or in the header."""
     details = error.details if isinstance(error.details, dict) else {}
     body = details.get("error", details)
     retry_after = None
@@ -158,4 +158,6 @@ def _refusal(error: "APIError") -> Refusal:
             retry_after = parse_retry_after(str(detail.get("retryDelay", "")))
     if retry_after is None and (headers := getattr(error.response, "headers", None)) is not None:
         retry_after = parse_retry_after(headers.get("retry-after"))
-    return Refusal(error.code or 0, str(error.status or ""), str(error.message or said_in(error.details)), retry_after)
+    return Refusal(
+        error.code or 0, str(error.status or ""), str(error.message or error_text_in(error.details)), retry_after
+    )

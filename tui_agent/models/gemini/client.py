@@ -1,6 +1,6 @@
-"""The HTTP client the Gemini SDK is given: it sends request bodies that were encoded beforehand.
+"""The HTTP client for the Gemini SDK, which sends our encoded request bodies.
 
-Imported only where the SDK is. ``HttpOptions.httpx_async_client`` is the SDK's own way to bring a client.
+Import it only where the SDK is imported. The SDK takes it as ``HttpOptions.httpx_async_client``.
 """
 
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 from typing_extensions import override
 
-from tui_agent.models.errors import SomethingElseError
+from tui_agent.models.errors import WrongServerError
 from tui_agent.tls import tls
 
 CONNECT_TIMEOUT_S = 15.0
@@ -18,9 +18,9 @@ _HEADER = "x-prepared-body"
 
 
 class PreparedClient(httpx2.AsyncClient):
-    """Puts the body named by a request's own header in the place of the one the SDK made, and drops the header.
+    """Replaces the SDK's request body with a prepared one, which a private header names.
 
-    `idle_timeout_s` seconds without a byte end a call; the SDK's own timeout bounds nothing but the whole.
+    A call fails after `idle_timeout_s` seconds without a byte; the SDK has only a timeout for the whole call.
     """
 
     def __init__(self, idle_timeout_s: float) -> None:
@@ -31,7 +31,7 @@ class PreparedClient(httpx2.AsyncClient):
 
     @asynccontextmanager
     async def prepared(self, token: str, body: bytes) -> AsyncIterator[dict[str, str]]:
-        """The headers with which a request made inside sends `body`. Leaving it ends that request's connection."""
+        """A context with the headers that make a request send `body`. On exit, closes that request's connection."""
         self._bodies[token] = body
         try:
             yield {_HEADER: token}
@@ -59,7 +59,7 @@ class PreparedClient(httpx2.AsyncClient):
             self._answers[token] = answer
             kind = answer.headers.get("content-type", "")
             if answer.is_success and "html" in kind:
-                raise SomethingElseError(f"{request.url.scheme}://{request.url.netloc.decode()}")
+                raise WrongServerError(f"{request.url.scheme}://{request.url.netloc.decode()}")
             if answer.is_success and "event-stream" in kind:
                 return httpx2.Response(
                     answer.status_code, headers={"content-type": kind}, stream=_DataAlone(answer), request=request
@@ -68,8 +68,9 @@ class PreparedClient(httpx2.AsyncClient):
 
 
 class _DataAlone(httpx2.AsyncByteStream):
-    """A stream of events as the SDK reads them: it takes a comment, another field, and ``data:`` without a blank after
-    it for the JSON of an error.
+    """A stream of server-sent events with only ``data: `` lines.
+
+    The SDK mistakes comments, other fields, and ``data:`` without a space for the JSON of an error.
     """
 
     def __init__(self, answer: httpx2.Response) -> None:

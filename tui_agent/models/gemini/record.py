@@ -1,4 +1,4 @@
-"""Google's Gemini API, as the rest of the program knows it."""
+"""The provider record of the Gemini API."""
 
 import re
 
@@ -6,10 +6,10 @@ from tui_agent.models.base import LocalModels, Model, ModelProfile
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 
-# Gemini API, context caching: the smallest prefix that is cached; 4,096 tokens where a model is not listed.
+# Tokens of the smallest cacheable prefix (Gemini API, context caching); 4,096 for models that are not listed.
 _CACHE_MINIMUM = {"gemini-2.5": 2048}
 _PICTURE_BYTES = 15_000_000
-"""In base64, of the 20 MB of inline data a request may have (Gemini API), less a quarter for the text around them."""
+"""Bytes in base64: three quarters of the 20 MB of a request (Gemini API, inline data), the rest for text."""
 LISTED = re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))")
 
 
@@ -20,7 +20,7 @@ def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> M
 
 
 def gemini_profile(provider: str, model: str) -> ModelProfile:
-    """What a Gemini model's id tells, whoever serves it."""
+    """The profile of a Gemini model by its id, for any provider that serves it."""
     smallest = next((size for prefix, size in _CACHE_MINIMUM.items() if model.startswith(prefix)), 4096)
     return ModelProfile(
         provider=provider,
@@ -39,7 +39,7 @@ GEMINI = Provider(
     create=_create,
     profile=lambda model: gemini_profile("gemini", model),
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    keys_at="https://aistudio.google.com/apikey",
+    keys_page="https://aistudio.google.com/apikey",
     addresses=("GOOGLE_GEMINI_BASE_URL",),
     models=Models().gemini,
     suggested=("gemini-3.8-flash", "gemini-3.1-pro-preview", "gemini-2.5-pro", "gemini-2.5-flash"),

@@ -1,4 +1,4 @@
-"""An answer of the Gemini API, read from the chunks of its stream."""
+"""Reads the streamed answers of the Gemini API."""
 
 from base64 import b64encode
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, own_id
+from tui_agent.models.encoding import encode, unused_id
 
 if TYPE_CHECKING:
     from google.genai.types import (
@@ -48,7 +48,7 @@ _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 
 @dataclass(slots=True)
 class _Open:
-    """Text or thoughts as they come in. `opaque` is set where a signature came, which ends the text."""
+    """Text or thoughts that are still streaming. `opaque` is set when the signature arrives, which ends the text."""
 
     thought: bool
     pieces: list[str] = field(default_factory=list)
@@ -56,9 +56,9 @@ class _Open:
 
 
 class GeminiReply:
-    """Takes the stream's chunks in order. `complete` once a chunk gave the reason it ended.
+    """Reads the stream's chunks in order; `complete` after a chunk with a finish reason.
 
-    `taken` are the ids earlier calls of the conversation have; a new call with one of them gets another.
+    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
@@ -73,7 +73,7 @@ class GeminiReply:
         self._reason_text = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Take one chunk of the SDK's in; returns what it tells."""
+        """Read one chunk, as the SDK parsed it."""
         from google.genai.types import GenerateContentResponse
 
         if not isinstance(data, GenerateContentResponse):
@@ -101,9 +101,9 @@ class GeminiReply:
         return events
 
     def completed(self) -> Completed:
-        """The whole answer. Raises `Unavailable` where the model failed to write one: asking again helps.
+        """The whole answer. Raises `Unavailable` if the model failed to write one, since a retry may help.
 
-        A call of a tool there is not ends an answer as well; it is read, and the model told.
+        An answer with a call to an unknown tool counts: the turn tells the model about it.
         """
         calls = any(isinstance(block, ToolCall) for block in self._blocks)
         if self._reason in _BROKEN and not calls:
@@ -145,7 +145,7 @@ class GeminiReply:
         return ReasoningDelta(text) if thought else TextDelta(text)
 
     def _sign(self, signature: str, *, apart: bool) -> None:
-        """A text's signature may come on an empty part after it, and goes back the same way."""
+        """Attach a signature to the last text; `apart`: it came in an empty part of its own and is sent back so."""
         last = self._blocks[-1] if self._blocks else None
         if isinstance(last, _Open) and not last.thought:
             place = {"apart": "yes"} if apart else {}
@@ -154,7 +154,7 @@ class GeminiReply:
     def _call(self, call: "FunctionCall", signature: str) -> StreamEvent:
         arguments, malformed = read_arguments(encode(call.args or {}).decode())
         api_id = valid_text(call.id or "")
-        call_id = own_id(api_id, self._taken)
+        call_id = unused_id(api_id, self._taken)
         fields = {"model": self._model}
         if signature:
             fields["signature"] = signature
@@ -174,9 +174,9 @@ def _closed(opened: _Open | ToolCall) -> Block | None:
 
 
 def _used(told: "GenerateContentResponseUsageMetadata", before: Usage) -> Usage:
-    """The figures of a chunk are of the whole call so far; what a chunk leaves out stays as it was.
+    """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
-    Gemini's prompt count includes what was read from the cache; its thoughts are not part of the candidates' count.
+    Gemini's prompt count includes cache reads; its candidates' count excludes thoughts.
     """
     prompt = (told.prompt_token_count or 0) + (told.tool_use_prompt_token_count or 0)
     thoughts = told.thoughts_token_count or 0

@@ -1,4 +1,4 @@
-"""A request as the JSON of the Gemini API's ``generateContent``."""
+"""Encodes requests for the Gemini API's ``generateContent``."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from tui_agent.conversation.wire import read_opaque, safe_name
 from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
 
 SENTINEL = "skip_thought_signature_validator"
-"""Stands for the signature of a call this model did not make (Gemini API, thought signatures)."""
+"""Sent as the signature of calls that this model did not make (Gemini API, thought signatures)."""
 
 _UNSIGNED = re.compile(r"gemini-(1|2)\b|gemma")
 _THOUGHTLESS = re.compile(r"gemini-(1|2\.0)\b|gemma")
@@ -17,19 +17,19 @@ _NO_TEXT = "(no output)"
 
 
 def wants_signatures(model: str) -> bool:
-    """From Gemini 3 on the first call of a step must carry a signature."""
+    """Whether the first call of a step must have a signature: from Gemini 3 on."""
     return _UNSIGNED.match(model) is None
 
 
-class _Answered(NamedTuple):
-    """What an answer repeats of its call: the name, and the id where the API gave one."""
+class _CallKey(NamedTuple):
+    """The fields of a call that its result repeats: the name, and the API's id (empty: none)."""
 
     name: str
     api_id: str
 
 
 class RequestEncoder:
-    """Encodes requests for one model, keeping each message's bytes as long as it is part of the latest one."""
+    """Encodes requests for one model; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -58,14 +58,14 @@ class RequestEncoder:
         return encode(head)[:-1] + b',"contents":[' + b",".join(contents) + b"]}"
 
     def encode_message(self, message: RequestMessage, before: RequestMessage | None) -> bytes:
-        """One message after the message `before`. Empty where nothing of it is sent."""
+        """Encode one message, which may answer the calls of the message `before`; empty if nothing of it is sent."""
         if message.role == "assistant":
-            role, parts = "model", self._said(message.blocks)
+            role, parts = "model", self._assistant_message(message.blocks)
         else:
-            role, parts = "user", _asked(message.blocks, _calls_of(before))
+            role, parts = "user", _user_message(message.blocks, _calls_of(before))
         return encode({"role": role, "parts": parts}) if parts else b""
 
-    def _said(self, blocks: tuple[Block, ...]) -> list[Fields]:
+    def _assistant_message(self, blocks: tuple[Block, ...]) -> list[Fields]:
         parts: list[Fields] = []
         unsigned = wants_signatures(self._model)
         for block in blocks:
@@ -93,16 +93,16 @@ class RequestEncoder:
         return [{**part, "thoughtSignature": signature}]
 
     def _signature(self, opaque: str) -> str:
-        """The signature, where this model made it."""
+        """The signature, if it is this model's; else empty."""
         fields = read_opaque(opaque)
         return fields.get("signature", "") if fields.get("model") == self._model else ""
 
 
-def _calls_of(message: RequestMessage | None) -> dict[str, _Answered]:
-    calls: dict[str, _Answered] = {}
+def _calls_of(message: RequestMessage | None) -> dict[str, _CallKey]:
+    calls: dict[str, _CallKey] = {}
     for block in message.blocks if message is not None else ():
         if isinstance(block, ToolCall):
-            calls[block.id] = _Answered(safe_name(block.name), read_opaque(block.opaque).get("id", ""))
+            calls[block.id] = _CallKey(safe_name(block.name), read_opaque(block.opaque).get("id", ""))
     return calls
 
 
@@ -112,8 +112,8 @@ def _call(call: ToolCall) -> Fields:
     return {"id": api_id, **fields} if api_id else fields
 
 
-def _asked(blocks: tuple[Block, ...], calls: dict[str, _Answered]) -> list[Fields]:
-    """The user's parts: answers first, then what else there is."""
+def _user_message(blocks: tuple[Block, ...], calls: dict[str, _CallKey]) -> list[Fields]:
+    """The parts of a user message: tool results first."""
     answers: list[Fields] = []
     rest: list[Fields] = []
     for block in blocks:
@@ -130,7 +130,7 @@ def _asked(blocks: tuple[Block, ...], calls: dict[str, _Answered]) -> list[Field
     return answers + rest
 
 
-def _answer(result: ToolResult, call: _Answered | None) -> Fields:
+def _answer(result: ToolResult, call: _CallKey | None) -> Fields:
     text = valid_text(result.text) if result.text.strip() else _NO_TEXT
     fields: Fields = {"id": call.api_id} if call is not None and call.api_id else {}
     fields["name"] = call.name if call is not None else "unnamed"

@@ -1,6 +1,7 @@
-"""The embedded model: needs no key and no network, and calls the real tools.
+"""The offline model: it needs no key and no network, but calls the real tools.
 
-It decides from the request alone, so equal requests get equal answers. Its window is small on purpose.
+Its answer depends only on the request, so equal requests get equal answers. Its window is small on purpose, to
+demonstrate context management.
 """
 
 import asyncio
@@ -40,16 +41,16 @@ _TOKENS_PER_IMAGE = 1_500
 _MAX_OUTPUT = 8_192
 _CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
 _DATA = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>", re.DOTALL)
-"""Data that was piped in beside a prompt: nothing in it is an order."""
+"""Data that was piped in with a prompt, which must not be read as commands."""
 _INTERRUPTED = "[interrupted"
 _CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
 
 
 class OfflineModel:
-    """A small deterministic reader of plain commands.
+    """A deterministic model that understands simple commands.
 
-    `delay_s`: seconds before each streamed piece (by default `TUI_AGENT_OFFLINE_DELAY_S`, else none). `window`:
-    tokens, at 0.33 per ASCII character and 1.5 per other. There is no cache, so its usage reports none.
+    `delay_s`: seconds before each streamed piece (default: `TUI_AGENT_OFFLINE_DELAY_S`, else 0). `window`: in tokens,
+    counted as 0.33 for each ASCII character and 1.5 for each other. It has no cache, so its usage reports none.
     """
 
     def __init__(self, *, delay_s: float | None = None, window: int = WINDOW) -> None:
@@ -69,14 +70,14 @@ class OfflineModel:
         return self._profile
 
     async def describe(self) -> ModelProfile:
-        """Everything is known already."""
+        """Return the profile, which never changes."""
         return self._profile
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: there are no connections."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """Answer in small pieces. Raises `ContextOverflow` where the request is larger than the window."""
+        """Answer in small pieces. Raises `ContextOverflow` if the request is larger than the window."""
         size = tokens_in(request)
         if size > self._profile.window:
             raise ContextOverflow(
@@ -99,7 +100,7 @@ class OfflineModel:
 
 
 def tokens_in(request: ModelRequest) -> int:
-    """The whole prompt's size in tokens, as this model counts."""
+    """The whole prompt's size in tokens, by this model's count."""
     size = size_of_text(request.system).plus(size_of_tools(request.tools))
     for message in request.messages:
         for block in message.blocks:
@@ -113,13 +114,13 @@ _Results: TypeAlias = dict[_Key, list[ToolResult]]
 
 
 class _Turn(NamedTuple):
-    """What the request asks for, and how far it has come."""
+    """The steps that the request asks for, and the results so far."""
 
     steps: tuple[Step, ...]
     results: _Results
 
     def next_calls(self) -> tuple[Command, ...]:
-        """The commands of the first step whose calls are not all made, those made left out."""
+        """The commands to run next: those of the first unfinished step that have not run yet."""
         made = Counter({key: len(results) for key, results in self.results.items()})
         for step in self.steps:
             left = tuple(command for command in step if command.tool and not _take(made, command))
@@ -128,12 +129,12 @@ class _Turn(NamedTuple):
         return ()
 
     def remaining(self) -> tuple[Command, ...]:
-        """All commands whose calls are not made yet."""
+        """All commands that have not run yet."""
         made = Counter({key: len(results) for key, results in self.results.items()})
         return tuple(command for step in self.steps for command in step if command.tool and not _take(made, command))
 
     def done(self) -> tuple[Done, ...]:
-        """Every command with its result."""
+        """Every finished command with its result."""
         waiting = {key: list(results) for key, results in self.results.items()}
         found: list[Done] = []
         for command in (command for step in self.steps for command in step):
@@ -167,10 +168,10 @@ def _reply(request: ModelRequest) -> tuple[tuple[Block, ...], StopReason]:
 
 
 def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -> _Turn:
-    """What was asked since the last finished answer, and the results of the calls made since.
+    """What the user asked for since the last finished answer, and the results of the calls since.
 
-    Where the user stopped the work, only what they say after that counts; with "continue" the stopped calls are made
-    again and the rest follows.
+    If the user interrupted the work, only what they say afterwards counts; "continue" repeats the interrupted calls and
+    does the rest.
     """
     texts: list[str] = []
     calls: dict[str, ToolCall] = {}
@@ -202,7 +203,7 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
 
 
 def _steps(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
-    """What a user's text asks for; of a summary or another note of the program, only what it names as left to do."""
+    """The steps a user's text asks for; of a summary or other note by the program, only those listed as left to do."""
     return left_to_do(text) if is_note(text) else parse(_DATA.sub("", text), tools)
 
 
@@ -215,7 +216,7 @@ def _take(made: "Counter[_Key]", command: Command) -> bool:
 
 
 def _cut(reply: tuple[tuple[Block, ...], StopReason], max_tokens: int) -> tuple[tuple[Block, ...], StopReason]:
-    """The reply within the output limit; calls that no longer fit are left out."""
+    """The reply, cut to the output limit; calls that do not fit are dropped."""
     blocks, stop_reason = reply
     kept: list[Block] = []
     left = max_tokens

@@ -1,4 +1,4 @@
-"""What the offline model says: only what stands in the results, and what it is."""
+"""The texts of the offline model's answers, which only quote results and say what the model is."""
 
 import re
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ _REFUSALS = {
     "The user declined": "you said no",
     "The session is in plan mode": "plan mode only reads and searches",
 }
-"""What is told of a call that was not made, by how its result begins, which speaks to a model."""
+"""What to tell the user about a call that was not carried out, by the start of its result, which is for models."""
 _TIMED_OUT = re.compile(r"timed out[^\n\]]*", re.IGNORECASE)
 
 
 class Done(NamedTuple):
-    """A command that needed no tool, or whose call has its result."""
+    """A finished command, with its call's result if it needed a tool."""
 
     command: Command
     result: ToolResult | None = None
 
 
 def answer(done: Sequence[Done]) -> str:
-    """A short markdown answer, made from the results alone."""
+    """A short Markdown answer, made only from the results."""
     if not done:
         return ABOUT
     parts = [_about(item) for item in done]
@@ -51,7 +51,7 @@ def answer(done: Sequence[Done]) -> str:
 
 
 def plan_text(commands: Sequence[Command]) -> str:
-    """What is said before calls go out."""
+    """The text before the calls."""
     told = [
         _INTENTIONS.get(command.verb, command.verb.capitalize()).format(_code(command.subject)) for command in commands
     ]
@@ -95,7 +95,7 @@ def _about(item: Done) -> str:
     if refusal := _refusal(result):
         return f"{_INTENTIONS[command.verb].format(subject)} was not done: {refusal}."
     if result.is_error and command.verb != "run":
-        # The sentences behind the first are advice for a model.
+        # The sentences after the first are advice for a model.
         told = re.split(r"(?<=[.!?])\s+(?=[A-Z])", _first_line(result.text))[0]
         return f"{_INTENTIONS[command.verb].format(subject)} **failed**: {told}"
     if result.text.startswith("[cleared]") or result.text.startswith("[archived"):
@@ -115,7 +115,7 @@ def _about(item: Done) -> str:
             return f"{counted(len(found), 'file')} for {subject}{_listed(found)}"
         case "grep":
             found = [] if _none_found(result.text) else [line for line in lines if not line.startswith("[")]
-            # Matches stand under their file's name, each with its line number.
+            # Matches are listed under their file's name, each with its line number.
             matches = sum(bool(_MATCH.match(line)) for line in found) or len(found)
             return f"{counted(matches, 'line')} for {subject}{_listed(found)}"
         case "run":

@@ -1,8 +1,7 @@
-"""Plain commands: what the offline model understands of a request.
+"""Parses the commands that the offline model understands.
 
-A request is cut where a separator (a line, a comma, a middle dot, "and", "then", a list's number) stands before a verb.
-Read-only commands joined by "and" belong to one step, so that their calls run side by side; everything else is done in
-order.
+A request is split at separators before a verb: a new line, a comma, a middle dot, "and", "then", a list's number.
+Read-only commands joined by "and" form one step, so their calls run in parallel; everything else runs in order.
 """
 
 import re
@@ -46,9 +45,9 @@ RUN_AGENT = "run_agent"
 
 
 class Command(NamedTuple):
-    """One thing to do: a tool's name and arguments (JSON text), or neither where the answer itself is the doing.
+    """A command: a tool's name and arguments (JSON text), or neither if only the answer's text is needed.
 
-    `missing` says why it cannot be done.
+    `missing` says why it cannot be carried out; empty: it can.
     """
 
     verb: Verb
@@ -109,14 +108,14 @@ _URL = re.compile(r"https?://[^\s<>\"'`]+")
 
 
 class _Quote(NamedTuple):
-    """A quoted text, with and without its quotes."""
+    """A quoted text, with and without the quotes."""
 
     whole: str
     inside: str
 
 
 def parse(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
-    """The steps `text` asks for, each done with what `tools` offers; none when it holds no plain command."""
+    """The steps that `text` asks for, using the tools in `tools`; empty if it contains no command."""
     quotes: list[_Quote] = []
 
     def hold(match: re.Match[str]) -> str:
@@ -138,7 +137,7 @@ def parse(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
 
 
 def _parts(text: str) -> list[tuple[bool, str]]:
-    """The pieces of `text`, and whether each is joined to the one before by a mere "and"."""
+    """The pieces of `text`, and whether each is joined to the one before by just "and"."""
     pieces: list[tuple[bool, str]] = []
     start, together = 0, False
     for cut in _CUT.finditer(text):
@@ -166,7 +165,7 @@ def _commands(part: str, quotes: Sequence[_Quote], offered: Mapping[str, ToolDef
 
 
 class _Reader:
-    """Turns a verb and the words after it into commands."""
+    """Turns a verb and the words that follow it into commands."""
 
     def __init__(self, quotes: Sequence[_Quote], offered: Mapping[str, ToolDefinition]) -> None:
         self._quotes = quotes
@@ -233,7 +232,7 @@ class _Reader:
         return Command(verb, subject, tool, msgspec.json.encode(arguments).decode())
 
     def _call(self, rest: str) -> list[Command]:
-        """A call of a tool by its name, whole or as its server has it; a JSON object or ``name=value`` follows."""
+        """A call of a tool by its full name or its name on its server, with a JSON object or ``name=value`` pairs."""
         word, _, said = rest.partition(" ")
         wanted = self._whole(word).rstrip(":")
         name = next((each for each in self._offered if each == wanted or each.endswith(f"__{wanted}")), "")
@@ -249,13 +248,13 @@ class _Reader:
         return [self._make("call", wanted, name, arguments)]
 
     def _given(self, said: str) -> dict[str, object]:
-        """Raises ValueError for a JSON object that cannot be read."""
+        """Parse the arguments of a call. Raises ValueError if a JSON object is invalid."""
         if "{" in said:
             return msgspec.json.decode(self._text(said), type=dict[str, object])
         return {found["name"]: self._value(found["value"]) for found in _NAMED.finditer(said)}
 
     def _value(self, text: str) -> object:
-        """A value behind a name: in quotes a text, else what JSON takes it for."""
+        """Parse the value after a name: a quoted text, else as JSON."""
         if held := _HELD.fullmatch(text):
             return self._quotes[int(held[1])].inside
         try:
@@ -369,7 +368,7 @@ class _Reader:
 
 
 def _item(text: str) -> TodoItem:
-    """``[x] read it`` as an item of a task list; without a mark it is pending."""
+    """Parse ``[x] read it`` as an item of a task list; without a mark it is pending."""
     for state, mark in MARKS.items():
         if text.startswith(mark):
             return TodoItem(text.removeprefix(mark).strip(), state)

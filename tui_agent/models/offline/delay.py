@@ -1,5 +1,5 @@
-"""How long the offline model waits between the pieces of an answer. Imports nothing heavy: it is set before the first
-paint.
+"""The offline model's delay between the pieces of an answer. A module of its own because it is imported before the
+first paint.
 """
 
 import os
@@ -7,11 +7,11 @@ from typing import Final
 
 DELAY_VARIABLE: Final = "TUI_AGENT_OFFLINE_DELAY_S"
 SHOWN_DELAY_S: Final = 0.012
-"""Seconds between pieces where somebody watches them come."""
+"""Seconds between pieces on a screen, so that they are seen to stream."""
 
 
 def configured_delay() -> float:
-    """Seconds, at most one; 0 where nothing usable is set."""
+    """The delay in the variable, in seconds, at most 1; 0 if it is not set or invalid."""
     try:
         return min(1.0, max(0.0, float(os.environ.get(DELAY_VARIABLE, "0"))))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The embedded model, as the rest of the program knows it."""
+"""The provider record of the offline model."""
 
 from tui_agent.models.base import LocalModels, Model, ModelProfile
 from tui_agent.models.provider import Provider

@@ -1,4 +1,4 @@
-"""Extractive summaries: the sections a handover asks for, filled with what stands in the messages."""
+"""The offline model's summaries: the requested sections, filled with extracts from the messages."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ _ASKED = (
     ("Task", "Files & changes", "Where we are"),
     ("Session intent", "Key decisions", "Next steps"),
 )
-"""Headings that only a request for a summary has together."""
+"""Headings that appear together only in a request for a summary."""
 _WRITTEN = ("[Previous conversation summary]", "[Completed task]")
-"""How a summary begins that was written earlier."""
+"""How an earlier summary begins."""
 _NOTE = re.compile(r"\[[A-Za-z][^\]\n]{3,}\]|<user-command>")
-"""How texts begin that the program writes in the user's place."""
+"""How texts begin that the program writes with role user."""
 _HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
@@ -53,7 +53,7 @@ class _Facts(NamedTuple):
 
 
 def requested_sections(system: str, messages: Sequence[RequestMessage]) -> tuple[str, ...]:
-    """The headings of the summary that is asked for, by the newest message or by the system prompt; none: it is not."""
+    """The headings of the summary that the newest message or the system prompt asks for; empty if neither does."""
     newest = messages[-1] if messages else None
     asking = [block.text for block in newest.blocks if isinstance(block, Text)][-1:] if newest else []
     for text in (*asking, system):
@@ -63,12 +63,12 @@ def requested_sections(system: str, messages: Sequence[RequestMessage]) -> tuple
 
 
 def is_note(text: str) -> bool:
-    """Whether the program wrote a text in the user's place, such as a summary: no request of theirs."""
+    """Whether a text with role user is by the program, such as a summary, and so not a request of the user."""
     return _NOTE.match(text) is not None
 
 
 def before_asking(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, ...]:
-    """The messages without the text at their end that asks for a summary."""
+    """The messages without the request for a summary at their end."""
     if not messages or not requested_sections("", messages):
         return tuple(messages)
     blocks = list(messages[-1].blocks)
@@ -77,20 +77,20 @@ def before_asking(messages: Sequence[RequestMessage]) -> tuple[RequestMessage, .
 
 
 def _asks(text: str) -> bool:
-    """Whether a text asks for a summary; an earlier summary, marked by its bracketed title, only has its form."""
+    """Whether a text asks for a summary. An earlier summary, known by its bracketed title, has the same headings."""
     headings = {match[1].strip() for match in _HEADING.finditer(text)}
     return any(headings.issuperset(form) for form in _ASKED) and not text.startswith(_WRITTEN)
 
 
 def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[Command]) -> str:
-    """A summary with exactly these sections. `remaining` are commands that are still to be done."""
+    """A summary with exactly these sections. `remaining` are the commands that have not run yet."""
     facts = _facts(before_asking(messages))
     parts = [f"# {section}\n\n{_bullets(_lines_for(section, facts, remaining))}" for section in sections]
     return "\n\n".join(parts)
 
 
 def left_to_do(text: str) -> tuple[Step, ...]:
-    """The commands that a summary by this model names as still to be done, one step each."""
+    """The commands that a summary by this model lists as left to do, one step each."""
     found = (match for match in _CONTINUE.finditer(text) if match["tool"] in _VERB_OF)
     return tuple(
         (Command(_VERB_OF[match["tool"]], _subject(match), match["tool"], match["arguments"]),) for match in found
@@ -163,7 +163,7 @@ def _arguments(call: ToolCall) -> "_Arguments":
     try:
         return msgspec.json.decode(call.arguments, type=_Arguments)
     except msgspec.MsgspecError:
-        # Another model wrote something of another type: the summary can do without it.
+        # The arguments, by another model, have unexpected types: leave them out of the summary.
         return _Arguments()
 
 

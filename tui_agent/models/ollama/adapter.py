@@ -1,8 +1,7 @@
-"""Local models through Ollama, over its own client.
+"""Models run by Ollama, with its own client.
 
-The context a model is loaded with is part of every request, since Ollama otherwise chooses a small one; it is what the
-conversation is measured against. As with the other SDKs, the package is imported at first use, in a thread, and is
-handed the request's bytes.
+Every request sets the context size, because Ollama's default is small; that size is the model's window. As with the
+other SDKs, the package is imported on first use, in a thread, and gets requests as bytes.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError, ModelProfile
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import bad_address, plain, something_else, unreadable
+from tui_agent.models.errors import bad_address, plain, unreadable, wrong_server
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
@@ -30,18 +29,18 @@ from tui_agent.models.provider import Provider
 if TYPE_CHECKING:
     from tui_agent.models.ollama.client import StreamingClient
 
-ASIDE_TIMEOUT_S = 2.0
+INFO_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0
-"""Nothing comes while a model is loaded and reads a long prompt, nor while it writes a call: minutes without a GPU."""
+"""Loading a model, reading a long prompt or writing a call sends no bytes, and takes minutes without a GPU."""
 
-SPARSE = 0.2
-"""Tokens per byte that prose and code have at least."""
-IMPLAUSIBLE = 1 / 12
-"""Tokens per byte below which a count leaves out what was cached, as servers of 2024 did."""
+MIN_TOKENS_PER_BYTE = 0.2
+"""The fewest tokens per byte in prose and code."""
+IMPLAUSIBLE_TOKENS_PER_BYTE = 1 / 12
+"""A count with fewer tokens per byte must exclude cached tokens, as that of servers from 2024 does."""
 
 
 class OllamaModel(Adapter["StreamingClient", OllamaReply]):
-    """A `Model` that Ollama runs."""
+    """A model run by Ollama."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         except ValueError as error:
             raise bad_address(self._provider, str(error)) from error
         self._url = address.url
-        # Only now: importing Ollama's package reads the variable too, and fails where it is no address.
+        # Not before the address is checked: importing Ollama's package fails if OLLAMA_HOST is invalid.
         from tui_agent.models.ollama.client import StreamingClient
 
         return StreamingClient(address, self._idle_timeout_s)
@@ -84,12 +83,12 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
 
     @override
     def _completed(self, request: ModelRequest, reply: OllamaReply) -> Completed:
-        reply.told = self._measured(request, reply.size, reply.told)
+        reply.prompt_tokens = self._measured(request, reply.size, reply.prompt_tokens)
         return reply.completed()
 
     @override
     async def _learn(self) -> None:
-        """Take in, once, what Ollama tells of the model."""
+        """Update the profile with Ollama's information on the model, once."""
         if self._facts is not None:
             return
         client = await self._connection.client()
@@ -100,7 +99,7 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         except ResponseError as refused:
             if refused.status_code != 404 or "model" in str(refused.error):
                 raise
-            shown = {}  # another server in Ollama's place, which has its chat alone; if not, that will tell
+            shown = {}  # may be another server with only Ollama's chat API; if not, the chat will fail
         facts = read_facts(shown, self._profile.id)
         longest, budget = facts.longest, self._local.window
         window = (longest or budget) if facts.remote else min(longest or budget, budget)
@@ -146,40 +145,40 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
             await self._see_loaded(client)
 
     async def _see_loaded(self, client: "StreamingClient") -> None:
-        """After the first answer: where the model got a smaller context than it was asked for, that is its window."""
+        """After the first answer, reduce the window if Ollama loaded the model with less context than requested."""
         if self._seen_loaded or not self._context:
             return
         self._seen_loaded = True
-        loaded = loaded_context(await client.told("/api/ps", ASIDE_TIMEOUT_S), self._profile.id)
+        loaded = loaded_context(await client.told("/api/ps", INFO_TIMEOUT_S), self._profile.id)
         if 0 < loaded < self._profile.window:
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider")
 
     def _measured(self, request: ModelRequest, size: int, told: int) -> int:
-        """The prompt's tokens by what the server told of it, 0 where that cannot be.
+        """The prompt's tokens as the server reported them, or 0 if its count is implausible.
 
-        Servers before 0.12.6 do not refuse a prompt that is too long but leave out its beginning: then it had more
-        tokens than there was room for. Raises `ContextOverflow`.
+        Servers before 0.12.6 silently drop the beginning of a prompt that is too long. Raises `ContextOverflow` if
+        this one must have done so.
         """
         least, window = self._least(request, size), self._profile.window
         if self._context and told <= window < least:
             raise overflow(self._profile.id, least, window)
-        if told < IMPLAUSIBLE * size:
+        if told < IMPLAUSIBLE_TOKENS_PER_BYTE * size:
             return 0
         self._last.take(request, size, told)
         return told
 
     def _least(self, request: ModelRequest, size: int) -> int:
-        """The tokens a request has at least: those of the one it continues, and what came since."""
+        """A lower bound of a request's tokens, from those of the request it continues."""
         known = self._last.known(request, size)
-        return known.tokens + int(SPARSE * known.rest)
+        return known.tokens + int(MIN_TOKENS_PER_BYTE * known.rest)
 
     async def _names(self, capability: str) -> list[str]:
-        """The models Ollama has with a capability; none where it does not tell."""
+        """Ollama's models with a capability; none if it does not answer."""
         import httpx
         from ollama import ResponseError
 
         try:
-            return names_in(await (await self._connection.client()).told("/api/tags", ASIDE_TIMEOUT_S), capability)
+            return names_in(await (await self._connection.client()).told("/api/tags", INFO_TIMEOUT_S), capability)
         except (ResponseError, httpx.HTTPError, OSError, ValueError):
             return []
 
@@ -207,7 +206,7 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
             case OSError():
                 return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
             case JSONDecodeError() if error.doc.lstrip().startswith("<"):
-                return something_else(self._provider, self._url)
+                return wrong_server(self._provider, self._url)
             case msgspec.ValidationError() | JSONDecodeError() | UnicodeDecodeError():
                 return unreadable(self._provider)
             case _:

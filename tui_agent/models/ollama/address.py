@@ -1,4 +1,4 @@
-"""Where Ollama listens, and which models it has."""
+"""Ollama's address, and the models it has."""
 
 import os
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tui_agent.models.address import is_local
-from tui_agent.models.base import OnHand
+from tui_agent.models.base import InstalledModel
 from tui_agent.models.ollama.facts import OllamaFacts, read_facts
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LIST_TIMEOUT_S = 1.5
 
 
 class Address(NamedTuple):
-    """A server's address. `local`: it is this machine, so no proxy is asked."""
+    """A server's address. `local`: it is this machine, so bypass proxies."""
 
     url: str
     host: str
@@ -41,7 +41,7 @@ class _Listed(msgspec.Struct):
         return self.model or self.name
 
     def can(self, capability: str) -> bool | None:
-        """Whether it has a capability; None where an older server does not tell."""
+        """Whether it has a capability; None if the server is too old to say."""
         return None if self.capabilities is None else capability in self.capabilities
 
 
@@ -59,10 +59,10 @@ class _Models(msgspec.Struct):
 
 
 def address_of(configured: str = "") -> Address:
-    """The address in ``OLLAMA_HOST``, else the `configured` one, else this machine's. Raises ValueError for none.
+    """The address in ``OLLAMA_HOST``, else the `configured` one, else this machine's. Raises ValueError if invalid.
 
-    As Ollama reads it (its FAQ): scheme, port and path may be left out. ``0.0.0.0``, which a server is told to listen
-    on, is asked for on this machine.
+    Parsed as Ollama does (its FAQ): scheme, port and path are optional. ``0.0.0.0``, which servers use to listen,
+    becomes this machine's address.
     """
     given = (os.environ.get(VARIABLE, "").strip() or configured.strip()).rstrip("/")
     scheme, separator, rest = given.partition("://")
@@ -79,17 +79,17 @@ def address_of(configured: str = "") -> Address:
 
 
 def pulled_models(configured: str = "") -> list[str]:
-    """The names of the models Ollama has and a conversation can be held with; none where it does not answer at once.
+    """The names of Ollama's chat models; none if it does not answer at once.
 
-    Blocks for at most two seconds, and hardly at all where nothing listens: call it in a thread.
+    Blocks for up to two seconds, so call it in a thread. Returns at once if nothing listens.
     """
-    return [each.id for each in models_on_hand(configured)]
+    return [each.id for each in installed_models(configured)]
 
 
-def models_on_hand(configured: str = "", budget: int = 0) -> list[OnHand]:
-    """The models Ollama has and a conversation can be held with; as `pulled_models`, and two seconds more.
+def installed_models(configured: str = "", budget: int = 0) -> list[InstalledModel]:
+    """Ollama's chat models; as `pulled_models`, but may block for two seconds more.
 
-    With a `budget`, in tokens, each with its window: what is loaded, else its longest context within the budget.
+    With a `budget` in tokens, each has its window: the context it is loaded with, else its longest within the budget.
     """
     try:
         address = address_of(configured)
@@ -103,7 +103,7 @@ def models_on_hand(configured: str = "", budget: int = 0) -> list[OnHand]:
             listed = msgspec.convert(client.get("/api/tags").raise_for_status().json(), _Models).models
             talking = [each for each in listed if each.id and each.can("completion") is not False]
             if not budget:
-                return [OnHand(each.id) for each in talking]
+                return [InstalledModel(each.id) for each in talking]
             loaded = {
                 each.name: each.context_length
                 for each in msgspec.convert(client.get("/api/ps").raise_for_status().json(), _Processes).models
@@ -114,14 +114,16 @@ def models_on_hand(configured: str = "", budget: int = 0) -> list[OnHand]:
         return []
 
 
-def _described(client: "httpx.Client", listed: _Listed, loaded: int | None, budget: int, until: float) -> OnHand:
-    """A model with all Ollama tells; after `until`, on the monotonic clock, without asking for more."""
+def _described(
+    client: "httpx.Client", listed: _Listed, loaded: int | None, budget: int, until: float
+) -> InstalledModel:
+    """A model with its details; after `until`, on the monotonic clock, only those already known."""
     facts = OllamaFacts()
     if monotonic() < until:
         shown = client.post("/api/show", json={"model": listed.id})
         facts = read_facts(shown.json(), listed.id) if shown.is_success else facts
     longest = facts.longest if facts.remote else min(facts.longest, budget)
-    return OnHand(
+    return InstalledModel(
         listed.id,
         size=listed.size,
         window=loaded or longest,
@@ -132,9 +134,9 @@ def _described(client: "httpx.Client", listed: _Listed, loaded: int | None, budg
 
 
 def names_in(listing: object, capability: str = "completion") -> list[str]:
-    """The models that have a capability in what ``/api/tags`` told; older servers do not tell them, so all.
+    """The models with a capability in an answer of ``/api/tags``; all of them if the server is too old to say.
 
-    Raises `msgspec.ValidationError`, a ValueError, where it is no such listing.
+    Raises `msgspec.ValidationError`, a ValueError, if the answer is malformed.
     """
     listed = msgspec.convert(listing, _Models).models
     return [each.id for each in listed if each.id and each.can(capability) is not False]

@@ -1,7 +1,7 @@
-"""Ollama's own client, sending a chat's body as it was encoded.
+"""Ollama's client, extended to send our encoded request bodies.
 
-Imported only where the package is. Its `chat` knows neither ``truncate`` nor ``shift``, without which Ollama silently
-leaves out the oldest messages of a request that is too long, and its types drop the ids of calls.
+Import it only where the package is imported. The package's own `chat` lacks ``truncate`` and ``shift``, without which
+Ollama silently drops the oldest messages of a request that is too long, and its types drop the ids of calls.
 """
 
 import json
@@ -12,7 +12,7 @@ import httpx
 import msgspec
 from ollama import AsyncClient, ResponseError
 
-from tui_agent.models.errors import said_in
+from tui_agent.models.errors import error_text_in
 from tui_agent.models.ollama.address import Address
 from tui_agent.tls import tls
 
@@ -20,9 +20,9 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class StreamingClient(AsyncClient):
-    """After `idle_timeout_s` seconds without a byte a call fails with `httpx.TimeoutException`.
+    """Streams Ollama's answers. After `idle_timeout_s` seconds without a byte it raises `httpx.TimeoutException`.
 
-    A refusal is an `ollama.ResponseError`, its `status_code` -1 where it came in the middle of a stream.
+    A refusal raises `ollama.ResponseError`, with `status_code` -1 in the middle of a stream.
     """
 
     def __init__(self, address: Address, idle_timeout_s: float) -> None:
@@ -34,19 +34,19 @@ class StreamingClient(AsyncClient):
         await self._client.aclose()
 
     async def lines(self, body: bytes) -> AsyncGenerator[object, None]:
-        """A chat's answer, line by line. Closing it ends the connection."""
+        """Send a chat request and yield the answer's lines, parsed. Closing the iterator ends the call."""
         async with aclosing(self._lines("/api/chat", body)) as told:
             async for line in told:
                 yield line
 
     async def pulled(self, model: str) -> AsyncGenerator[object, None]:
-        """What is told of a download. Closing it stops that; what is there by then stays."""
+        """Download a model and yield the progress lines, parsed. Closing the iterator stops it; parts are kept."""
         async with aclosing(self._lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))) as told:
             async for line in told:
                 yield line
 
     async def _lines(self, path: str, body: bytes) -> AsyncGenerator[object, None]:
-        """A line ends at LF alone: the SDK's own reading ends one at every sign that Unicode calls a line's end."""
+        """The answer's lines, split only at LF: the SDK would split at every line separator of Unicode."""
         async with self._client.stream("POST", path, content=body) as answer:
             if not answer.is_success:
                 await answer.aread()
@@ -60,7 +60,7 @@ class StreamingClient(AsyncClient):
                 yield _told_in(rest)
 
     async def told(self, path: str, timeout_s: float, fields: dict[str, str] | None = None) -> object:
-        """What the server answers at once: to `fields` where they are given."""
+        """The answer to a GET, or to a POST of `fields`, as parsed JSON."""
         method = "GET" if fields is None else "POST"
         answer: httpx.Response = await self._client.request(method, path, json=fields, timeout=timeout_s)
         if not answer.is_success:
@@ -70,7 +70,7 @@ class StreamingClient(AsyncClient):
 
 
 def _told_in(line: bytes) -> object:
-    """Raises `ResponseError` where it tells of a failure, and `json.JSONDecodeError`."""
+    """Parse a line. Raises `ResponseError` if it reports an error, and `json.JSONDecodeError`."""
     told: object = json.loads(line)
     if isinstance(told, dict) and told.get("error"):
         raise _error(told["error"])
@@ -86,5 +86,5 @@ def _refused(answer: httpx.Response) -> ResponseError:
 
 
 def _error(told: object, status: int = -1) -> ResponseError:
-    """The SDK's error takes text apart that is JSON, which must be an object."""
-    return ResponseError(json.dumps({"error": said_in(told)}), status)
+    """The SDK's error for an error value; it parses its text as JSON, so that must be an object."""
+    return ResponseError(json.dumps({"error": error_text_in(told)}), status)

@@ -1,4 +1,4 @@
-"""Ollama's failures as one of the taxonomy: what happened, and what to do about it."""
+"""Turns Ollama's failures into `ModelError`s, with sentences on what happened and what to do."""
 
 import re
 from collections.abc import Sequence
@@ -20,30 +20,30 @@ from tui_agent.models.overflow import overflow_in
 
 MOST_NAMES = 8
 
-# The texts are those of Ollama's server and of the runner behind it (server/routes.go, llm/llama_server.go).
+# From the sources of Ollama's server and its runner (server/routes.go, llm/llama_server.go).
 _MEMORY = re.compile(r"more system memory|out of memory|cudamalloc failed|insufficient memory", re.IGNORECASE)
 _UNREADABLE_CALL = re.compile(r"error parsing tool call|unexpected end of JSON|tool call.*invalid", re.IGNORECASE)
 
 
 def not_running(url: str) -> str:
-    """What to do where nobody answers."""
+    """The message for a server that does not answer."""
     return f"Ollama does not answer at {plain(url)}: start it with `ollama serve`, or check OLLAMA_HOST."
 
 
 def no_tools(model: str, others: Sequence[str] = ()) -> ToolsRefused:
-    """The model was not made to call tools."""
+    """The error for a model that cannot call tools; `others` can."""
     has = f" Of those Ollama has, these can: {_listed(others)}." if others else ""
     return ToolsRefused(f"{plain(model)} cannot call tools, which a session works by: choose another model.{has}")
 
 
 def not_pulled(model: str, others: Sequence[str] = ()) -> UnknownModel:
-    """Ollama does not have the model."""
+    """The error for a model that Ollama has not pulled; it has `others`."""
     has = f", or choose one it has: {_listed(others)}" if others else ""
     return UnknownModel(f"Ollama has no model {plain(model)}: get it with `ollama pull {plain(model)}`{has}.")
 
 
 def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
-    """The request does not fit into the context the model is loaded with."""
+    """The error for a request that exceeds the context the model is loaded with, in tokens."""
     size = f" of about {tokens:,} tokens" if tokens else ""
     return ContextOverflow(
         f"The conversation{size} does not fit into the {window:,} tokens {plain(model)} is loaded with: compact it, or "
@@ -54,7 +54,7 @@ def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
 
 
 def refusal(model: str, status: int, text: str, window: int) -> ModelError:
-    """The error for what Ollama answered; `status` is -1 where it came in the middle of a stream."""
+    """The error for a refusal by Ollama; `status` is -1 in the middle of a stream."""
     said = plain(text) or NO_REASON
     if (found := overflow_in(text)) is not None:
         return overflow(model, found.tokens, found.limit or window)

@@ -1,4 +1,4 @@
-"""What Ollama tells of a model: its longest context, what it can do, and how it is loaded."""
+"""Reads Ollama's information on a model: its longest context, its capabilities, and the context it is loaded with."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ import msgspec
 
 
 class OllamaFacts(NamedTuple):
-    """`longest`: the largest context the model was made for, in tokens (0: not told). `capabilities`: None where an
-    older server tells none. `remote`: it runs in Ollama's cloud, whose context is not ours to size.
+    """`longest`: the largest context the model supports, in tokens (0: unknown). `capabilities`: None if the server is
+    too old to say. `remote`: it runs in Ollama's cloud, where we cannot choose the context size.
     """
 
     longest: int = 0
@@ -15,7 +15,7 @@ class OllamaFacts(NamedTuple):
     remote: bool = False
 
     def can(self, capability: str, unknown: bool = True) -> bool:
-        """Whether the model has a capability; `unknown` where that is not told."""
+        """Whether the model has a capability; `unknown` if the server does not say."""
         return unknown if self.capabilities is None else capability in self.capabilities
 
 
@@ -36,12 +36,12 @@ class _Processes(msgspec.Struct):
 
 
 def is_remote(model: str) -> bool:
-    """Whether a name is one of a model in Ollama's cloud (``gpt-oss:120b-cloud``)."""
+    """Whether a name is that of a model in Ollama's cloud (``gpt-oss:120b-cloud``)."""
     return model.endswith(("-cloud", ":cloud"))
 
 
 def read_facts(shown: object, model: str) -> OllamaFacts:
-    """The facts in an answer of ``/api/show``. Raises `msgspec.ValidationError` where it is none."""
+    """Parse an answer of ``/api/show``. Raises `msgspec.ValidationError`."""
     told = msgspec.convert(shown, _Shown)
     info = told.model_info or {}
     own = f"{info.get('general.architecture')}.context_length"
@@ -54,9 +54,9 @@ def read_facts(shown: object, model: str) -> OllamaFacts:
 
 
 def loaded_context(processes: object, model: str) -> int:
-    """The context, in tokens, a model is loaded with by an answer of ``/api/ps``; 0 where it does not tell.
+    """The context a model is loaded with, in tokens, from an answer of ``/api/ps``; 0 if unknown.
 
-    Raises `msgspec.ValidationError` where it is none.
+    Raises `msgspec.ValidationError` if the answer is malformed.
     """
     names = {model, model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"}
     running = msgspec.convert(processes, _Processes).models

@@ -1,4 +1,4 @@
-"""Having Ollama download a model."""
+"""Downloads models with Ollama."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -7,7 +7,7 @@ import httpx
 import msgspec
 from ollama import ResponseError
 
-from tui_agent.models.base import ConnectionLost, ModelError, Pulled, UnknownModel
+from tui_agent.models.base import ConnectionLost, ModelError, PullProgress, UnknownModel
 from tui_agent.models.errors import bad_address, plain
 from tui_agent.models.ollama.address import address_of
 from tui_agent.models.ollama.client import StreamingClient
@@ -15,7 +15,7 @@ from tui_agent.models.ollama.errors import not_running
 from tui_agent.models.provider import Provider
 
 IDLE_TIMEOUT_S = 120.0
-"""Seconds without a word from Ollama, which looks at what it has downloaded before it goes on."""
+"""Seconds without a line from Ollama, which verifies what it has downloaded without reporting progress."""
 
 
 class _Line(msgspec.Struct):
@@ -25,10 +25,10 @@ class _Line(msgspec.Struct):
     completed: int = 0
 
 
-async def pulling(provider: Provider, model: str, configured: str = "") -> AsyncGenerator[Pulled, None]:
-    """Download a model; how far all of it is, after each word from Ollama.
+async def pulling(provider: Provider, model: str, configured: str = "") -> AsyncGenerator[PullProgress, None]:
+    """Download a model, and yield the progress of all its parts after each line from Ollama.
 
-    What was downloaded stays when it is stopped. Raises `ModelError`.
+    If stopped, the downloaded parts are kept. Raises `ModelError`.
     """
     try:
         address = address_of(configured)
@@ -48,7 +48,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
                     sum(each.completed for each in parts.values()),
                     sum(each.total for each in parts.values()),
                 )
-                yield Pulled(plain(line.status), done, total)
+                yield PullProgress(plain(line.status), done, total)
     except ResponseError as refused:
         raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(str(refused.error))}") from refused
     except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError) as error:

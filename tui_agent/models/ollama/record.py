@@ -1,10 +1,10 @@
-"""Local models through Ollama, as the rest of the program knows them."""
+"""The provider record of Ollama."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, Pulled
-from tui_agent.models.ollama.address import VARIABLE, models_on_hand
+from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, PullProgress
+from tui_agent.models.ollama.address import VARIABLE, installed_models
 from tui_agent.models.ollama.facts import is_remote
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
@@ -28,7 +28,7 @@ def _profile(model: str) -> ModelProfile:
     )
 
 
-async def _pull(model: str, local: LocalModels) -> AsyncGenerator[Pulled, None]:
+async def _pull(model: str, local: LocalModels) -> AsyncGenerator[PullProgress, None]:
     from tui_agent.models.ollama.pulling import pulling
 
     async with aclosing(pulling(OLLAMA, model, local.host)) as told:
@@ -47,7 +47,7 @@ OLLAMA = Provider(
     addresses=(VARIABLE,),
     models=Models().ollama,
     free_names=True,
-    running=lambda local: models_on_hand(local.host, local.window),
+    installed=lambda local: installed_models(local.host, local.window),
     pull=_pull,
     package="ollama",
 )

@@ -1,4 +1,4 @@
-"""An answer of Ollama's ``/api/chat``, read from the lines of its stream."""
+"""Reads the streamed answers of Ollama's ``/api/chat``."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,11 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, vali
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import read_arguments
 from tui_agent.models.base import Completed, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode, own_id
+from tui_agent.models.encoding import encode, unused_id
 from tui_agent.models.speed import Timings
 
 NANO = 1e9
-"""Ollama tells durations in nanoseconds."""
+"""Ollama reports durations in nanoseconds."""
 
 
 class _Function(msgspec.Struct):
@@ -44,24 +44,24 @@ class _Line(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Open:
-    """Text or thoughts as they come in."""
+    """Text or thoughts that are still streaming."""
 
     thought: bool
     pieces: list[str] = field(default_factory=list)
 
 
 class OllamaReply:
-    """Takes the stream's lines in order. `complete` once the last one was seen; `told` is then the prompt's size in
-    tokens, 0 where the server does not tell, and `size` that of the request in bytes.
+    """Reads the stream's lines in order; `complete` after the last one.
 
-    The answer was to have at most `max_tokens`. `taken` are the ids earlier calls of the conversation have; a call
-    without an id of its own gets a new one.
+    `prompt_tokens` is then the prompt's size as the server reports it (0: it does not); `size` is the request's size in
+    bytes, set by the adapter. `max_tokens` is the request's. `taken` are the ids of the conversation's earlier calls; a
+    call without an unused id gets a new one.
     """
 
     def __init__(self, model: str, taken: frozenset[str] = frozenset(), max_tokens: int = 0) -> None:
         self.complete = False
         self.started = False
-        self.told = 0
+        self.prompt_tokens = 0
         self.size = 0
         self._max_tokens = max_tokens
         self._model = model
@@ -72,7 +72,7 @@ class OllamaReply:
         self._reason = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Take one line in; returns what it tells. Raises `msgspec.ValidationError` where it is not understood."""
+        """Read one line. Raises `msgspec.ValidationError` if it is malformed."""
         line = msgspec.convert(data, _Line)
         self.started = True
         self._model = line.model or self._model
@@ -82,7 +82,7 @@ class OllamaReply:
             self._reason = line.done_reason or ""
             if line.prompt_eval_duration or line.eval_duration:
                 self._timings = Timings((line.prompt_eval_duration or 0) / NANO, (line.eval_duration or 0) / NANO)
-            self.told, self._output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
+            self.prompt_tokens, self._output = max(0, line.prompt_eval_count or 0), max(0, line.eval_count or 0)
         return events
 
     def completed(self) -> Completed:
@@ -90,9 +90,9 @@ class OllamaReply:
         blocks = tuple(map(_closed, self._blocks))
         reason: StopReason = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end_turn"
         if self._reason == "length":
-            # Without shifting, an answer also ends where the context is full.
+            # Without ``shift``, an answer also ends when the context is full.
             reason = "max_tokens" if self._output >= self._max_tokens else "context_window"
-        usage = Usage(input_tokens=self.told, output_tokens=self._output)
+        usage = Usage(input_tokens=self.prompt_tokens, output_tokens=self._output)
         return Completed(blocks, usage, reason, valid_text(self._model), timings=self._timings)
 
     def _message(self, message: _Message) -> list[StreamEvent]:
@@ -116,7 +116,7 @@ class OllamaReply:
     def _call(self, told: _Call) -> StreamEvent:
         given = told.function.arguments
         arguments, malformed = read_arguments(given if isinstance(given, str) else encode(given or {}).decode())
-        call_id = own_id(told.id, self._taken)
+        call_id = unused_id(told.id, self._taken)
         call = ToolCall(call_id, valid_text(told.function.name), arguments, malformed=malformed)
         self._blocks.append(call)
         return ToolCallDelta(len(self._blocks) - 1, call.name, len(arguments))

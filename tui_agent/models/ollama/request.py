@@ -1,16 +1,16 @@
-"""A request as the JSON of Ollama's ``/api/chat``."""
+"""Encodes requests for Ollama's ``/api/chat``."""
 
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, arguments_of, asked_in, encode, function_tools, result_text
+from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, function_tools, result_text, user_message_of
 
 
 class Options(NamedTuple):
-    """What of a request depends on the model: its name, the context it is loaded with (0: not ours to size), whether
-    it is asked to think, and whether it sees pictures.
+    """The parts of a request that depend on the model: its name, the context to load it with, in tokens (0: do not
+    say), whether to ask for thinking, and whether it accepts pictures.
     """
 
     model: str
@@ -27,23 +27,23 @@ class Encoded(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """One message's JSON: several objects, separated by commas; empty where nothing of it is sent."""
+    """One message's JSON, objects separated by commas, and its size in bytes without pictures; empty if not sent."""
 
     data: bytes
     size: int
 
 
 class RequestEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
+    """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
         self._pieces: Pieces[_Piece] = Pieces()
 
     def encode(self, request: ModelRequest, options: Options) -> Encoded:
-        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's.
+        """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's.
 
-        ``truncate`` and ``shift`` (Ollama 0.12.6 and later) make it refuse what does not fit, instead of leaving out
-        the oldest messages, before or while it answers.
+        ``truncate`` and ``shift`` (from Ollama 0.12.6) make it refuse a request that does not fit, instead of silently
+        dropping the oldest messages before or during the answer.
         """
         head: Fields = {"model": options.model, "stream": True, "truncate": False, "shift": False}
         if options.thinks:
@@ -53,7 +53,7 @@ class RequestEncoder:
         if request.tools:
             head["tools"] = function_tools(request.tools)
         sees = options.sees
-        made = self._pieces.of(request.messages, lambda message, before: _encoded(message, before, sees), way=sees)
+        made = self._pieces.of(request.messages, lambda message, before: _encoded(message, before, sees), variant=sees)
         pieces = [piece for piece in made if piece.data]
         if request.system.strip():
             system = encode({"role": "system", "content": valid_text(request.system)})
@@ -64,7 +64,9 @@ class RequestEncoder:
 
 
 def _encoded(message: RequestMessage, before: RequestMessage | None, sees: bool) -> _Piece:
-    fields = _said(message) if message.role == "assistant" else _asked(message, _names_of(before), sees)
+    fields = (
+        _assistant_message(message) if message.role == "assistant" else _user_message(message, _names_of(before), sees)
+    )
     data = b",".join(map(encode, fields))
     pictures = sum(len(image) for field in fields for image in _images_in(field))
     return _Piece(data, len(data) - pictures)
@@ -75,8 +77,8 @@ def _images_in(field: Fields) -> list[str]:
     return images if isinstance(images, list) else []
 
 
-def _said(message: RequestMessage) -> list[Fields]:
-    """The assistant's message. Its template leaves out the thinking that is not wanted any more."""
+def _assistant_message(message: RequestMessage) -> list[Fields]:
+    """An assistant's message. The model's template drops thinking that it no longer needs."""
     texts: list[str] = []
     thinking: list[str] = []
     calls: list[Fields] = []
@@ -101,9 +103,9 @@ def _said(message: RequestMessage) -> list[Fields]:
     return [fields]
 
 
-def _asked(message: RequestMessage, names: dict[str, str], sees: bool) -> list[Fields]:
-    """The results, a message each, then what the user said."""
-    asked = asked_in(message, sees)
+def _user_message(message: RequestMessage, names: dict[str, str], sees: bool) -> list[Fields]:
+    """A message with role user: a message for each tool result, then one for the user's text and pictures."""
+    asked = user_message_of(message, sees)
     results: list[Fields] = [
         {
             "role": "tool",

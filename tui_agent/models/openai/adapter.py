@@ -1,8 +1,8 @@
-"""Models of every server that speaks one of OpenAI's APIs: OpenAI itself, the hosts after it, and local servers.
+"""Models on servers with one of OpenAI's APIs: OpenAI itself, other hosts, and local servers.
 
-What a server does not take (asking for usage, for summaries of reasoning) is found out by its refusal, once, and left
-out from there on. A local server's window is often small, and not every one tells what was used: a request that might
-not fit is counted before it is sent, and an answer whose usage is not told is counted after it.
+If a server refuses a feature, such as usage reports or summaries of reasoning, it is left out from then on. Local
+servers often have small windows, and some report no usage: a request that may not fit is counted before it is sent,
+and an answer without reported usage is counted afterwards.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, Mo
 from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
     Refusal,
-    SomethingElseError,
+    WrongServerError,
     bad_address,
     failure,
     no_key,
@@ -44,34 +44,34 @@ from tui_agent.models.overflow import overflow_in
 from tui_agent.models.provider import Provider
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
-"""Nothing comes while a local model is loaded and reads a long prompt: minutes without a GPU."""
-FRAME_TOKENS = 256
-"""What a template may add to a request of its own accord: an opening, and how calls are to be written."""
-DENSE = 0.4
-"""Tokens per byte of a dense text (numbers, names, code): what is assumed where neither server nor tokenizer tells."""
+"""Loading a local model and reading a long prompt sends no bytes, and takes minutes without a GPU."""
+TEMPLATE_TOKENS = 256
+"""Tokens that a model's template may add to a request, such as instructions on the format of calls."""
+MAX_TOKENS_PER_BYTE = 0.4
+"""Tokens per byte of a dense text (numbers, names, code), for an upper estimate if the server cannot count."""
 CHAT, RESPONSES, MODELS = "/chat/completions", "/responses", "/models"
 
-_BLIND = re.compile(
+_NO_PICTURES = re.compile(
     r"not a multimodal model|(?:does not|doesn't|no endpoints found that) support (?:image|vision)|image input is not"
     r"|unknown variant .image_url"
 )
-"""How servers say that a model sees no pictures: vLLM, LM Studio, OpenRouter, llama.cpp, DeepSeek."""
+"""How vLLM, LM Studio, OpenRouter, llama.cpp and DeepSeek say that a model does not accept pictures."""
 
-_TOOLLESS = re.compile(
+_NO_TOOLS = re.compile(
     r"(?:does not|doesn't|do not|no endpoints found that) support (?:tool|function)"
     r"|tools? (?:param(?:eter)?s? )?(?:is|are) not supported|requires --(?:enable-auto-tool-choice|jinja)"
     r"|tools param requires|tool use is not supported"
 )
-"""How servers say that a model takes no tools: Groq, OpenRouter, vLLM, llama.cpp, LM Studio."""
+"""How Groq, OpenRouter, vLLM, llama.cpp and LM Studio say that a model does not accept tools."""
 
 _STRICT = re.compile(r"0-9, with a length of 9|unexpected role '(?:user|system)' after role 'tool'")
-"""How Mistral's models refuse calls' ids that are not of their own form, and who speaks right after a result."""
+"""How Mistral's models refuse call ids in another format than theirs, and user messages right after a result."""
 
-AnyOfThem: TypeAlias = ChatReply | ResponsesReply
+OpenAiReply: TypeAlias = ChatReply | ResponsesReply
 
 
-class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
-    """A `Model` that a server of one of OpenAI's APIs answers for."""
+class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
+    """A model on a server with one of OpenAI's APIs."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         self._given = profile
         self._tokens = TokenCounts(root(self._service))
         self._last = LastMeasured()
-        self._alone = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @override
     def _connect(self) -> HttpClient:
@@ -108,18 +108,18 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         await client.aclose()
 
     @override
-    def _reply(self, request: ModelRequest) -> AnyOfThem:
+    def _reply(self, request: ModelRequest) -> OpenAiReply:
         taken = call_ids(request.messages)
         if self._service.api == "responses":
             return ResponsesReply(self._profile.id, self._refused, taken)
-        # What runs locally ends an answer where its window is full, and says no more than that it was cut.
+        # Local servers report "length" also if the window is full; the reply tells the two apart by `max_tokens`.
         return ChatReply(self._profile.id, self._refused, taken, request.max_tokens if self._service.local else 0)
 
     @override
-    async def _events(self, request: ModelRequest, reply: AnyOfThem) -> AsyncGenerator[object, None]:
+    async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
         path = RESPONSES if self._service.api == "responses" else CHAT
-        async with self._undisturbed():
+        async with self._exclusive():
             while True:
                 body = await asyncio.to_thread(self._encoded, request)
                 counted = await self._counted(client, request, body)
@@ -131,7 +131,9 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                     if isinstance(reply, ChatReply) and error.refusal.written:
                         reply.take_in(error.refusal.written)
                         break
-                    if reply.started or not (self._does_without(error.refusal) or self._takes_shorter(error.refusal)):
+                    if reply.started or not (
+                        self._drops_refused(error.refusal) or self._shortens_answer(error.refusal)
+                    ):
                         raise
                 else:
                     break
@@ -145,40 +147,40 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                     self._take_window(loaded.window if loaded is not None else 0)
 
     @override
-    def _completed(self, request: ModelRequest, reply: AnyOfThem) -> Completed:
-        """LM Studio answers nothing at all to what is longer than the window it has loaded by now."""
+    def _completed(self, request: ModelRequest, reply: OpenAiReply) -> Completed:
+        """As the base class, but an empty answer to a request longer than the window is an overflow (LM Studio)."""
         if self._service.local and isinstance(reply, ChatReply) and reply.empty:
             tokens, window = reply.usage.input_tokens, self._profile.window
             if tokens >= window > 0:
                 raise too_long(self._profile.id, tokens, window)
         return super()._completed(request, reply)
 
-    def _undisturbed(self) -> AbstractAsyncContextManager[object]:
-        """One call at a time, of a server that breaks off an answer when it is asked anything else."""
-        return self._alone if self._tokens.one_at_a_time else nullcontext()
+    def _exclusive(self) -> AbstractAsyncContextManager[object]:
+        """A lock, for servers that abort an answer when another request arrives; else nothing."""
+        return self._lock if self._tokens.one_at_a_time else nullcontext()
 
     async def _counted(self, client: HttpClient, request: ModelRequest, body: bytes) -> int:
-        """A request's tokens where it might not fit; 0: it does, in whatever tokenizer.
+        """Count a request's tokens if it may not fit; 0: not counted, since it fits even with a token for each byte.
 
-        No tokenizer makes more tokens than there are bytes. Raises `ContextOverflow` where there is no room for it and
-        its answer, which a server would refuse, or answer in fewer tokens than were asked for.
+        Raises `ContextOverflow` if the window has no room for it and its answer: the server would refuse it or cut the
+        answer short.
         """
         window = self._profile.window
         if not self._service.local or self._service.api != "chat" or not window:
             return 0
         room = window - min(request.max_tokens, window // 2)
         known = self._last.known(request, self._size(request, body))
-        if known.tokens + known.rest + FRAME_TOKENS <= room:
+        if known.tokens + known.rest + TEMPLATE_TOKENS <= room:
             return 0
         counted = await self._tokens.of(client, body)
-        if (tokens := counted or known.tokens + int(DENSE * known.rest)) > room:
+        if (tokens := counted or known.tokens + int(MAX_TOKENS_PER_BYTE * known.rest)) > room:
             raise too_long(self._profile.id, tokens, window)
         return counted
 
     async def _take_in(
         self, client: HttpClient, request: ModelRequest, reply: ChatReply, body: bytes, counted: int
     ) -> None:
-        """Keep how large the request was; what the server has not told of it is counted."""
+        """Remember the request's tokens; count what the server did not report."""
         if not reply.complete:
             return
         if not reply.usage.input_tokens:
@@ -190,7 +192,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             self._last.take(request, self._size(request, body), reply.usage.input_tokens)
 
     def _size(self, request: ModelRequest, body: bytes) -> int:
-        """The bytes of a request, a picture as many as it has tokens."""
+        """A request's size in bytes, with `PICTURE_TOKENS` for each picture."""
         if not self._profile.images:
             return len(body)
         blocks = [block for message in request.messages for block in message.blocks]
@@ -199,8 +201,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         return len(body) - sum(len(image.data) for image in shown) + PICTURE_TOKENS * len(shown)
 
     async def _unstreamed(self, client: HttpClient, body: bytes) -> AsyncGenerator[bytes, None]:
-        """The same once more, in one piece: a server may end a stream before its first event where it would have
-        refused the request unstreamed, as llama-cpp-python's does with one that is too long.
+        """Repeat a request without streaming, to get its error: llama-cpp-python, for one, ends the stream of a request
+        that is too long without any event.
         """
         import httpx2
 
@@ -213,7 +215,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
                     async for data in events:
                         yield data
             except (httpx2.RemoteProtocolError, httpx2.ReadError):
-                # The stream's connection is kept for what comes next, and that server has closed it.
+                # The pooled connection of the stream may be one that the server has closed: try once more.
                 if last:
                     raise
             else:
@@ -221,7 +223,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
 
     @override
     async def _learn(self) -> None:
-        """Take in what the server tells of the model; what the settings say of it stays."""
+        """Update the profile with the server's information on the model; settings take precedence."""
         if self._service.api == "responses" or self._told is not None:
             return
         client = await self._connection.client()
@@ -246,12 +248,12 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             self._take_window(told.window)
 
     async def _loaded(self, client: HttpClient) -> Facts | None:
-        """What a local server tells of the model it has loaded; None where it is of no kind that does."""
+        """A local server's information on the model it has loaded; None if it is of a kind that has none."""
         base = root(self._service)
         for url, read in ((f"{base}/props", facts_of_props), (f"{base}/api/v0/models", self._listed)):
             try:
                 facts = read(await client.told(url, DESCRIBE_TIMEOUT_S))
-            except (ServerRefusedError, SomethingElseError, msgspec.DecodeError):
+            except (ServerRefusedError, WrongServerError, msgspec.DecodeError):
                 continue
             if facts.window:
                 return facts
@@ -269,8 +271,8 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         options = ChatOptions(model, service.limit, service.thoughts, sees, self._counts, self._strict)
         return self._chat.encode(request, options)
 
-    def _does_without(self, refusal: Refusal) -> bool:
-        """Whether the server refused for something that can be left out, and from here on is."""
+    def _drops_refused(self, refusal: Refusal) -> bool:
+        """If the server refused a feature that can be left out, leave it out from now on and return True."""
         if refusal.status not in (400, 404, 422) or overflow_in(refusal.text, refusal.kind) is not None:
             return False
         said = refusal.text.lower()
@@ -288,7 +290,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             self._service = self._service._replace(limit="max_completion_tokens")
         elif not self._strict and _STRICT.search(said):
             self._strict = True
-        elif self._profile.images and _BLIND.search(said):
+        elif self._profile.images and _NO_PICTURES.search(said):
             self._profile = msgspec.structs.replace(self._profile, images=False)
         else:
             return False
@@ -297,7 +299,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
     def _refused(self, refusal: Refusal) -> ModelError:
         if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
             return no_key(self._provider)
-        if refusal.status in (400, 404, 422, 500, 501) and _TOOLLESS.search(refusal.text.lower()):
+        if refusal.status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(refusal.text.lower()):
             return ToolsRefused(
                 f"{self._profile.id} takes no tools as {self._provider.title} runs it: choose another model."
             )
@@ -307,7 +309,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
         return error
 
     def _take_window(self, loaded: int) -> None:
-        """The window a local server has loaded, in tokens (0: not told), counts where it is smaller than said."""
+        """Reduce the window to the one a local server has loaded, in tokens (0: unknown)."""
         window = self._profile.window
         if loaded and (not window or loaded < window):
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
@@ -329,7 +331,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
             case httpx2.ConnectError():
                 return unreachable(self._provider, str(error))
             case httpx2.TimeoutException() | TimeoutError():
-                return self._silence()
+                return self._timed_out()
             case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
                 return bad_address(self._provider, str(error))
             case httpx2.HTTPError() | httpx2.StreamError():
@@ -343,7 +345,7 @@ class OpenAiModel(Adapter[HttpClient, AnyOfThem]):
 
 
 def reasons(model: str) -> bool:
-    """Whether a model of OpenAI's reasons, by its id: those of the o series, and GPT from 5 on."""
+    """Whether a model of OpenAI's reasons, by its id: the o series, and GPT from 5 on."""
     name = model.rpartition("/")[2]
     if "chat" in name:
         return False

@@ -1,7 +1,7 @@
-"""An answer of Chat Completions, read from the chunks of its stream.
+"""Reads the streamed answers of Chat Completions.
 
-Servers differ in what they send: calls in pieces or whole, with and without an index or an id; chunks with nothing in
-them; what was used at the end, in every chunk, or never; reasoning under three names. All of that is read here.
+Servers send calls in pieces or whole, with or without an index or an id; empty chunks; usage at the end, in every
+chunk, or never; reasoning under three names. This reader accepts all of that.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, own_id
+from tui_agent.models.encoding import encode, unused_id
 from tui_agent.models.errors import Refusal
 from tui_agent.models.openai.client import read_error
 from tui_agent.models.speed import Timings
@@ -86,20 +86,20 @@ class _Choice(msgspec.Struct):
 
 
 class InputDetails(msgspec.Struct):
-    """What of a prompt came from the cache or went to it, as both of OpenAI's APIs tell it."""
+    """The cached part of a prompt, in both of OpenAI's APIs."""
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
 class OutputDetails(msgspec.Struct):
-    """What of an answer was reasoning, likewise."""
+    """The reasoning part of an answer, in both of OpenAI's APIs."""
 
     reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
-    """What some tell beside the details: DeepSeek and Together of the cache, Azure of the reasoning."""
+    """Usage. Outside of the details, DeepSeek and Together report the cache, Azure the reasoning."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -115,7 +115,7 @@ class _Groq(msgspec.Struct):
 
 
 class _Timings(msgspec.Struct):
-    """llama.cpp's: `prompt_n` are the tokens it had not kept."""
+    """llama.cpp's timings; `prompt_n` are the prompt tokens that were not in its cache."""
 
     prompt_n: int = 0
     prompt_ms: float = 0.0
@@ -137,7 +137,7 @@ _chunks = msgspec.json.Decoder(_Chunk)
 
 @dataclass(slots=True)
 class _Open:
-    """Text or thoughts as they come in; `details` are what OpenRouter wants back of them."""
+    """Text or thoughts that are still streaming; `details` are OpenRouter's, to be sent back."""
 
     thought: bool
     pieces: list[str] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _OpenCall:
-    """A call as it comes in."""
+    """A call that is still streaming."""
 
     id: str = ""
     name: str = ""
@@ -155,10 +155,11 @@ class _OpenCall:
 
 
 class ChatReply:
-    """Takes the stream's chunks in order. `complete` once a choice told why it ended, or the stream did.
+    """Reads the stream's chunks in order; `complete` after a finish reason or the end marker.
 
-    `failed` makes the error of what the server said went wrong in the middle. `taken` are the ids earlier calls of the
-    conversation have; a call without one of its own gets a new one. The answer was to have at most `max_tokens`.
+    `failed` makes the error for a failure that the server reports in the stream. `taken` are the ids of the
+    conversation's earlier calls; a call without an unused id gets a new one. `max_tokens` is the request's (0: do not
+    distinguish a full window from it).
     """
 
     def __init__(
@@ -182,17 +183,14 @@ class ChatReply:
         self._timings: Timings | None = None
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Take one event's data in; returns what it tells.
-
-        Raises `msgspec.DecodeError` where it is not understood, and the `ModelError` the server tells of.
-        """
+        """Read one event's data. Raises `msgspec.DecodeError`, and the `ModelError` that the server reports."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == _END:
             self.complete = self.complete or self.started
             return []
         chunk = _chunks.decode(data)
-        # OpenRouter tells the end of an answer that was cut as an error, once more.
+        # OpenRouter repeats the end of an answer that was cut as an error.
         if bytes(chunk.error) not in (b"", b"null") and not self.complete:
             refusal = read_error(data)
             if not refusal.written:
@@ -203,7 +201,7 @@ class ChatReply:
             self._model = chunk.model
         for choice in chunk.choices or ():
             self.started = True
-            # Perplexity's have both, of which one is empty, or all that was said so far.
+            # Perplexity sends both; one of them is empty, or the whole answer so far.
             whole = choice.message is not None and (choice.delta is None or chunk.object == "chat.completion")
             told = choice.message if whole else choice.delta
             events += self._message(told) if told is not None else ()
@@ -219,30 +217,30 @@ class ChatReply:
 
     @property
     def usage(self) -> Usage:
-        """What was used, as far as the server told or `count` said."""
+        """The usage that the server reported, or that was set with `count`."""
         return self._usage
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was written."""
+        """Whether the answer has no blocks."""
         return not self._blocks
 
     @property
     def said(self) -> str:
-        """All that was written: text, thoughts, and the arguments of calls."""
+        """Everything the model wrote: text, thoughts, and the arguments of calls."""
         return "".join(piece for opened in self._blocks for piece in opened.pieces)
 
     def count(self, read: int, written: int) -> None:
-        """How many tokens were read and written, where the server has not told."""
+        """Set the tokens read and written, if the server does not report them."""
         self._usage = msgspec.structs.replace(self._usage, input_tokens=read, output_tokens=written)
 
     def take_in(self, written: str) -> None:
-        """What the server held back ends the answer, as the text it is."""
+        """End the answer with output that the server rejected, as text."""
         _add(self._open(thought=False), written)
         self.complete = self.started = True
 
     def completed(self) -> Completed:
-        """The whole answer. Raises `Unavailable` where the server gave it up: asking again helps."""
+        """The whole answer. Raises `Unavailable` if the server aborted it, since a retry may help."""
         if self._reason in _FAILED:
             raise Unavailable(f"{self._model} stopped in the middle of its answer: try again.")
         blocks = tuple(block for opened in self._blocks if (block := self._closed(opened)) is not None)
@@ -278,7 +276,7 @@ class ChatReply:
         return last
 
     def _call(self, told: _Call) -> StreamEvent:
-        """Take in a piece of the call with its index, else of the newest, unless it brings an id of its own."""
+        """Add a piece to the call with its index; without an index, to the newest call, unless it has another id."""
         index = told.index if told.index is not None else max(0, len(self._calls) - 1)
         opened = self._calls.get(index)
         if opened is None or (told.id and opened.id and told.id != opened.id):
@@ -307,7 +305,7 @@ class ChatReply:
 
     def _closed_call(self, opened: _OpenCall, text: str) -> ToolCall:
         arguments, malformed = read_arguments(text)
-        call_id = own_id(opened.id, self._taken)
+        call_id = unused_id(opened.id, self._taken)
         return ToolCall(call_id, opened.name, arguments, malformed=malformed)
 
 
@@ -318,21 +316,21 @@ def _add(opened: _Open, text: str) -> str:
 
 
 def _text_of(content: str | list[_Part] | None) -> str:
-    """What is said, also where it comes in parts."""
+    """The text of a content, which may come in parts."""
     return "".join(part.text or "" for part in content) if isinstance(content, list) else content or ""
 
 
 def _thought_in(content: str | list[_Part] | None) -> str:
-    """What is thought, where it comes in parts among what is said (Mistral)."""
+    """The thoughts among the parts of a content (Mistral)."""
     parts = content if isinstance(content, list) else ()
     thoughts = [part.thinking for part in parts if part.thinking]
     return "".join(each if isinstance(each, str) else _text_of(each) for each in thoughts)
 
 
 def _counted(told: _Usage, before: Usage) -> Usage:
-    """What was used of the whole call so far; what a chunk leaves out stays as it was.
+    """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
-    The counts of the prompt and of the answer include what came from the cache and what was thought.
+    The prompt's count includes cache reads, the answer's includes reasoning.
     """
     read, written = told.prompt_tokens_details, told.completion_tokens_details
     cached = told.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or told.cached_tokens

@@ -1,4 +1,4 @@
-"""A request as the JSON of Chat Completions, as OpenAI defined it and many servers speak it."""
+"""Encodes requests for OpenAI's Chat Completions, which many servers implement."""
 
 import re
 from hashlib import blake2b
@@ -9,22 +9,24 @@ import msgspec
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, asked_in, encode, function_tools, result_text
+from tui_agent.models.encoding import Fields, Pieces, encode, function_tools, result_text, user_message_of
 from tui_agent.models.openai.service import Thoughts
 
 LONGEST_ID = 40
-"""Characters of a call's id (OpenAI, Chat Completions)."""
+"""The most characters of a call's id (OpenAI, Chat Completions)."""
 LONGEST_NAME = 64
-"""Characters of a tool's name (OpenAI, function calling)."""
+"""The most characters of a tool's name (OpenAI, function calling)."""
 
-_NINE = re.compile(r"[a-zA-Z0-9]{9}")
-_BETWEEN = "(I have read the results.)"
+_STRICT_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_BRIDGE_TEXT = "(I have read the results.)"
 
 
 class ChatOptions(NamedTuple):
-    """What of a request depends on the server and the model: `limit` is the name of the most tokens of an answer,
-    `sees` whether the model takes pictures, `counts` whether the server is asked to tell what was used. `strict`: the
-    ids of calls have nine letters and digits, and nobody but the model speaks right after a result (Mistral).
+    """The parts of a request that depend on the server and the model.
+
+    `limit`: the parameter with the most tokens of the answer. `sees`: the model accepts pictures. `counts`: ask for
+    usage. `strict`: call ids must be nine letters or digits, and only the model may speak right after a result
+    (Mistral).
     """
 
     model: str
@@ -36,13 +38,13 @@ class ChatOptions(NamedTuple):
 
 
 class ChatEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
+    """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
         self._pieces: Pieces[bytes] = Pieces()
 
     def encode(self, request: ModelRequest, options: ChatOptions) -> bytes:
-        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""
         head: Fields = {"model": options.model, "stream": True, options.limit: request.max_tokens}
         if options.counts:
             head["stream_options"] = {"include_usage": True}
@@ -51,7 +53,7 @@ class ChatEncoder:
         made = self._pieces.of(
             request.messages,
             lambda message, _: _encoded(message, options),
-            way=(options.thoughts, options.sees, options.strict),
+            variant=(options.thoughts, options.sees, options.strict),
             keep=not request.one_off,
         )
         pieces = [piece for piece in made if piece]
@@ -61,12 +63,12 @@ class ChatEncoder:
 
 
 def _encoded(message: RequestMessage, options: ChatOptions) -> bytes:
-    """One message's JSON: several objects, separated by commas; empty where nothing of it is sent."""
-    fields = _said(message, options) if message.role == "assistant" else _asked(message, options)
+    """One message's JSON: objects separated by commas; empty if nothing of it is sent."""
+    fields = _assistant_message(message, options) if message.role == "assistant" else _user_message(message, options)
     return b",".join(map(encode, fields))
 
 
-def _said(message: RequestMessage, options: ChatOptions) -> list[Fields]:
+def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
     thoughts: Thoughts = options.thoughts
     texts: list[str] = []
     calls: list[Fields] = []
@@ -98,20 +100,20 @@ def _said(message: RequestMessage, options: ChatOptions) -> list[Fields]:
 
 
 def _details(block: Reasoning) -> list[object]:
-    """The pieces of reasoning as OpenRouter gave them; they go back as they came."""
+    """OpenRouter's details of reasoning, which are sent back unchanged."""
     told = read_opaque(block.opaque).get("details", "")
     return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(told, type=list[str])] if told else []
 
 
-def _asked(message: RequestMessage, options: ChatOptions) -> list[Fields]:
-    """The results, a message each, then what the user said."""
-    asked = asked_in(message, options.sees)
+def _user_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
+    """A message with role user: a message for each tool result, then one for the user's text and pictures."""
+    asked = user_message_of(message, options.sees)
     results: list[Fields] = [
         {"role": "tool", "tool_call_id": _id(result.call_id, options), "content": result_text(result)}
         for result in asked.results
     ]
     if options.strict and results and (asked.text or asked.pictures):
-        results.append({"role": "assistant", "content": _BETWEEN})
+        results.append({"role": "assistant", "content": _BRIDGE_TEXT})
     if not asked.pictures:
         return [*results, {"role": "user", "content": asked.text}] if asked.text else results
     parts: list[Fields] = [{"type": "text", "text": asked.text}] if asked.text else []
@@ -122,20 +124,20 @@ def _asked(message: RequestMessage, options: ChatOptions) -> list[Fields]:
 def _id(call_id: str, options: ChatOptions) -> str:
     if not options.strict:
         return short_id(call_id)
-    return call_id if _NINE.fullmatch(call_id) else blake2b(valid_text(call_id).encode()).hexdigest()[:9]
+    return call_id if _STRICT_ID.fullmatch(call_id) else blake2b(valid_text(call_id).encode()).hexdigest()[:9]
 
 
 def short_id(call_id: str) -> str:
-    """A call's id as these servers accept it, which is shorter than elsewhere."""
+    """A call's id, shortened to `LONGEST_ID`."""
     safe = safe_id(call_id)
     return safe if len(safe) <= LONGEST_ID else safe_id(f"{call_id} ")  # what holds a blank is hashed
 
 
 def short_name(name: str) -> str:
-    """A tool's name as these servers accept it, also where a model made one up."""
+    """A tool's name, shortened to `LONGEST_NAME` and made valid even if the model made it up."""
     return safe_name(name)[:LONGEST_NAME]
 
 
 def data_url(image: Image) -> str:
-    """A picture as an address that holds it."""
+    """A picture as a ``data:`` URL."""
     return f"data:{image.media_type};base64,{image.data}"

@@ -1,8 +1,8 @@
-"""The HTTP client of every server that speaks one of OpenAI's APIs.
+"""The HTTP client for servers with one of OpenAI's APIs.
 
-It is ours, over ``httpx2``, which Anthropic's SDK needs anyway, and not OpenAI's SDK: importing that takes 0.6 s of CPU
-and 24 MB more, for types that the servers in question do not keep to; it walks every request on the event loop, ends a
-stream whose text holds U+2028 in the middle of a line, and takes a server's page of HTML for an empty answer.
+It is our own, on ``httpx2``, which Anthropic's SDK needs anyway. OpenAI's SDK takes 0.6 s of CPU and 24 MB to import,
+encodes every request on the event loop, splits lines of a stream at U+2028, takes a web page for an empty answer, and
+has types that other servers do not conform to.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -13,15 +13,15 @@ import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
-from tui_agent.models.errors import Refusal, SomethingElseError, parse_retry_after, said_in, status_of
+from tui_agent.models.errors import Refusal, WrongServerError, error_text_in, parse_retry_after, status_of
 from tui_agent.tls import tls
 
 LONGEST_REFUSAL = 100_000
-"""Bytes of a refusal that are read."""
+"""The most bytes of an error response that are read."""
 
 
 class ServerRefusedError(Exception):
-    """The server answered with an error."""
+    """The server answered with an error response."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.text)
@@ -29,7 +29,7 @@ class ServerRefusedError(Exception):
 
 
 class HttpClient:
-    """Asks one server. After `idle_timeout_s` seconds without a byte a call fails with `httpx2.TimeoutException`."""
+    """Calls one server. After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`."""
 
     def __init__(self, url: str, key: str, idle_timeout_s: float) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -49,24 +49,24 @@ class HttpClient:
         await self._http.aclose()
 
     async def events(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
-        """The data of each event of a stream; of an answer in one piece, that. Closing it ends the connection.
+        """Yield the data of each event of a stream, or an unstreamed answer as one. Closing the iterator ends the call.
 
-        Raises `ServerRefusedError`, `SomethingElseError`, and what ``httpx2`` raises.
+        Raises `ServerRefusedError`, `WrongServerError`, and what ``httpx2`` raises.
         """
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         async with self._http.stream("POST", self.url + path, content=body, headers=headers) as answer:
             if not answer.is_success:
                 raise ServerRefusedError(_refusal(answer, await _beginning(answer)))
             if "html" in answer.headers.get("content-type", ""):
-                raise SomethingElseError(self.url)
+                raise WrongServerError(self.url)
             async with aclosing(_events_in(answer.aiter_bytes())) as events:
                 async for data in events:
                     yield data
 
     async def told(self, url: str, timeout_s: float, asked: bytes | None = None) -> bytes:
-        """What the server answers at once, to JSON where there is any. Raises as `events` does.
+        """The body of the answer to a GET, or to a POST of the JSON `asked`. Raises as `events` does.
 
-        For what may be asked twice: a connection that was kept may have been closed meanwhile.
+        Only for idempotent requests: it repeats one if a pooled connection turns out to be closed.
         """
         method, headers = ("GET", {}) if asked is None else ("POST", {"content-type": "application/json"})
         try:
@@ -76,14 +76,14 @@ class HttpClient:
         if not answer.is_success:
             raise ServerRefusedError(_refusal(answer, answer.content[:LONGEST_REFUSAL]))
         if "html" in answer.headers.get("content-type", ""):
-            raise SomethingElseError(self.url)
+            raise WrongServerError(self.url)
         return answer.content
 
 
 async def _events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The data of server-sent events; of JSON in their place, whatever it is called, the whole.
+    """Yield the data of server-sent events, or the whole body if it is JSON, whatever its content type.
 
-    An ``error:`` line is llama.cpp's way to fail in the middle of a stream.
+    llama.cpp reports a failure in the middle of a stream as an ``error:`` line.
     """
     data: list[bytes] = []
     async for line in _lines_in(pieces):
@@ -104,7 +104,7 @@ async def _events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
 
 
 async def _lines_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The lines, which end at LF or CR LF; all in one where they are those of JSON."""
+    """Yield the lines, which end with LF or CR LF; the whole body as one if it is JSON."""
     rest, events = b"", False
     async for piece in pieces:
         rest += piece
@@ -131,21 +131,21 @@ def _refusal(answer: httpx2.Response, body: bytes) -> Refusal:
 
 
 def read_error(body: bytes) -> Refusal:
-    """What an error tells, in whatever shape a server has it; its `status` is the one it names itself, else 0.
+    """Parse an error in any server's format; `status` is the one in the body, else 0.
 
-    OpenAI, and most after it: ``{"error": {"message", "type", "code"}}``; OpenRouter adds what the server behind it
-    said as ``metadata.raw``. vLLM of old: ``{"object": "error", "message", "type"}``; text-generation-inference and LM
-    Studio: ``{"error": "…"}``; FastAPI: ``{"detail": …}``.
+    OpenAI and most others: ``{"error": {"message", "type", "code"}}``; OpenRouter adds the upstream server's answer as
+    ``metadata.raw``. Older vLLM: ``{"object": "error", "message", "type"}``; text-generation-inference and LM Studio:
+    ``{"error": "…"}``; FastAPI: ``{"detail": …}``.
     """
     try:
         told = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Refusal(0, "", body.decode(errors="replace"))
     if not isinstance(told, dict):
-        return Refusal(0, "", said_in(told))
+        return Refusal(0, "", error_text_in(told))
     error = told.get("error", told)
     if not isinstance(error, dict):
-        return Refusal(0, str(told.get("error_type") or ""), said_in(error))
+        return Refusal(0, str(told.get("error_type") or ""), error_text_in(error))
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]
@@ -157,6 +157,6 @@ def read_error(body: bytes) -> Refusal:
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
-    """OpenAI tells the milliseconds as well."""
+    """The seconds to wait; OpenAI also has a header in milliseconds."""
     exact = parse_retry_after(headers.get("retry-after-ms"))
     return exact / 1000 if exact is not None else parse_retry_after(headers.get("retry-after"))

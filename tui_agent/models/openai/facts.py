@@ -1,7 +1,7 @@
-"""What a server tells of a model: its window, its longest answer, its prices, whether it sees pictures.
+"""Reads a server's information on a model: its window, its longest answer, its prices, whether it accepts pictures.
 
-There is no common way. Most tell something in the listing of models, each under a name of its own; llama.cpp tells what
-it has loaded in ``/props``, LM Studio in ``/api/v0/models``.
+There is no standard. Most servers put some of it into the list of models, under names of their own; llama.cpp describes
+the loaded model in ``/props``, LM Studio in ``/api/v0/models``.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ PER_MTOK = 1_000_000
 
 
 class Facts(NamedTuple):
-    """What is known of a model; 0 and None: not told. `loaded`: the window is the one it is loaded with."""
+    """What a server says about a model; 0 or None: nothing. `loaded`: the window is the one it is loaded with."""
 
     window: int = 0
     max_output: int = 0
@@ -39,7 +39,7 @@ class _Architecture(msgspec.Struct):
 
 
 class _Listed(msgspec.Struct):
-    """Names: OpenRouter and Together, Groq, vLLM, Mistral, LM Studio (maximum and loaded)."""
+    """A listed model. The window's names are those of OpenRouter and Together, Groq, vLLM, Mistral, LM Studio (two)."""
 
     id: str = ""
     context_length: int | None = None
@@ -75,13 +75,13 @@ class _Props(msgspec.Struct):
 
 
 def listed(listing: bytes) -> list[str]:
-    """The ids of the models a server lists. Raises `msgspec.DecodeError` where it is no such listing."""
+    """The ids of the models in a list. Raises `msgspec.DecodeError`."""
     models = msgspec.json.decode(listing, type=_Listing).data
     return [each.id for each in models if each.id and each.type not in ("embeddings", "embedding")]
 
 
 def facts_in(listing: bytes, model: str) -> Facts:
-    """What a listing tells of a model, or of the only one there is. Raises `msgspec.DecodeError`."""
+    """The facts in a list on a model, or on its only one. Raises `msgspec.DecodeError`."""
     models = msgspec.json.decode(listing, type=_Listing).data
     found = next((each for each in models if each.id == model), models[0] if len(models) == 1 else None)
     if found is None:
@@ -101,7 +101,7 @@ def facts_in(listing: bytes, model: str) -> Facts:
 
 
 def facts_of_props(props: bytes) -> Facts:
-    """What llama.cpp's ``/props`` tells of the model it runs. Raises `msgspec.DecodeError`."""
+    """The facts in llama.cpp's ``/props``. Raises `msgspec.DecodeError`."""
     told = msgspec.json.decode(props, type=_Props)
     window = _first((told.default_generation_settings.n_ctx if told.default_generation_settings is not None else None,))
     return Facts(window, images=told.modalities.vision if told.modalities is not None else None, loaded=window > 0)
@@ -112,7 +112,7 @@ def _first(sizes: Iterable[int | None]) -> int:
 
 
 def _prices(pricing: dict[str, object]) -> Prices | None:
-    """OpenRouter tells dollars per token, as texts; -1 where it depends on who answers."""
+    """Parse OpenRouter's prices: USD per token, as strings; -1 if it depends on the upstream provider."""
     told: dict[str, float] = {}
     for name, key in (
         ("input", "prompt"),

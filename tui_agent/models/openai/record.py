@@ -1,4 +1,4 @@
-"""The servers that speak one of OpenAI's APIs, as the rest of the program knows them."""
+"""The provider records of the servers with one of OpenAI's APIs."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, OnHand, Prices, Tier
+from tui_agent.models.base import FREE, InstalledModel, LocalModels, Model, ModelProfile, Prices, Tier
 from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
 from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
 CACHE_S = 300
-"""Seconds a prefix is kept after its last use (OpenAI, prompt caching: five to ten minutes)."""
+"""Seconds a cached prefix lives after its last use (OpenAI, prompt caching: five to ten minutes)."""
 LOCAL_CACHE_S = 86_400
-"""A local server keeps the last prefix until it is stopped, or asked something else."""
+"""A local server caches the last prefix until it stops or gets another request."""
 PROBE_TIMEOUT_S = 0.25
 LIST_TIMEOUT_S = 1.5
 
-_ASIDE = {"llamacpp": "/props", "lmstudio": "/api/v0/models"}
-"""Where a server tells more of its models than in their listing."""
+_MORE_FACTS = {"llamacpp": "/props", "lmstudio": "/api/v0/models"}
+"""Paths where a server has more information on its models than in their list."""
 
 _UNKNOWN = EndpointModel()
 
@@ -33,7 +33,7 @@ _UNKNOWN = EndpointModel()
 def provider_for(
     service: Service, models: Mapping[str, EndpointModel] | None = None, tiers: TierModels = NO_MODELS
 ) -> Provider:
-    """The record of a server. `models`: what the settings say of its models, by id."""
+    """The provider record of a server. `models`: the settings of its models, by id."""
     said = models or {}
 
     def create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
@@ -44,8 +44,8 @@ def provider_for(
     def profile(model: str) -> ModelProfile:
         return _profile(addressed(service), model, said.get(model, _UNKNOWN))
 
-    def elsewhere() -> bool:
-        """Another server in its place may want no key, and then says so."""
+    def works_without_key() -> bool:
+        """Whether another server replaces it, which may not need a key; if it does, it will say so."""
         return bool(service.address and os.environ.get(service.address) and addressed(service).api != service.api)
 
     return Provider(
@@ -55,9 +55,9 @@ def provider_for(
         create=create,
         profile=profile,
         keys=(service.key,) if service.key else (),
-        keys_at=service.keys_at,
+        keys_page=service.keys_page,
         needs_key=not service.local,
-        signed_in=elsewhere,
+        signed_in=works_without_key,
         addresses=(service.address,) if service.address else (),
         setting=service.setting,
         models=tiers,
@@ -66,12 +66,12 @@ def provider_for(
         free_names=True,
         catalogue=service.catalogue,
         listed=_LISTED.get(service.id),
-        running=lambda _local: _at_hand(service, said),
+        installed=lambda _local: _installed(service, said),
     )
 
 
 def endpoints(named: Mapping[str, Endpoint]) -> tuple[Provider, ...]:
-    """The records of the endpoints that the settings name."""
+    """The provider records of the endpoints in the settings."""
     return tuple(
         provider_for(of_endpoint(name, endpoint), endpoint.models, _tiers_of(endpoint.models))
         for name, endpoint in named.items()
@@ -123,14 +123,14 @@ def _tiers_of(models: Mapping[str, EndpointModel]) -> TierModels:
     return TierModels(frontier=first("frontier"), mid=first("mid"), small=first("small"))
 
 
-def _at_hand(service: Service, said: Mapping[str, EndpointModel]) -> list[OnHand]:
-    """The models of a server: those the settings name, and those it lists where it is a local one."""
-    listed = {each.id: each for each in _running(service)}
-    return [*(listed.pop(name, OnHand(name)) for name in said), *listed.values()]
+def _installed(service: Service, said: Mapping[str, EndpointModel]) -> list[InstalledModel]:
+    """The models of a server: those in the settings, and those a local server lists."""
+    listed = {each.id: each for each in _listed_locally(service)}
+    return [*(listed.pop(name, InstalledModel(name)) for name in said), *listed.values()]
 
 
-def _running(service: Service) -> Sequence[OnHand]:
-    """The models a local server lists; none where it does not answer at once. May block for some seconds."""
+def _listed_locally(service: Service) -> Sequence[InstalledModel]:
+    """The models a local server lists; none if it does not answer at once. May block for some seconds."""
     service = addressed(service)
     if not service.local:
         return ()
@@ -150,7 +150,7 @@ def _running(service: Service) -> Sequence[OnHand]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         with httpx2.Client(headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False) as client:
             listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
-            told = client.get(f"{root(service)}{_ASIDE[service.id]}") if service.id in _ASIDE else None
+            told = client.get(f"{root(service)}{_MORE_FACTS[service.id]}") if service.id in _MORE_FACTS else None
         more = told.content if told is not None and told.is_success else b"{}"
         return [
             _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))
@@ -160,13 +160,13 @@ def _running(service: Service) -> Sequence[OnHand]:
         return ()
 
 
-def _described(name: str, *told: "Facts") -> OnHand:
-    """A model by what each answer tells of it, the first that does."""
+def _described(name: str, *told: "Facts") -> InstalledModel:
+    """A model, each fact from the first answer that has it."""
 
     def first(values: Iterable[bool | None]) -> bool | None:
         return next((value for value in values if value is not None), None)
 
-    return OnHand(
+    return InstalledModel(
         name,
         window=next((each.window for each in told if each.window), 0),
         loaded=any(each.loaded for each in told),

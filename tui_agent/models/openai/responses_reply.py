@@ -1,4 +1,4 @@
-"""An answer of OpenAI's Responses API, read from the events of its stream."""
+"""Reads the streamed answers of OpenAI's Responses API."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
-from tui_agent.models.encoding import own_id
+from tui_agent.models.encoding import unused_id
 from tui_agent.models.errors import Refusal
 from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
@@ -97,7 +97,7 @@ _ITEMS = frozenset({"message", "reasoning", "function_call"})
 
 @dataclass(slots=True)
 class _Open:
-    """An item as it comes in; `part` is the part of its summary that is being written."""
+    """An item that is still streaming; `part` is the part of its summary that is being written."""
 
     item: _Item
     pieces: list[str] = field(default_factory=list)
@@ -107,10 +107,10 @@ class _Open:
 
 
 class ResponsesReply:
-    """Takes the stream's events in order. `complete` once the response was said to have ended.
+    """Reads the stream's events in order; `complete` after the event that ends the response.
 
-    `failed` makes the error of what the server said went wrong. `taken` are the ids earlier calls of the conversation
-    have; a new call with one of them gets another.
+    `failed` makes the error for a failure that the server reports. `taken` are the ids of the conversation's earlier
+    calls; a new call with one of them gets another id.
     """
 
     def __init__(
@@ -127,10 +127,7 @@ class ResponsesReply:
         self._id = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Take one event's data in; returns what it tells.
-
-        Raises `msgspec.DecodeError` where it is not understood, and the `ModelError` the server tells of.
-        """
+        """Read one event's data. Raises `msgspec.DecodeError`, and the `ModelError` that the server reports."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == b"[DONE]" or _kinds.decode(data).type not in _KNOWN:
@@ -176,7 +173,7 @@ class ResponsesReply:
             if event.type == _ADDED:
                 self._items[index] = _Open(item)
                 return ToolCallDelta(index, item.name or "", 0) if item.type == "function_call" else None
-            # The whole item, which is what counts; what of it was not streamed is not shown on the way.
+            # The complete item, which is authoritative. Parts that were not streamed are not shown as deltas.
             self._items.setdefault(index, _Open(item)).item = item
             return None
         opened_or_none = self._items.get(index)
@@ -212,20 +209,20 @@ class ResponsesReply:
                 return _reasoning(item, streamed)
             case "function_call":
                 arguments, malformed = read_arguments(item.arguments or streamed)
-                call_id = own_id(item.call_id or "", self._taken)
+                call_id = unused_id(item.call_id or "", self._taken)
                 return ToolCall(call_id, valid_text(item.name or ""), arguments, malformed=malformed)
             case _:
                 return None
 
 
 def _item_in(told: msgspec.Raw) -> _Item:
-    """An item of the answer; of a kind that is not known its kind alone."""
+    """Parse an item of the answer; of an unknown kind, only its kind."""
     kind = _kinds.decode(told).type if bytes(told) else ""
     return _items.decode(told) if kind in _ITEMS else _Item(kind)
 
 
 def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
-    """Reasoning with all that is needed to send it back as it came."""
+    """A reasoning item with everything needed to send it back unchanged."""
     parts = [part.text or "" for part in item.summary or ()]
     shown = [part.text or "" for part in item.content or ()]
     text = SEPARATOR.join(parts) or "".join(shown) or streamed
@@ -238,7 +235,7 @@ def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
 
 
 def _counted(told: _Usage) -> Usage:
-    """The prompt's count includes what was read from and written to the cache, the answer's what was thought."""
+    """The usage. The prompt's count includes cache reads and writes, the answer's includes reasoning."""
     read, written = told.input_tokens_details or InputDetails(), told.output_tokens_details or OutputDetails()
     return Usage(
         input_tokens=max(0, told.input_tokens or 0),

@@ -1,4 +1,4 @@
-"""A request as the JSON of OpenAI's Responses API, which keeps nothing of it (``store`` false)."""
+"""Encodes requests for OpenAI's Responses API, which is told not to store them."""
 
 from hashlib import blake2b
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, encode, schema_of
 from tui_agent.models.openai.chat_request import data_url, short_id, short_name
 
 SEPARATOR = "\n\n"
-"""Between the parts of a summary of reasoning, in a block."""
+"""Separates the parts of a reasoning summary in a block."""
 
 
 class ResponsesOptions(NamedTuple):
-    """What of a request depends on the model: whether it reasons, whether it is asked for summaries of that (which
-    OpenAI gives to verified accounts alone), whether it sees pictures.
+    """The parts of a request that depend on the model: whether it reasons, whether to ask for summaries of its
+    reasoning (OpenAI: verified accounts only), and whether it accepts pictures.
     """
 
     model: str
@@ -25,13 +25,13 @@ class ResponsesOptions(NamedTuple):
 
 
 class ResponsesEncoder:
-    """Encodes requests, keeping each message's bytes as long as it is part of the latest one."""
+    """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
         self._pieces: Pieces[bytes] = Pieces()
 
     def encode(self, request: ModelRequest, options: ResponsesOptions) -> bytes:
-        """The request's body. What grows comes last: a longer conversation's body begins as a shorter one's."""
+        """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""
         head: Fields = {
             "model": options.model,
             "stream": True,
@@ -56,11 +56,11 @@ class ResponsesEncoder:
                 for tool in request.tools
             ]
         made = self._pieces.of(
-            request.messages, lambda message, _: _encoded(message, options), way=options, keep=not request.one_off
+            request.messages, lambda message, _: _encoded(message, options), variant=options, keep=not request.one_off
         )
         pieces = [piece for piece in made if piece]
         if pieces and not request.one_off:
-            # Requests that begin alike should meet the same cache (OpenAI, prompt caching).
+            # Routes requests with the same prefix to the same cache (OpenAI, prompt caching).
             head["prompt_cache_key"] = blake2b(
                 request.system.encode(errors="replace") + pieces[0], digest_size=16
             ).hexdigest()
@@ -68,12 +68,16 @@ class ResponsesEncoder:
 
 
 def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
-    """One message's items, separated by commas; empty where nothing of it is sent."""
-    items = _said(message.blocks, options) if message.role == "assistant" else _asked(message.blocks, options.sees)
+    """One message's items, separated by commas; empty if nothing of it is sent."""
+    items = (
+        _assistant_message(message.blocks, options)
+        if message.role == "assistant"
+        else _user_message(message.blocks, options.sees)
+    )
     return b",".join(map(encode, items))
 
 
-def _said(blocks: tuple[Block, ...], options: ResponsesOptions) -> list[Fields]:
+def _assistant_message(blocks: tuple[Block, ...], options: ResponsesOptions) -> list[Fields]:
     items: list[Fields] = []
     for block in blocks:
         match block:
@@ -96,14 +100,14 @@ def _said(blocks: tuple[Block, ...], options: ResponsesOptions) -> list[Fields]:
                 )
             case _:
                 pass
-    # Reasoning without what it led to is refused (an answer cut short while the model was thinking).
+    # The API refuses reasoning that nothing follows, as in an answer interrupted while the model was thinking.
     while items and items[-1]["type"] == "reasoning":
         items.pop()
     return items
 
 
 def _reasoning(block: Reasoning) -> Fields | None:
-    """The item as it came; None where it is not this API's."""
+    """The item as the API sent it; None if it is from another API."""
     told = read_opaque(block.opaque)
     if "encrypted" not in told:
         return None
@@ -120,8 +124,8 @@ def _reasoning(block: Reasoning) -> Fields | None:
     }
 
 
-def _asked(blocks: tuple[Block, ...], sees: bool) -> list[Fields]:
-    """The outputs of calls, then what the user said."""
+def _user_message(blocks: tuple[Block, ...], sees: bool) -> list[Fields]:
+    """A message with role user: the outputs of calls, then the user's text and pictures."""
     outputs: list[Fields] = []
     parts: list[Fields] = []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The servers that speak one of OpenAI's APIs: where they are, and in what they differ."""
+"""The servers with one of OpenAI's APIs: their addresses and differences."""
 
 import os
 from typing import Literal, NamedTuple, TypeAlias
@@ -13,11 +13,11 @@ OPENAI_HOSTS = (".openai.com", ".azure.com")
 
 
 class Service(NamedTuple):
-    """A server. `address` is the variable that names another one; `root` is where it stands without ``/v1``.
+    """A server. `address` is the environment variable that overrides its URL.
 
-    `thoughts`: earlier reasoning is left out of a request, goes back as ``reasoning_content`` (DeepSeek, llama.cpp),
-    or as the ``reasoning_details`` that came (OpenRouter). `local`: it runs on a machine of one's own, with the window
-    it was loaded with. `limit`: what a request calls the most tokens of the answer.
+    `thoughts`: earlier reasoning is dropped, sent back as ``reasoning_content`` (DeepSeek, llama.cpp), or as the
+    ``reasoning_details`` the server sent (OpenRouter). `local`: it runs on the user's own machines, with the window its
+    model was loaded with. `limit`: the request's parameter for the most tokens of the answer.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Service(NamedTuple):
     url: str
     key: str = ""
     address: str = ""
-    keys_at: str = ""
+    keys_page: str = ""
     catalogue: str = ""
     api: Api = "chat"
     thoughts: Thoughts = "dropped"
@@ -42,7 +42,7 @@ OPENAI = Service(
     url="https://api.openai.com/v1",
     key="OPENAI_API_KEY",
     address="OPENAI_BASE_URL",
-    keys_at="https://platform.openai.com/api-keys",
+    keys_page="https://platform.openai.com/api-keys",
     catalogue="openai",
     api="responses",
     limit="max_completion_tokens",
@@ -56,7 +56,7 @@ OTHERS = (
         url="https://openrouter.ai/api/v1",
         key="OPENROUTER_API_KEY",
         address="OPENROUTER_BASE_URL",
-        keys_at="https://openrouter.ai/settings/keys",
+        keys_page="https://openrouter.ai/settings/keys",
         catalogue="openrouter",
         thoughts="details",
     ),
@@ -67,7 +67,7 @@ OTHERS = (
         url="https://api.groq.com/openai/v1",
         key="GROQ_API_KEY",
         address="GROQ_BASE_URL",
-        keys_at="https://console.groq.com/keys",
+        keys_page="https://console.groq.com/keys",
         catalogue="groq",
     ),
     Service(
@@ -77,7 +77,7 @@ OTHERS = (
         url="https://api.deepseek.com/v1",
         key="DEEPSEEK_API_KEY",
         address="DEEPSEEK_BASE_URL",
-        keys_at="https://platform.deepseek.com/api_keys",
+        keys_page="https://platform.deepseek.com/api_keys",
         catalogue="deepseek",
         thoughts="content",
     ),
@@ -113,7 +113,7 @@ OTHERS = (
 
 
 def of_endpoint(name: str, endpoint: Endpoint) -> Service:
-    """The server of an endpoint that the settings name."""
+    """The server of an endpoint in the settings."""
     return Service(
         id=name,
         title=name,
@@ -128,9 +128,9 @@ def of_endpoint(name: str, endpoint: Endpoint) -> Service:
 
 
 def addressed(service: Service) -> Service:
-    """The server as the variables have it now.
+    """The server with the address in its environment variable, if that is set.
 
-    Another address in OpenAI's place is a server of another make: that speaks Chat Completions, and has its own prices.
+    At another address than OpenAI's is another kind of server: it gets Chat Completions and has no catalogue prices.
     """
     url = os.environ.get(service.address, "").strip() if service.address else ""
     if not url:
@@ -142,5 +142,5 @@ def addressed(service: Service) -> Service:
 
 
 def root(service: Service) -> str:
-    """Where the server stands: some answer for themselves beside the API."""
+    """The server's URL without ``/v1``, where some servers have information beside the API."""
     return service.url.rstrip("/").removesuffix("/v1")

@@ -1,7 +1,7 @@
-"""A request's tokens as its server's own tokenizer has them, where a server tells them before it is asked.
+"""Counts a request's tokens with its server's own tokenizer, before the request is sent.
 
-Three do, each in a way of its own, which is found out once: llama.cpp's ``llama-server`` (``/apply-template``, then
-``/tokenize``), vLLM (``/tokenize`` with messages), llama-cpp-python's (``/extras/tokenize/count``, of a text alone).
+Three servers can do so, and which one it is gets detected once: llama.cpp's ``llama-server`` (``/apply-template``, then
+``/tokenize``), vLLM (``/tokenize`` with messages), llama-cpp-python's (``/extras/tokenize/count``, for plain text).
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,15 +9,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from tui_agent.models.errors import SomethingElseError
+from tui_agent.models.errors import WrongServerError
 from tui_agent.models.openai.client import HttpClient, ServerRefusedError
 
 PICTURE_TOKENS = 1_200
-"""What a picture is taken for: tokenizers count texts."""
+"""Assumed tokens of a picture, since tokenizers count only text."""
 TIMEOUT_S = 20.0
-"""A server that is busy answers later; what it then tells is not needed any more."""
+"""Seconds to wait for a count; a busy server would answer too late to be useful."""
 
-_NOT_TOLD = (ServerRefusedError, SomethingElseError, msgspec.DecodeError)
+_NOT_TOLD = (ServerRefusedError, WrongServerError, msgspec.DecodeError)
 
 Body: TypeAlias = dict[str, object]
 Way: TypeAlias = Callable[[HttpClient, str, Body], Awaitable[int]]
@@ -36,10 +36,9 @@ class _Count(msgspec.Struct):
 
 
 class TokenCounts:
-    """Counts requests at one server, which stands at `root`.
+    """Counts requests with the server at the URL `root`.
 
-    `one_at_a_time`: its server ends an answer when anything else is asked of it, as llama-cpp-python's does unless told
-    otherwise.
+    `one_at_a_time`: the server aborts an answer when another request arrives, as llama-cpp-python does by default.
     """
 
     def __init__(self, root: str) -> None:
@@ -49,7 +48,7 @@ class TokenCounts:
         self._tried = False
 
     async def of(self, client: HttpClient, body: bytes) -> int:
-        """The tokens of a request of Chat Completions; 0 where its server does not tell. Raises nothing."""
+        """The tokens of a Chat Completions request; 0 if the server cannot count. Never raises."""
         import httpx2
 
         try:
@@ -62,14 +61,14 @@ class TokenCounts:
             return 0  # a template may refuse what the API takes; what is wrong with a connection, the request will tell
 
     async def of_text(self, client: HttpClient, model: str, text: str) -> int:
-        """The tokens of a text that a model has said; 0 where its server does not tell. Raises nothing."""
+        """The tokens of a model's text; 0 if the server cannot count. Never raises."""
         said = {"model": model, "messages": [{"role": "user", "content": text}]}
         nothing = {"model": model, "messages": [{"role": "user", "content": ""}]}
         whole = await self.of(client, msgspec.json.encode(said))
         return max(0, whole - await self.of(client, msgspec.json.encode(nothing))) if whole else 0
 
     async def _found(self, client: HttpClient, body: bytes) -> Way | None:
-        """The way of this server, tried with a message of one word; None: it has none that is known."""
+        """Detect how this server counts, with a message of one word; None if it cannot."""
         if self._tried:
             return self._way
         model = msgspec.json.decode(body, type=Body).get("model")
@@ -99,7 +98,7 @@ async def _by_vllm(client: HttpClient, root: str, body: Body) -> int:
 
 
 async def _by_llama_cpp_python(client: HttpClient, root: str, body: Body) -> int:
-    """Its template is not known; what is counted has about as many marks as any, so a little more than the real one."""
+    """Count a rendering of our own, since the model's template is unknown; the result is slightly too high."""
     asked = {"model": body["model"], "input": _as_text(body)}
     return msgspec.json.decode(await _told(client, f"{root}/extras/tokenize/count", asked), type=_Count).count
 
@@ -113,7 +112,7 @@ async def _told(client: HttpClient, url: str, fields: Body) -> bytes:
 
 
 def _as_text(body: Body) -> str:
-    """A request as templates write it: each message between marks, with calls and definitions as JSON."""
+    """Render a request the way templates do: each message between markers, calls and definitions as JSON."""
     messages, tools = body.get("messages"), body.get("tools")
     parts = [msgspec.json.encode(tools).decode()] if tools else []
     for message in messages if isinstance(messages, list) else ():
@@ -127,7 +126,7 @@ def _as_text(body: Body) -> str:
 
 
 def _without_pictures(body: Body) -> tuple[Body, int]:
-    """The request with its pictures left out, and how many there were."""
+    """The request without its pictures, and how many there were."""
     messages, left_out, kept = body.get("messages"), 0, []
     for message in messages if isinstance(messages, list) else ():
         content = message.get("content")

@@ -1,4 +1,4 @@
-"""Claude and Gemini on Google's Vertex AI, over the SDKs' own clients and Google's usual credentials."""
+"""Claude and Gemini on Google's Vertex AI, with their SDKs and Google's default credentials."""
 
 import os
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 class ClaudeOnVertex(AnthropicModel):
-    """A `Model` of Anthropic's that Google serves."""
+    """A Claude model served by Vertex AI."""
 
     def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
@@ -51,7 +51,7 @@ class ClaudeOnVertex(AnthropicModel):
             timeout=timeout,
             open_telemetry=False,
         )
-        self._stands_at(str(client.base_url))
+        self._use_other_server(str(client.base_url))
         return client
 
     @override
@@ -80,7 +80,7 @@ class ClaudeOnVertex(AnthropicModel):
 
 
 class GeminiOnVertex(GeminiModel):
-    """A `Model` of Google's, for those who have a project instead of a key."""
+    """A Gemini model served by Vertex AI, which needs a project instead of a key."""
 
     @override
     def _client(self, options: "HttpOptions") -> "Client":
@@ -97,7 +97,7 @@ class GeminiOnVertex(GeminiModel):
 
 
 def _signed_in(provider: Provider) -> tuple[Any, str]:
-    """Google's credentials as they are found by default, and the project. Raises `ModelError`. Blocks."""
+    """Google's default credentials, and the project. Raises `ModelError`. Blocks."""
     if missing := provider.missing():
         raise InvalidRequest(missing)
     import google.auth

@@ -1,4 +1,4 @@
-"""Claude and Gemini on Google's Vertex AI, as the rest of the program knows them."""
+"""The provider record of Google's Vertex AI."""
 
 import re
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ from tui_agent.models.provider import Provider
 
 
 def is_claude(model: str) -> bool:
-    """Whether a model of Vertex AI is one of Anthropic's."""
+    """Whether a model of Vertex AI is a Claude."""
     return model.startswith("claude")
 
 

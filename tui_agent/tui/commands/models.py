@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.models.base import Model, ModelProfile, Pulled
+    from tui_agent.models.base import Model, ModelProfile, PullProgress
     from tui_agent.models.catalogue import Catalogue
     from tui_agent.settings import Settings
     from tui_agent.tui.dialogs.pickers import Option
@@ -119,7 +119,7 @@ async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
 
     catalogue, local = catalogue_of(agent.settings), local_models(agent.settings)
     provider, model = catalogue.provider_of(name), catalogue.resolve(name).id
-    here = [each.id for each in await asyncio.to_thread(provider.running, local)] if provider.pull is not None else []
+    here = [each.id for each in await asyncio.to_thread(provider.installed, local)] if provider.pull is not None else []
     # If the server does not answer, the first request will say so.
     if provider.pull is None or not here or {model, f"{model}:latest"} & set(here):
         return True
@@ -129,11 +129,11 @@ async def _at_hand(host: Host, agent: "Agent", name: str) -> bool:
     return await _downloaded(host, name, provider.pull(model, local))
 
 
-async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, None]") -> bool:
+async def _downloaded(host: Host, name: str, download: "AsyncGenerator[PullProgress, None]") -> bool:
     """Download a model; False if Esc stopped it. Raises `ModelError`."""
-    from tui_agent.models.base import Pulled
+    from tui_agent.models.base import PullProgress
 
-    newest = Pulled("")
+    newest = PullProgress("")
     model = name.partition(":")[2]
 
     async def follow() -> None:
@@ -152,7 +152,7 @@ async def _downloaded(host: Host, name: str, download: "AsyncGenerator[Pulled, N
     return False
 
 
-def pull_text(model: str, pulled: "Pulled") -> str:
+def pull_text(model: str, pulled: "PullProgress") -> str:
     """The progress of a download, with a bar of fixed width."""
     if not pulled.total:
         return f"{one_line(model, 16)}: {one_line(pulled.step, 20)}"
@@ -324,7 +324,7 @@ async def ask_for_key(host: Host, variable: str, purpose: str) -> bool:
     from tui_agent.models.catalogue import catalogue_of
     from tui_agent.tui.dialogs.fields import KeyScreen
 
-    where = next((each.keys_at for each in catalogue_of(host.settings).with_keys() if each.key == variable), "")
+    where = next((each.keys_page for each in catalogue_of(host.settings).with_keys() if each.key == variable), "")
     key = await host.question(KeyScreen(purpose, where))
     if key:
         os.environ[variable] = key
