@@ -317,3 +317,12 @@ async def test_a_key_below_a_text_that_was_put_back_is_kept_nowhere(tmp_path: Pa
         assert app.area.prompt.text == "sent and taken back\n/key sk-secret"
         app.area.prompt.clear_draft()
     assert (tmp_path / "history.jsonl").read_text() == '"sent and taken back"\n'
+
+
+async def test_signs_that_join_others_are_written_as_they_are_typed(app: PromptApp) -> None:
+    text = "👨\u200d👩\u200d👧 می\u200cخواهم e\u0301"
+    async with app.run_test() as pilot:
+        for key in textual_internals.InputParser().feed(text):
+            app.post_message(key)
+        await pilot.pause()
+        assert app.area.prompt.text == text

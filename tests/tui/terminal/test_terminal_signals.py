@@ -15,6 +15,13 @@ from tests.tui.terminal.test_terminal_life import gave_back, settings_of, settin
 Start = Callable[..., Terminal]
 PROMPT = "what now? "
 """Of the shell."""
+TAKES_THE_TERMINAL = f"""#!{sys.executable}
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.setpgid(0, 0)
+os.tcsetpgrp(0, os.getpid())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 COMMAND = f"{sys.executable} -P -m tui_agent --model offline"
 
 
@@ -97,6 +104,24 @@ def test_ctrl_z_leads_to_the_shell_and_fg_comes_back_in_another_size(start: Star
     terminal.shows("Esc closes")
     # What stands below a dialog comes back with it.
     terminal.until(lambda: "ready" in terminal.screen.display[-1])
+
+
+def test_a_shell_that_was_killed_does_not_keep_the_terminal(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(TAKES_THE_TERMINAL)
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    terminal = start(in_shell=True)
+    terminal.shows(PROMPT.strip())
+    terminal.process.send(f"{COMMAND}\r")
+    terminal.shows("ready")
+    terminal.process.send("half a thought\x07")
+    terminal.shows("The draft stays as it was")
+    terminal.process.send(" goes on")
+    terminal.shows("half a thought goes on")
 
 
 def test_ctrl_z_without_a_shell_stops_nothing_that_nobody_could_continue(start: Start) -> None:

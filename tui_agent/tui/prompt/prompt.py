@@ -213,6 +213,10 @@ class Prompt(SteadyTextArea):
         elif not self.text and event.key in self._keymap.keys("prompt.help"):
             # It is bound to an action: keep the text area from inserting it.
             event.prevent_default()
+        elif event.character and _joins(event.character):
+            # Textual inserts only what can be printed by itself.
+            event.prevent_default()
+            self.type(event.character)
 
     @override
     async def _on_paste(self, event: events.Paste) -> None:
@@ -541,6 +545,11 @@ class PromptArea(Vertical):
     def on_resize(self) -> None:
         """Post `Resized`."""
         self.post_message(self.Resized())
+
+
+def _joins(sign: str) -> bool:
+    """Whether a sign makes one of those beside it, as in emoji and in Persian, and has no width of its own."""
+    return sign in "\u200c\u200d" or "\U000e0020" <= sign <= "\U000e007f"
 
 
 def _to_be_kept(text: str) -> str:

@@ -113,7 +113,7 @@ async def _exit_code(command: list[str], environ: Mapping[str, str], folder: Pat
     kept = child_environment(environ, keep=("COLORTERM",))
     own = {name: value for name, value in environ.items() if name in kept}
     try:
-        with _interrupts_for_the_editor():
+        with _interrupts_for_the_editor(), _in_front_again():
             process = await asyncio.create_subprocess_exec(*command, env=own, cwd=folder)
             return await _ended(process)
     except (OSError, ValueError) as error:
@@ -148,3 +148,21 @@ def _interrupts_for_the_editor() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _in_front_again() -> Iterator[None]:
+    """Take the terminal back from a program that took it for itself and was killed, as an interactive shell does."""
+    terminal = 0
+    try:
+        was_in_front = os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        was_in_front = False
+    try:
+        yield
+    finally:
+        if was_in_front:
+            before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            with suppress(OSError):
+                os.tcsetpgrp(terminal, os.getpgrp())
+            signal.signal(signal.SIGTTOU, before)
