@@ -397,6 +397,8 @@ def test_an_unexpected_error_is_one_line_and_a_private_log(home: Path) -> None:
 def test_an_interrupt_while_reading_the_prompt(home: Path) -> None:
     code = (
         "import signal, sys, tui_agent.cli as cli\n"
+        # What was started in the background ignores it from the start, and so does this.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Stdin:\n"
         "    buffer = property(lambda self: signal.raise_signal(signal.SIGINT))\n"
         "    def isatty(self): return False\n"
