@@ -237,7 +237,7 @@ def _check_combination(parsed: Parsed) -> None:
     if options.continue_last and options.resume is not None:
         raise UsageError("--continue and --resume exclude each other")
     if options.fork and not options.continue_last and options.resume is None:
-        raise UsageError("--fork goes with --continue or --resume: it begins another branch of a session")
+        raise UsageError("--fork needs --continue or --resume: it starts another branch of a session")
     if options.resume == "" and options.one_shot is not None:
         raise UsageError("--resume needs a session's ID with -p; `tui-agent sessions` lists them")
     if options.yolo and any(flag == "--ask" for flag, _, _ in parsed.settings):

@@ -267,10 +267,10 @@ async def test_what_is_no_message_of_the_user_here_cannot_be_taken_back(tmp_path
         first, second = (prompt_number(agent, text) for text in ("read calc.py", "read test_calc.py"))
         answer = next(item.seq for item in agent.items() if item.category == "assistant")
         for wrong in (0, -1, answer, len(agent.engine.view.log) + 1):
-            with pytest.raises(ValueError, match="no message of yours"):
+            with pytest.raises(ValueError, match="not a message of yours"):
                 await agent.rewind(wrong)
         await agent.rewind(second)
-        with pytest.raises(ValueError, match="no message of yours"):
+        with pytest.raises(ValueError, match="not a message of yours"):
             await agent.rewind(second)
         with pytest.raises(ValueError, match="no branch"):
             await agent.switch_branch(second)

@@ -403,7 +403,7 @@ async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp
         agent, view = session.agent, session.agent.engine.view
         for prompt in ASKED * 2:
             await say(session, prompt)
-        assert (await run_command(agent, "/words")).title == "Your words all stand in the conversation"
+        assert (await run_command(agent, "/words")).title == "All your words are still in the conversation"
         assert (await run_command(agent, "/compact")).failed is False
         first, second = view.shown_words()[:2]
         listed = (await run_command(agent, "/words")).text

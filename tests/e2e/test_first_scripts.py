@@ -56,7 +56,7 @@ def _has_no_key(person: Person) -> None:
     assert "ANTHROPIC_API_KEY" in told
     assert "code 2" in told
     told = person.runs("tui-agent -p /theme; echo code $?")
-    assert "/theme is a command of the screen" in told
+    assert "/theme is a command of the full-screen app" in told
 
 
 def _pipes_data(person: Person, project: Path, server: AnthropicServer) -> None:

@@ -125,7 +125,7 @@ def test_a_result_that_stays_invalid_is_a_failure_of_its_own_kind(program: Progr
     ("arguments", "said"),
     [
         (("-p", "x", "--json-schema", "absent.json"), "cannot be read"),
-        (("-p", "x", "--json-schema", "calc.py"), "is no JSON"),
+        (("-p", "x", "--json-schema", "calc.py"), "is not JSON"),
         (("-p", "/stats", "--json-schema", "schema.json"), "is for a prompt, not for a command"),
         (("x", "--json-schema", "schema.json"), "--json-schema needs -p"),
     ],

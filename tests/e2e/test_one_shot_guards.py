@@ -170,7 +170,7 @@ def test_pictures_that_the_prompt_of_a_one_shot_run_mentions(tmp_path: Path) -> 
         mentions = " ".join(f"@{number}.jpg" for number in range(20))
         done = program.run("-p", f"What is on {mentions} and @none.png?", "--model", MODELS["anthropic"])
         assert (done.returncode, done.stdout.strip()) == (0, "I see.")
-        assert "Not sent as a picture: none.png: it is damaged, or no picture" in done.stderr
+        assert "Not sent as a picture: none.png: it is damaged, or not a picture" in done.stderr
         assert server.model_requests[-1].body.count(b'"type":"image"') == 20
         assert program.ask("-p", "And now?", "-c")["result"] == "I see."
         assert server.violations == []

@@ -39,11 +39,11 @@ ANSWERED = [
 REFUSED = [
     ("/settings", "/config lists every setting."),
     ("/nonsense", "There is no command /nonsense /help lists the commands."),
-    ("/theme", "/theme is a command of the screen: start tui-agent without -p"),
+    ("/theme", "/theme is a command of the full-screen app: start tui-agent without -p"),
     ("/undo-compat", "Did you mean /undo-compact?"),
     ("/model claude-none", "The model stays offline:offline"),
-    ("/escalate", "No larger one can be asked"),
-    ("/stats now", "/stats takes nothing after it"),
+    ("/escalate", "No larger model is available"),
+    ("/stats now", "/stats takes no argument"),
     ("/stats!", "There is no command /stats!"),
     ("/pin " + "9" * 5_000, "Name messages by their numbers"),
     ("/undo-compact " + "9" * 5_000, "takes the number of a step"),
@@ -130,12 +130,12 @@ def test_a_provider_that_cannot_be_reached_leaves_the_figures_of_the_catalogue(t
         context = program.run("-p", "/context", "--model", MODELS["anthropic"])
         assert (context.returncode, context.stderr) == (0, "")
         assert " of 1,000,000 tokens (" in context.stdout
-        assert "its window and prices are the catalogue's" in context.stdout
+        assert "its window and prices are from the catalogue" in context.stdout
         known = program.run("-p", "/context", "--model", MODELS["anthropic"], "--context-window", "50000").stdout
         assert " of 50,000 tokens (" in known
         assert "catalogue" not in known
         other = program.run("-p", "/model", "--model", "claude-unheard-of")
-        assert "Neither the provider nor the catalogue has told the window" in other.stdout
+        assert "Neither the provider nor the catalogue knows the window" in other.stdout
 
 
 class Mute(AnthropicServer):
@@ -153,7 +153,7 @@ def test_a_provider_that_never_answers_is_not_waited_for(tmp_path: Path) -> None
         program = Program.in_folder(tmp_path, server.environment)
         context = program.run("-p", "/context", "--model", MODELS["anthropic"], timeout=60)
     assert (context.returncode, context.stderr) == (0, "")
-    assert "its window and prices are the catalogue's" in context.stdout
+    assert "its window and prices are from the catalogue" in context.stdout
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

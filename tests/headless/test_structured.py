@@ -40,13 +40,13 @@ def test_a_valid_answer_is_found(tmp_path: Path, answer: str, value: object) -> 
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ("The name is A.", "the answer is no JSON: Expecting value"),
-        ("", "the answer is no JSON"),
+        ("The name is A.", "the answer is not JSON: Expecting value"),
+        ("", "the answer is not JSON"),
         ('{"name": "A", "age": -1}', "at $.age: -1 is less than the minimum of 0"),
-        ('{"name": "A", "age": NaN}', "NaN is no JSON"),
+        ('{"name": "A", "age": NaN}', "NaN is not JSON"),
         ('{"name": "A"}', "at $: 'age' is a required property"),
-        ('{"name": "A", "age": 1} and more', "the answer is no JSON: Extra data"),
-        ("[" * 100_000, "the answer is no JSON"),
+        ('{"name": "A", "age": 1} and more', "the answer is not JSON: Extra data"),
+        ("[" * 100_000, "the answer is not JSON"),
     ],
 )
 def test_what_is_wrong_is_said_to_the_model(tmp_path: Path, answer: str, problem: str) -> None:
@@ -67,9 +67,9 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no JSON: "),
-        ("[]", "is no JSON Schema: expected an object"),
-        ('{"type": "strin"}', "is no JSON Schema: 'strin' is not valid"),
+        ("{", "is not JSON: "),
+        ("[]", "is not a JSON Schema: expected an object"),
+        ('{"type": "strin"}', "is not a JSON Schema: 'strin' is not valid"),
         ('{"title": "' + "x" * MAX_SCHEMA_BYTES + '"}', "is longer than"),
     ],
 )

@@ -253,7 +253,9 @@ class Agent:
     async def extensions_text(self) -> str:
         """A listing of the user's and the project's extensions, for people."""
         own, hooks = self._extensions, self._parts.hooks
-        return await asyncio.to_thread(own.listed, hooks) if own is not None else "There is no place for any here."
+        if own is None:
+            return "There are no folders for extensions here."
+        return await asyncio.to_thread(own.listed, hooks)
 
     @property
     def style(self) -> str:
@@ -670,7 +672,7 @@ class Agent:
         await self.connect()
         async with self._turns.exclusively():
             if anew:
-                await self._steps.drop_writing("Another one was asked for.")
+                await self._steps.drop_writing("Another summary was asked for.")
             done = await self._steps.run(steps(), self._tell)
             await self._steps.keep_if_it_holds()
             return done

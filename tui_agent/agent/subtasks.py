@@ -259,7 +259,7 @@ class _Story:
         if event.stop_reason == "interrupted":
             self.error = "It was interrupted."
         elif event.stop_reason != "end_turn":
-            self.error = f"Its answer is not whole ({event.stop_reason})."
+            self.error = f"Its answer is incomplete ({event.stop_reason})."
         elif not event.text.strip():
             self.error = "It gave no answer."
 

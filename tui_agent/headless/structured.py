@@ -54,9 +54,9 @@ class ResultSchema:
         except OSError as error:
             raise UsageError(f"--json-schema: {path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"--json-schema: {path} is no JSON: {error}") from None
+            raise UsageError(f"--json-schema: {path} is not JSON: {error}") from None
         if not isinstance(schema, dict):
-            raise UsageError(f"--json-schema: {path} is no JSON Schema: expected an object")
+            raise UsageError(f"--json-schema: {path} is not a JSON Schema: expected an object")
         if len(data) > MAX_SCHEMA_BYTES:
             raise UsageError(f"--json-schema: {path} is longer than {MAX_SCHEMA_BYTES:,} bytes")
         kind = validator_for(schema, default=Draft202012Validator)
@@ -64,7 +64,7 @@ class ResultSchema:
             kind.check_schema(schema)
         except SchemaError as error:
             where = "/".join(map(str, error.absolute_path)) or "its top"
-            raise UsageError(f"--json-schema: {path} is no JSON Schema: {error.message} (at {where})") from None
+            raise UsageError(f"--json-schema: {path} is not a JSON Schema: {error.message} (at {where})") from None
         # With an empty registry, references to URLs are never fetched.
         return cls(json.dumps(schema, ensure_ascii=False), kind(schema, registry=Registry()))
 
@@ -77,12 +77,12 @@ class ResultSchema:
 
     def find(self, answer: str) -> Found:
         """The value in an answer: either all of it, or its only code block."""
-        problem = "the answer is no JSON"
+        problem = "the answer is not JSON"
         for text in (answer, *(_FENCED.findall(answer)[-1:])):
             try:
                 value = json.loads(text, parse_constant=_refuse)
             except (ValueError, RecursionError) as error:
-                problem = f"the answer is no JSON: {error}" if text is answer else problem
+                problem = f"the answer is not JSON: {error}" if text is answer else problem
                 continue
             problems = self._problems(value)
             return Found("" if problems else json.dumps(value, ensure_ascii=False), problems)
@@ -105,4 +105,4 @@ class ResultSchema:
 
 
 def _refuse(constant: str) -> object:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

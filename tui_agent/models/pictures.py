@@ -68,7 +68,7 @@ def fitted(data: bytes) -> Fitted:
         raise UnreadablePicture(_TOO_MANY_PIXELS) from error
     except Exception as error:
         # For damaged pictures, Pillow raises struct.error, EOFError, KeyError and others, depending on the format.
-        raise UnreadablePicture("it is damaged, or no picture") from error
+        raise UnreadablePicture("it is damaged, or not a picture") from error
 
 
 def halved(image: Image) -> Image:

@@ -222,7 +222,9 @@ def _servers(allowed: Allowed, value: object) -> Mapping[str, ToolServer]:
         raise BadValueError(f"expected {allowed.described()}: {error}") from None
     for name, server in servers.items():
         if not re.fullmatch(SERVER_NAME, name):
-            raise BadValueError(f"{name[:80]!r} is no name for a server: letters, digits, - and _ (at most 40)")
+            raise BadValueError(
+                f"{name[:80]!r} is not a valid name for a server: letters, digits, - and _ (at most 40)"
+            )
         if bool(server.command) == bool(server.url):
             raise BadValueError(f"{name}: expected either `command` or `url`")
         if server.url and not server.url.startswith(("http://", "https://", "${")):

@@ -65,5 +65,5 @@ def with_setting(settings: Settings, key: str, value: Value, origin: str) -> Set
             place = getattr(place, section)
         changed = replace(place, **{[*sections, name][depth]: changed})
     if not isinstance(changed, Settings):
-        raise TypeError(f"{key} is no setting")
+        raise TypeError(f"{key} is not a setting")
     return replace(changed, sources={**settings.sources, key: origin})

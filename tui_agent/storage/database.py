@@ -205,7 +205,7 @@ def _found_without_opening(path: Path) -> Found | None:
             return Found("absent")
     # sqlite takes a file too short to be a database for an empty one, and would overwrite it.
     if path.is_file() and not _has_header(path):
-        return Found("damaged", f"{path} is no database.")
+        return Found("damaged", f"{path} is not a database.")
     return None
 
 

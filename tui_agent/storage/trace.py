@@ -493,7 +493,7 @@ def _event(row: Row) -> TraceEvent:
     try:
         return TraceEvent(*msgspec.convert(row, tuple[int, float, str, str]))
     except msgspec.ValidationError as error:
-        raise Damaged(f"The record has an event that is none: {error}.") from error
+        raise Damaged(f"The record has an event that cannot be read: {error}.") from error
 
 
 def _numbered(events: Sequence[NewEvent], head: TraceHead) -> tuple[list[Row], TraceHead]:

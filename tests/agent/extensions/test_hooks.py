@@ -202,8 +202,8 @@ async def test_python_a_projects_hooks_and_what_cannot_be_read(tmp_path: Path) -
         told = await say(session, "list .")
         assert results(session)[0].text == "A hook of the user refuses this call: list_dir"
         problems = [event.text for event in told if isinstance(event, events.Notice)]
-        assert any("'Nonsense' is no event" in problem for problem in problems)
-        assert any("no regular expression" in problem for problem in problems)
+        assert any("'Nonsense' is not an event" in problem for problem in problems)
+        assert any("not a regular expression" in problem for problem in problems)
         listed = await session.agent.extensions_text()
         assert "own_hooks:before" in listed
         assert "(the project's)" in listed

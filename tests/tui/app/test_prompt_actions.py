@@ -164,7 +164,7 @@ async def test_a_key_after_the_command_is_not_remembered(arguments: Arguments) -
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(app, pilot, f"/key {SECRET}")
-        await until(pilot, lambda: "takes nothing after it" in said(app))
+        await until(pilot, lambda: "takes no argument" in said(app))
         await pilot.press("up")
         assert app.entry.prompt.text == ""
         assert SECRET not in said(app)
@@ -318,7 +318,7 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
             await send(app, pilot, "what is on " + " ".join(f"@{name}" for name in [*names, "none.jpg"]) + " ")
             await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
             assert "[20 images]" in said(app)
-            assert "none.jpg: it is damaged, or no picture" in said(app)
+            assert "none.jpg: it is damaged, or not a picture" in said(app)
             assert "The originals of 20 are kept" in said(app)
             await send(app, pilot, "and now?")
             await until(pilot, lambda: said(app).count("I see.") == 2 and not app.conductor.busy)

@@ -204,9 +204,11 @@ async def words(agent: "Agent", argument: str) -> Reply:
         lines = [f"{each.seq:>6}  {shorten(each.text, EXCERPT_CHARS, placeholder=' …')}" for each in view.words()]
         if not lines:
             return Reply(
-                "Your words all stand in the conversation", "After a summary they are kept beside it, as said."
+                "All your words are still in the conversation", "A summary keeps them beside it, word for word."
             )
-        rest = "" if len(shown) == len(lines) else f"\n\n{len(lines) - len(shown)} of them stand in view themselves."
+        rest = (
+            "" if len(shown) == len(lines) else f"\n\n{len(lines) - len(shown)} of them are still in view themselves."
+        )
         text = "\n".join(lines)
         return Reply(
             "What you said, kept word for word",

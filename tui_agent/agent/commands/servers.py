@@ -111,7 +111,7 @@ async def _sign_in(servers: "ToolServers", name: str) -> Reply:
     from tui_agent.tools.base import ToolFailure
 
     if name not in {status.name for status in servers.statuses() if status.command.startswith("http")}:
-        return Reply(f"One does not sign in at {one_line(name, 60) or 'nothing'}", USAGE, failed=True)
+        return Reply(f"{one_line(name, 60) or 'nothing'} is not an MCP server at an address", USAGE, failed=True)
     try:
         address = await servers.sign_in(name)
     except ToolFailure as failure:

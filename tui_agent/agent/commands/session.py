@@ -70,9 +70,9 @@ def figures_from(profile: "ModelProfile") -> str:
         case "provider" | "settings":
             return ""
         case "catalogue":
-            return f"The provider has told nothing of {profile.name}: its window and prices are the catalogue's."
+            return f"The provider reports nothing about {profile.name}: its window and prices are from the catalogue."
         case _:
-            return f"Neither the provider nor the catalogue has told the window of {profile.name}: it is assumed."
+            return f"Neither the provider nor the catalogue knows the window of {profile.name}: it is assumed."
 
 
 async def escalate(agent: "Agent", _: str) -> Reply:
@@ -85,7 +85,7 @@ async def escalate(agent: "Agent", _: str) -> Reply:
     except ModelError as error:
         return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
     if not name:
-        return Reply(f"The model stays {agent.profile.name}", "No larger one can be asked; see /model.", failed=True)
+        return Reply(f"The model stays {agent.profile.name}", "No larger model is available; see /model.", failed=True)
     return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
 
 
@@ -118,7 +118,9 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
     rule = rules[number - 1]
     if not rule.remembered:
         return Reply(
-            "That rule is of the settings", "`tui-agent config` says which file has it; take it out there.", failed=True
+            "That rule comes from the settings",
+            "`tui-agent config` says which file has it; take it out there.",
+            failed=True,
         )
     try:
         await agent.take_back(rule.text)

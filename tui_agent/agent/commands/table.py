@@ -28,15 +28,15 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
     for command in commands:
         if name in command.names or (command.previewed and name.removesuffix(AT_ONCE) in command.names):
             if argument and not command.argument:
-                return Reply(f"/{command.name} takes nothing after it", failed=True)
+                return Reply(f"/{command.name} takes no argument", failed=True)
             if command.uses_profile or learn:
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
     if name in ON_SCREEN:
         instead = ON_SCREEN[name]
         return Reply(
-            f"/{name} is a command of the screen: start tui-agent without -p",
-            f"With -p the same is: {instead}." if instead else "",
+            f"/{name} is a command of the full-screen app: start tui-agent without -p",
+            f"With -p, instead: {instead}." if instead else "",
             failed=True,
         )
     instead = sentence(instead_of(name, [known for command in commands for known in command.names]))

@@ -108,7 +108,7 @@ def _agent(found: Written) -> OwnAgent:
             except ValueError:
                 problems.append(f"{name} is no number: {given}")
     if not 1 <= numbers["steps"] <= MOST_STEPS:
-        problems.append(f"steps are 1 to {MOST_STEPS}")
+        problems.append(f"steps must be 1 to {MOST_STEPS}")
     return OwnAgent(
         name=found.name,
         description=found.key("description"),
@@ -202,7 +202,7 @@ class RunAgent:
             price = self._price(found)
             total, unknown = total + (price or 0), unknown or price is None
             names.append(f"{found.name}: {' '.join(str(given['task']).split())[:200]}")
-        about = "at a price that is not known" if unknown else f"for about {money_text(total)}"
+        about = "at an unknown price" if unknown else f"for about {money_text(total)}"
         return f"{len(calls)} agents at once, {about}.\n" + "\n".join(names)
 
     def _found(self, name: str) -> OwnAgent:

@@ -301,12 +301,12 @@ def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str
     """The hooks of a file, and a sentence for each invalid part."""
     named = document.get("hooks", document) if isinstance(document, dict) else None
     if not isinstance(named, dict):
-        yield "there is no object of hooks by their events."
+        yield "it has no object that lists hooks by event."
         return
     for event, groups in named.items():
         known = next((known for known in EVENTS if known == event), None)
         if known is None or not isinstance(groups, list):
-            yield f"{event!r} is no event, or has no list; there are {', '.join(EVENTS)}."
+            yield f"{event!r} is not an event, or has no list; the events are {', '.join(EVENTS)}."
             continue
         for group in groups:
             yield from _group(known, group, shelf, path)
@@ -321,7 +321,7 @@ def _group(event: Event, group: object, shelf: Shelf, path: Path) -> Iterator[Ho
     try:
         re.compile(matcher)
     except (re.error, TypeError):
-        yield f"{event}: the matcher {matcher!r} is no regular expression."
+        yield f"{event}: the matcher {matcher!r} is not a regular expression."
         return
     for given in listed:
         command = _command(given) if isinstance(given, dict) else ""

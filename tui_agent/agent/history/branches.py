@@ -65,7 +65,7 @@ def turn_start(log: Log, seq: int) -> tuple[int, str]:
     """The number of the entry before the user's message `seq` on this branch, and its text. Raises ValueError."""
     entry = log[seq] if 1 <= seq <= len(log) else None
     if entry is None or log.fork_point(seq, log.head) != seq or (text := _said_by_user(entry, log)) is None:
-        raise ValueError(f"number {seq} is no message of yours on this branch")
+        raise ValueError(f"number {seq} is not a message of yours on this branch")
     return entry.parent, text
 
 

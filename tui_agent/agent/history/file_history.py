@@ -25,7 +25,7 @@ from tui_agent.tools.files.states import Seen, look_at, missing_folders
 from tui_agent.tools.files.tree import Kept, Tree, TreeLimits
 from tui_agent.tools.gate.workspace import shown
 
-KEPT_EARLIER: Final = "what it was before the turn is kept, not this"
+KEPT_EARLIER: Final = "only its contents from before the turn are kept"
 """The reason for not saving contents that a tool wrote and changed again in the same turn."""
 
 UNKEPT_NAMED: Final = 3
@@ -159,7 +159,7 @@ class FileHistory:
         if seen.state.kind == "absent":
             return ""
         if seen.state.kind == "other":
-            return "it cannot be read, or is no file"
+            return "it cannot be read, or is not a file"
         if seen.content is None:
             return f"it is larger than {self._limits.file_bytes:,} bytes"
         return self._kept.keep(seen.content)
@@ -206,7 +206,7 @@ class FileHistory:
                     continue
                 unkept = self._keep(seen)
                 if unkept and step.others:
-                    failed.append((step.name, f"left as it is: what somebody else made of it is lost then; {unkept}"))
+                    failed.append((step.name, f"left as it is: somebody else's changes would be lost; {unkept}"))
                     continue
                 ready.append(step)
                 changes.append(msgspec.structs.replace(as_change(step), unkept=unkept))

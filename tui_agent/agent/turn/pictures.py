@@ -110,7 +110,7 @@ def as_picture(data: bytes, name: str = "") -> Picture:
         raise PictureProblem(too_large())
     kind = sniff(data[:HEAD], whole=len(data) <= HEAD)
     if not kind.is_image:
-        raise PictureProblem("it is no picture of a kind that can be sent (PNG, JPEG, GIF, WebP)")
+        raise PictureProblem("it is not a picture of a kind that can be sent (PNG, JPEG, GIF, WebP)")
     called = re.sub(r"[\[\],]", "_", one_line(name, MAX_NAME)) or kind.media.removeprefix("image/").upper()
     return Picture(called, kind.media, data)
 
@@ -137,7 +137,7 @@ def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached
             data = b64decode(image.data)
             made, changed = _fit(data, image.media_type, folder())
         except (ValueError, UnreadablePicture) as error:
-            reason = str(error) if isinstance(error, UnreadablePicture) else "it is damaged, or no picture"
+            reason = str(error) if isinstance(error, UnreadablePicture) else "it is damaged, or not a picture"
             problems.append(reason)
             blocks.append(Text(f"[A picture was given here that cannot be sent: {reason}.]"))
         else:

@@ -258,7 +258,7 @@ class StepRunner:
     async def keep_if_it_holds(self) -> None:
         """Stop it if the conversation has changed so that it could no longer be used."""
         if self.writing and not await self.compute(self._engine.still_holds):
-            await self.drop_writing("What it was to replace has changed.")
+            await self.drop_writing("The messages it was to replace have changed.")
 
     async def end_writing(self) -> None:
         """On closing the conversation: enter a finished summary, stop an unfinished one. Raises `StorageError`."""

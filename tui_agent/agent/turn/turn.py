@@ -346,7 +346,7 @@ class Turn:
                     level="warning",
                     title=f"{self._active.profile.id} takes {after:,} tokens, not {before:,}",
                     text="The request was too long for it. It is made to fit and sent again; nothing is lost.",
-                    hint="From here on the window is taken for that. /context shows what fits.",
+                    hint="From now on that is taken to be its window. /context shows what fits.",
                 )
             )
         return self._engine.budget.reserve < reserve
@@ -537,7 +537,7 @@ class Turn:
     def _tell_of_nothing(self) -> None:
         """Tell the user of an empty answer, unless tool calls came before it: some models then have nothing to add."""
         if self._calls > 1:
-            hint = "what it did stands above; ask it to sum up"
+            hint = "what it did is shown above; ask it to sum up"
             self._emit(events.Notice(level="info", title="The model ended without a word", hint=hint))
         else:
             hint = "send the message again, or try another model with /model"

@@ -141,7 +141,7 @@ def as_json(value: object, place: Place) -> str:
     try:
         return valid_text(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
     except (TypeError, ValueError, RecursionError) as error:
-        raise place.unknown(f"this is no JSON: {error}") from None
+        raise place.unknown(f"this is not JSON: {error}") from None
 
 
 def rest(fields: Fields, known: Collection[str], place: Place) -> str:

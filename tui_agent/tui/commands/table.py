@@ -71,7 +71,7 @@ class Commands:
         if action is None:
             host.say(Level.WARNING, f"There is no command /{word}", hint=instead_of(word.lower(), BY_NAME))
         elif argument.strip() and not action.argument:
-            host.say(Level.WARNING, f"/{action.name} takes nothing after it")
+            host.say(Level.WARNING, f"/{action.name} takes no argument")
         else:
             await self._handlers[action.id](host, argument.strip())
 
