@@ -9,7 +9,7 @@ import pytest
 from tests.agent.talking import say, talking
 from tests.reports.test_pages import stamped
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Message, Prefix, Summarized, user_message
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Summarized, user_message
 from tui_agent.reports.export import ENDINGS, export, file_name, markdown
 
 WORDS = "find ``` and </details> <script>x</script> \x1b[31m"
@@ -36,7 +36,7 @@ def test_markdown_holds_all_of_it_and_no_markup_of_others() -> None:
         "thinking",
         "I look.",
         '{"pattern": "x"}',
-        "Result of grep x",
+        "<summary>Search x</summary>",
         "-a\n+b",
         "what was done",
         "it was due",
@@ -47,6 +47,18 @@ def test_markdown_holds_all_of_it_and_no_markup_of_others() -> None:
     assert "````\nfind ```" in text
     assert text.count("<details>") == text.count("\n</details>\n")
     assert text.startswith("# find ```")
+
+
+def test_a_call_stands_with_its_result_and_the_first_model_is_no_event() -> None:
+    call, result = (entries()[place] for place in (1, 2))
+    text = "".join(
+        markdown("x", stamped([ModelSwitched(model="m"), user_message("hi"), call, ModelSwitched(model="n")]))
+    )
+    assert "Search x · no result" in text
+    assert text.count("From here on") == 1
+    told = "".join(markdown("x", stamped([user_message("hi"), call, user_message("later"), result])))
+    assert told.index("Search x") < told.index("-a\n+b") < told.index("later")
+    assert "Result of a call" in "".join(markdown("x", stamped([result])))
 
 
 def test_a_file_is_named_by_its_day_and_its_first_words_and_begins_with_what_was_said() -> None:

@@ -187,7 +187,7 @@ def test_what_was_said_and_done_stands_in_it() -> None:
         "2 turns · 2 model calls · $0.300",
         "Read the *file*",
         "On it",
-        "read_file a.py · 1 line · 2.5 s",
+        "Read a.py · 1 line · 2.5 s",
         "-x = 0 +x = 1",
         "1k in (800 cached), 50 out · $0.250",
         "Summary in place of what came before · 9k → 400 tokens · the window is full",

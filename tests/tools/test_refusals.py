@@ -28,8 +28,8 @@ from tui_agent.tools.web.fetch_url import FetchUrl
 
 TOOLS = Path(__file__).parents[2] / "tui_agent/tools"
 FAILURES = ("ToolFailure", "_NoText")
-PASSED_ON = {"fetching.py": "self._said(error, proxy)"}
-"""Where both sentences come from a function of their own, which returns the two."""
+PASSED_ON = {"fetching.py": "self._said(error, proxy)", "permissions.py": "preview.failure"}
+"""Where both sentences come from elsewhere, together."""
 
 
 def sites() -> list[tuple[str, ast.Call]]:

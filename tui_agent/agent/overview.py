@@ -22,6 +22,7 @@ from tui_agent.conversation.view import View
 from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
 from tui_agent.text import as_typed, call_summary, one_line
+from tui_agent.tool_titles import tool_title
 
 ITEM_NAMES: Final[dict[Category, str]] = {
     "user": "you",
@@ -34,7 +35,7 @@ ITEM_NAMES: Final[dict[Category, str]] = {
     "tools": "tools",
 }
 
-ITEM_CHARS: Final = 40
+ITEM_CHARS: Final = 34
 """Characters of an item's text on its line, so that the line fits 80 columns."""
 EXCERPT_CHARS = 200
 """Characters at the start of an item's text that an excerpt is taken from."""
@@ -196,7 +197,7 @@ def excerpt(view: View, seq: int) -> str:
 def item_line(item: Item, excerpt: str) -> str:
     """An item on a line, without its number: kind, estimated tokens, state, and the start of its text."""
     state = ", ".join(filter(None, ("pinned" if item.pinned else "", "" if item.state == "verbatim" else item.state)))
-    name = one_line(item.name) or ITEM_NAMES.get(item.category, item.category)
+    name = tool_title(one_line(item.name)) or ITEM_NAMES.get(item.category, item.category)
     begins = one_line(excerpt, ITEM_CHARS)
     return f"{name:<12}{estimate(item.full):>7,} tokens  {state and f'{state}  '}{begins}".rstrip()
 

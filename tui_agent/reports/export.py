@@ -8,11 +8,12 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Message, Prefix, Queued
+from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Message, ModelSwitched, Prefix, Queued
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import moment
 from tui_agent.text import as_typed, call_summary, clean, one_line
+from tui_agent.tool_titles import tool_title
 
 ENDINGS: Final = (".md", ".html", ".json")
 NAME_WORDS: Final = 6
@@ -59,23 +60,30 @@ def document(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
 
 
 def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
-    """What was said, called, answered and done to the context, in the order in which it was; what the model was told
-    before all that comes last.
+    """What was said, called, answered and done to the context, in the order in which it was, each call with its result;
+    what the model was told before all that comes last.
     """
     queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
-    called: dict[str, str] = {}
+    results, alone = _paired(entries)
+    begun = False
     yield f"# {_escaped(_first_words(entries) or one_line(name))}\n"
     yield f"\nSession {one_line(name)}{f', {moment(entries[0].time)}' if entries else ''}\n"
     for entry in entries:
+        if isinstance(entry, ModelSwitched) and not begun:
+            # Each answer says whose it is; that one was chosen before the first is no event.
+            continue
+        begun = begun or isinstance(entry, Message)
         match entry:
             case Message(role="assistant"):
                 yield f"\n## {one_line(entry.model) or 'The model'} · {moment(entry.time)}\n"
-                called |= {block.id: _named(block) for block in entry.blocks if isinstance(block, ToolCall)}
-                yield from map(_answered, entry.blocks)
+                for block in entry.blocks:
+                    if isinstance(block, ToolCall):
+                        yield _called(block, results.get((entry.seq, block.id)))
+                    else:
+                        yield _answered(block)
             case Message(kind="tool_result" | "tool_result_archived"):
-                results = (block for block in entry.blocks if isinstance(block, ToolResult))
-                yield from (_result(block, called.get(block.call_id, "a call")) for block in results)
-                yield _fenced(entry.diff, "diff") if entry.diff else ""
+                if entry.seq in alone:
+                    yield _folded("Result of a call", _result(entry))
             case Message():
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
                 yield f"\n## {title} · {moment(entry.time)}\n"
@@ -112,18 +120,45 @@ def _answered(block: object) -> str:
     match block:
         case Reasoning(text=text) if text.strip():
             return _folded("Reasoning", _fenced(text))
-        case ToolCall(arguments=arguments):
-            return _folded(_named(block), _fenced(arguments, "json"))
         case _:
             return _said(block)
 
 
-def _named(call: ToolCall) -> str:
-    return f"{call.name} {call_summary(call.arguments)}"
+def _paired(entries: Sequence[AnyEntry]) -> tuple[dict[tuple[int, str], Message], set[int]]:
+    """The entries of the results, by the entry that called and the call's id, which some providers use again; and the
+    results whose call is not in the log.
+    """
+    results: dict[tuple[int, str], Message] = {}
+    alone: set[int] = set()
+    callers: dict[str, int] = {}
+    for entry in (each for each in entries if isinstance(each, Message)):
+        for block in entry.blocks:
+            match block:
+                case ToolCall(id=name):
+                    callers[name] = entry.seq
+                case ToolResult(call_id=name) if name in callers:
+                    results[callers[name], name] = entry
+                case ToolResult():
+                    alone.add(entry.seq)
+                case _:
+                    pass
+    return results, alone
 
 
-def _result(block: ToolResult, called: str) -> str:
-    return _folded(f"{'Failure' if block.is_error else 'Result'} of {called}", _fenced(block.text))
+def _called(call: ToolCall, entry: Message | None) -> str:
+    """A call and what came of it, folded."""
+    title = f"{tool_title(call.name)} {call_summary(call.arguments)}"
+    if entry is None:
+        return _folded(f"{title} · no result", _fenced(call.arguments, "json"))
+    failed = any(block.is_error for block in entry.blocks if isinstance(block, ToolResult))
+    ended = entry.stop_reason or ("failed" if failed else "")
+    return _folded(f"{title} · {ended}" if ended else title, f"{_fenced(call.arguments, 'json')}{_result(entry)}")
+
+
+def _result(entry: Message) -> str:
+    """What a call answered, and what it changed."""
+    texts = (_fenced(block.text) for block in entry.blocks if isinstance(block, ToolResult))
+    return f"{''.join(texts)}{_fenced(entry.diff, 'diff') if entry.diff else ''}"
 
 
 def _folded(title: str, body: str) -> str:

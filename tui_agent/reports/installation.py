@@ -124,8 +124,8 @@ def _tokenizer() -> Finding:
     return Finding(
         False,
         "tiktoken",
-        "its ranks are not on this machine, so sizes are estimated by character class and corrected by what the "
-        "provider counts; TIKTOKEN_CACHE_DIR names a folder that has them",
+        "its vocabulary files are not on this machine, so token counts are estimated and corrected by what the "
+        "provider reports; nothing to do, or set TIKTOKEN_CACHE_DIR to a folder that has them",
         needed=False,
     )
 

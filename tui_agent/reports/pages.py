@@ -40,6 +40,7 @@ from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
 from tui_agent.reports.wording import lasting, moment, safe, short_number
 from tui_agent.text import call_summary, clean, counted, money_text, one_line
+from tui_agent.tool_titles import tool_title
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -294,7 +295,7 @@ class _Session:
                     body += [self._pre(block.text), *map(self._picture, block.images)]
             if entry.artifact is not None:
                 body.append(f'<p class="quiet">The whole text: {safe(entry.artifact.path)} in the session’s folder</p>')
-        return self._card_of(call.name, " · ".join(filter(None, told)), "".join(body), bad=bad)
+        return self._card_of(tool_title(call.name), " · ".join(filter(None, told)), "".join(body), bad=bad)
 
     def _card_of(self, name: str, told: str, body: str, *, bad: bool = False) -> str:
         kind = "card error" if bad else "card"

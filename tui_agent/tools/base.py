@@ -78,12 +78,16 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the user sees before they allow a call: a title, and a command line, a unified diff or plain text."""
+    """What the user sees before they allow a call: a title, and a command line, a unified diff or plain text.
+
+    `failure`: of a call that cannot work as things are, `why` and `instead` of the `ToolFailure` it would raise.
+    """
 
     title: str
     command: str = ""
     diff: str = ""
     text: str = ""
+    failure: tuple[str, ...] = ()
 
 
 class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):

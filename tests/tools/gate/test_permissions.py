@@ -20,6 +20,7 @@ from tui_agent.tools.base import (
     ToolOutput,
     WorkspaceView,
 )
+from tui_agent.tools.files.editing import EditFile
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate, Verdict
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import Rule, RuleError
@@ -294,6 +295,23 @@ async def test_a_cd_is_followed(workspace: Workspace, tmp_path: Path) -> None:
     )
     for line in asked:
         assert await outcome(gate, SHELL, run(line)) == ("pass" if line == "cd src" else "ask"), line
+
+
+async def test_nobody_is_asked_about_an_edit_that_cannot_work(workspace: Workspace, tmp_path: Path) -> None:
+    def edit(path: Path) -> ToolCall:
+        return ToolCall("1", "edit_file", json.dumps({"path": str(path), "old": "nowhere", "new": "x"}))
+
+    (workspace.root / "src/a.py").write_text("a = 1\n")
+    person, gate = Person(), PermissionGate("ask", workspace)
+    with pytest.raises(ToolFailure, match="not in the file"):
+        await gate.check(EditFile(), edit(workspace.root / "src/a.py"), person)
+    assert person.questions == []
+    # What the failure quotes of a file outside is for the user to give away, and so is what a rule keeps to itself.
+    (tmp_path / "beside.txt").write_text("secret")
+    await gate.check(EditFile(), edit(tmp_path / "beside.txt"), person)
+    careful = PermissionGate("ask", workspace, ask=["read_file(src/*)"])
+    await careful.check(EditFile(), edit(workspace.root / "src/a.py"), person)
+    assert len(person.questions) == 2
 
 
 async def test_the_user_is_told_what_a_rule_does_not_stand_for(workspace: Workspace) -> None:

@@ -46,6 +46,22 @@ def test_why_a_call_failed_comes_before_its_result() -> None:
     assert painted(tool) == ["  ✗ tool  failed", "    no such file", "    result"]
 
 
+def test_what_was_declined_says_what_the_user_said_and_keeps_the_words_for_the_model_inside() -> None:
+    tool = finished("Do not repeat it.", note="You declined it: use make", state=ToolState.DENIED)
+    assert painted(tool) == ["  × tool  denied", "    You declined it: use make"]
+    tool = finished("Do not repeat it.", note="You declined it", state=ToolState.DENIED, opened=True)
+    assert painted(tool)[-1] == "    Do not repeat it."
+
+
+def test_an_open_card_says_once_how_a_call_failed() -> None:
+    note, result = "exit code 1 · no module", "no module\n[exit code 1]"
+    assert painted(finished(result, note=note, state=ToolState.ERROR, opened=True))[1:] == [
+        "    no module",
+        "    [exit code 1]",
+    ]
+    assert painted(finished(result, note="stopped", state=ToolState.ERROR, opened=True))[1] == "    stopped"
+
+
 def test_a_preview_of_a_file_has_its_empty_lines() -> None:
     assert painted(finished("1\tone\n2\t\n3\tthree\n4\n"))[1:] == ["    1   one", "    2", "    3   three"]
     assert painted(finished("one\n\nthree"))[1:] == ["    one", "    three"]

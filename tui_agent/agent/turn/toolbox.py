@@ -296,7 +296,7 @@ class Toolbox:
                 "permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason}
             )
             if not verdict.allowed:
-                return "denied", _refusal(verdict.advice)
+                return "denied", _refusal(verdict.advice, verdict.reason)
             if verdict.notice:
                 emit(events.Notice(level="warning", title="The rule is not remembered", text=verdict.notice))
             context = CallContext(
@@ -482,5 +482,5 @@ def _broke(name: str, error: BaseException) -> ToolOutput:
     return _refusal(f"{name} failed inside: {error_text(error)}. Try another way, or tell the user.")
 
 
-def _refusal(text: str) -> ToolOutput:
-    return ToolOutput(text, is_error=True)
+def _refusal(text: str, summary: str = "") -> ToolOutput:
+    return ToolOutput(text, is_error=True, summary=summary)

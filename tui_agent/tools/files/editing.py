@@ -168,7 +168,9 @@ def _preview_of_edit(
     except ToolFailure as failure:
         if may_be_held:  # the editor is asked for unsaved text only once the call is allowed
             return Preview(f"Edit {name}", diff=unified(old, new, name))
-        return Preview(f"Edit {name}", text=f"This edit will not work. {failure}")
+        return Preview(
+            f"Edit {name}", text=f"This edit will not work. {failure.why}", failure=(failure.why, failure.instead)
+        )
     return Preview(f"Edit {name}", diff=unified(found.text, text, name))
 
 

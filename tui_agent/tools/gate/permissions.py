@@ -8,12 +8,12 @@ known only to read need no rule (`judging.py`). A `Confinement` tells whether a 
 import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, WorkspaceView
+from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.guarded import run_by_rules
 from tui_agent.tools.gate.judging import (
     Confinement,
@@ -47,6 +47,7 @@ _PLAN_ADVICE = (
 _RULE_ADVICE = (
     "A rule of the user forbids this. Do not look for a way around it: go on without it, or say that you cannot."
 )
+_READ: Final = "read_file"
 _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something else, or ask what they want."
 
 
@@ -149,8 +150,8 @@ class PermissionGate:
 
         `stopped` says what the sandbox prevented: the question is then whether to run the call outside, and the
         accesses of an allowing verdict have `outside`, as for a call that asks for that itself. `doubted` is a reason
-        to ask about a call that would otherwise pass. Raises ToolFailure for arguments that do not fit, and whatever
-        `ask` raises, NobodyToAsk included.
+        to ask about a call that would otherwise pass. Raises ToolFailure for arguments that do not fit
+        and instead of a question about a call that cannot work, and whatever `ask` raises, NobodyToAsk included.
         """
         name = tool.definition.name
         accesses = await asyncio.to_thread(_accesses, tool, call, self._workspace)
@@ -164,6 +165,9 @@ class PermissionGate:
         if isinstance(decided, Verdict):
             return decided
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
+        if preview.failure and all(self._may_be_read(access) for access in accesses):
+            # There is nothing to decide. The failure quotes the file, so it must be one the model may read unasked.
+            raise ToolFailure(*preview.failure)
         async with self._one_question:
             # The answer to an earlier question may have decided this one.
             if not doubted:
@@ -186,7 +190,8 @@ class PermissionGate:
             answer = await ask(question)
             if not answer.allowed:
                 advice = f"{_REFUSED_ADVICE} They said: {answer.feedback}" if answer.feedback else _REFUSED_ADVICE
-                return Verdict(False, "You declined it.", "user", advice, accesses=accesses)
+                said = f"You declined it: {answer.feedback}" if answer.feedback else "You declined it."
+                return Verdict(False, said, "user", advice, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""
         if await asyncio.to_thread(_accesses, tool, call, self._workspace) != accesses:
             return Verdict(
@@ -199,6 +204,9 @@ class PermissionGate:
         remembered = tuple(rule.text for rule in rules) if answer.always else ()
         allowed = _outside(accesses) if stopped else accesses
         return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
+
+    def _may_be_read(self, access: Access) -> bool:
+        return self.passes(_READ, msgspec.structs.replace(access, effect="read"))
 
     def passes(self, tool: str, access: Access) -> bool:
         """Whether a call of `tool` with just this access would be allowed without asking."""

@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from typing_extensions import override
 
 from tui_agent.text import call_summary
-from tui_agent.tui.cards.tool import BODY_INDENT, NAMES, ToolBlock
+from tui_agent.tool_titles import tool_title
+from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, faint, muted, text_sections
@@ -91,7 +92,7 @@ def _draw(lines: Sequence[str], indent: int, width: int, look: Look) -> list[Lin
         name, _, arguments = step.partition(" ")
         summary = step.lstrip(f"{_EARLIER} ") if step.startswith(_EARLIER) else _summary(arguments)
         sign = Run(f"{glyphs.nested} ", palette.faint)
-        called = glyphs.ellipsis if step.startswith(_EARLIER) else NAMES.get(name, name)
+        called = glyphs.ellipsis if step.startswith(_EARLIER) else tool_title(name)
         called = fit(called, max(1, min(32, room - 3)), glyphs.ellipsis)
         left = room - 3 - cell_len(called)
         runs = [margin, sign, Run(called, palette.muted)]

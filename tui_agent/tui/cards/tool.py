@@ -13,6 +13,7 @@ from rich.style import Style
 from typing_extensions import override
 
 from tui_agent.text import clean
+from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.base import Block, Card, packed, unpacked
 from tui_agent.tui.painting.diffs import counts, diff_sections, draw_diff_start
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
@@ -37,32 +38,6 @@ _MAX_NAME: Final = 32
 _MAX_NOTE: Final = 48
 _MIN_ARGUMENT: Final = 24
 """The argument keeps at least this many cells; the note on the result gives way first."""
-
-NAMES: Final = {
-    "read_file": "Read",
-    "write_file": "Write",
-    "edit_file": "Edit",
-    "list_dir": "List",
-    "glob": "Find",
-    "grep": "Search",
-    "fetch_url": "Fetch",
-    "recall": "Recall",
-    "remember": "Remember",
-    "mark_task_done": "Task done",
-    "ask_user": "Ask",
-    "submit_plan": "Plan",
-    "run_command": "Run",
-    "command_output": "Output of",
-    "stop_command": "Stop",
-    "your shell": "You ran",
-    "todo": "Tasks",
-    "agentic_read_file": "Study",
-    "agentic_fetch_url": "Study",
-    "agentic_grep": "Investigate",
-    "agentic_research": "Research",
-    "run_agent": "Agent",
-}
-"""Display names of tools; a tool that is not listed is shown by its own name."""
 
 
 class ToolState(StrEnum):
@@ -149,7 +124,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
     @property
     def display_name(self) -> str:
         """The tool's display name."""
-        return NAMES.get(self.name, self.name)
+        return tool_title(self.name)
 
     @property
     @override
@@ -248,6 +223,9 @@ class ToolBlock(Card, eq=False, kw_only=True):
         if self.state is ToolState.OK:
             in_header = self.note.split(NOTE_PARTS)
             return [line for line in lines if line.strip(" []") not in in_header][:PREVIEW_LINES]
+        if self.state is ToolState.DENIED and self.note:
+            # The result is for the model.
+            return [self.note]
         if self.state is ToolState.INTERRUPTED:
             lines = [line for line in lines if not line.startswith(INTERRUPTED_START)]
         reason = [self.note] if self.note and self.note not in lines[:PREVIEW_LINES] else []
@@ -256,7 +234,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def open_sections(self) -> list[Section]:
         """The sections under the header of an open card."""
         sections: list[Section] = []
-        if self.note and self.state is not ToolState.OK:
+        told = all(part in self.result for part in self.note.split(NOTE_PARTS))
+        if self.note and self.state is not ToolState.OK and not told:
             sections += text_sections(self.note, muted, indent=BODY_INDENT)
         if arguments := "" if self.diff else self.other_arguments():
             sections += text_sections(arguments, faint, indent=BODY_INDENT)

@@ -17,6 +17,7 @@ from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.text import clean, counted, displayed, money_text, one_line
+from tui_agent.tool_titles import tool_title
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
@@ -305,7 +306,8 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
     palette, glyphs = look.palette, look.glyphs
     gone = item.size.characters < item.full.characters and item.state != "verbatim"
     style = palette.faint if gone else palette.base
-    name = fit(one_line(item.name) or ITEM_NAMES.get(item.category, item.category), NAME_CELLS, glyphs.ellipsis)
+    kind = tool_title(one_line(item.name)) or ITEM_NAMES.get(item.category, item.category)
+    name = fit(kind, NAME_CELLS, glyphs.ellipsis)
     state = "pinned" if item.pinned else STATES[item.state]
     right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{short_age(now - item.time):>{AGE_CELLS + 1}}"
     room = max(0, width - 2 - NAME_CELLS - 2 - len(right))

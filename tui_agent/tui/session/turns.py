@@ -12,6 +12,7 @@ from tui_agent.agent.turn.user_shell import USER_SHELL, as_shown, is_note, read_
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.text import call_summary, counted, errand_typed, one_line
+from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.blocks import (
     Level,
     ProseBlock,
@@ -20,7 +21,6 @@ from tui_agent.tui.cards.blocks import (
     ToolBlock,
     ToolState,
 )
-from tui_agent.tui.cards.tool import NAMES
 from tui_agent.tui.pane.status_bar import Changes, Status
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import compact_count, doing, step_text
@@ -159,9 +159,7 @@ class TurnView:
             case events.TextDelta():
                 self._on_text(event.text)
             case events.ToolCallDelta():
-                self._active(
-                    f"writing {NAMES.get(event.name, event.name) or 'a tool call'} {compact_count(event.size)}"
-                )
+                self._active(f"writing {tool_title(event.name) or 'a tool call'} {compact_count(event.size)}")
             case events.Retrying():
                 self._on_retry(event)
             case events.AssistantMessage():
@@ -377,7 +375,7 @@ class TurnView:
             self._transcript.add_notice(Level.WARNING, title, hint=hint)
         elif event.stop_reason == "interrupted":
             self.interrupted = True
-            self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; write to go on")
+            self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; type to go on")
 
     def _tool_state(self, call_id: str, state: ToolState) -> None:
         block = self._running.get(call_id)
