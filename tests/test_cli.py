@@ -272,8 +272,8 @@ def test_doctor_says_when_texts_are_not_counted_by_the_tokenizer(run: Run, folde
     assert done.returncode == 0, done.stdout
     (line,) = re.findall(r"^(\S+) +tiktoken +(.*)$", done.stdout, re.MULTILINE)
     assert line[0] == "-"
-    assert line[1].startswith("its ranks are not on this machine, so sizes are estimated by character class")
-    assert "TIKTOKEN_CACHE_DIR names a folder that has them" in line[1]
+    assert line[1].startswith("its vocabulary files are not on this machine, so token counts are estimated")
+    assert "set TIKTOKEN_CACHE_DIR to a folder that has them" in line[1]
 
 
 def test_doctor_names_what_is_wrong(run: Run, home: Path) -> None:
@@ -452,5 +452,5 @@ def test_what_an_untrusted_project_brings_is_said_to_be_ignored_once(run: Run, f
     done = run("-p", "hello", "--model", "offline")
     assert done.returncode == 0
     assert done.stderr.count("AGENTS.md") == 1
-    assert "Not trusted, so ignored: AGENTS.md; --trust lets them count" in done.stderr
+    assert "Not trusted, so ignored: AGENTS.md; --trust uses it" in done.stderr
     assert "ignored" not in run("-p", "hello", "--model", "offline", "--trust").stderr

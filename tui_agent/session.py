@@ -332,8 +332,8 @@ async def _open(
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
     if arguments.fork:
-        told = "What is said from here on is a branch of its own; /tree leads back to the other one then"
-        notices.append(Notice(level="info", title="Another branch begins here", text=told))
+        told = "It begins with your next message; /tree then leads back to the other one"
+        notices.append(Notice(level="info", title="A new branch from here", text=told))
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
@@ -366,7 +366,7 @@ def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
     names = [each.name for each in found if Path(each.name).name != CONFIG]
     if not names:
         return []
-    hint = "--trust lets them count" if arguments.one_shot else "/trust lets them count"
+    hint = "--trust uses it" if arguments.one_shot else "/trust uses it"
     return [Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)]
 
 

@@ -179,7 +179,7 @@ def test_a_key_is_kept_where_the_system_keeps_keys_and_forgotten_there(
     more = {"PYTHON_KEYRING_BACKEND": "tests.e2e.file_keyring.FileKeyring", "TEST_KEYRING": str(keys)}
     with at_the_terminal(project, home, size=size, url=server.url, more=more) as person:
         _is_there(person)
-        person.says("/key", "A key for", "Claude (Anthropic)")
+        person.says("/key", "Which provider is the key for?", "Claude (Anthropic)")
         person.sends(ENTER)
         person.sees("Keys are made at")
         person.sends(f"{server.api_key}{ENTER}")

@@ -119,15 +119,15 @@ def _arrives(person: Person) -> None:
     person.types("too early")
     person.notes_the_frame()
     person.empties()
-    person.sees("For a real model", "/key", "Until then")
+    person.sees("To use a real model", "/key", "Until then")
     assert "tui-agent" in person.screen.splitlines()[0]
     person.sees("Model ", "Mode ", "Sandbox ", "F1 shows")
 
 
 def _looks_around(person: Person) -> None:
     """The exact name comes first, whole sentences, help on `?`, modes on Shift+Tab."""
-    person.says("/mode", "What may happen without asking", "asked about")
-    person.closes("What may happen")
+    person.says("/mode", "Mode: what needs your approval", "asks before")
+    person.closes("what needs your approval")
     person.sends("?")
     person.sees("Keys in the prompt")
     person.closes("Keys in the prompt")
@@ -138,7 +138,7 @@ def _looks_around(person: Person) -> None:
 
 def _enters_a_key(person: Person, key: str) -> None:
     """A key counts at once, and where no keyring is, the way to keep it is told."""
-    person.says("/key", "A key for", "Claude (Anthropic)")
+    person.says("/key", "Which provider is the key for?", "Claude (Anthropic)")
     person.sends(ENTER)
     person.sees("Keys are made at")
     person.sends(f"{key}{ENTER}")
@@ -220,13 +220,13 @@ def _uses_the_shell(person: Person) -> None:
 def _asks_about_the_session(person: Person, project: Path) -> None:
     """What it costs, what runs, what is trusted, what each item is; and the conversation for others."""
     person.says("/cost", "The next call sends")
-    person.says("/jobs", "Nothing runs in the background")
-    person.says("/trust", "nothing that needs trust")
+    person.says("/jobs", "No commands run in the background")
+    person.says("/trust", "Nothing in this project needs trust")
     person.says("/recall adds the tax", "left the window")
     person.says("/recall nowhere", "Nothing like that was said")
     person.says("/items", "answer", "tokens")
     for name in ("told.md", "told.html", "told.json"):
-        person.says(f"/export {name}", "The conversation is in")
+        person.says(f"/export {name}", "Exported to")
         person.terminal.until((project / name).exists)
         assert "Line 39 of what" in (project / name).read_text()
     person.sends(PANEL)
@@ -285,7 +285,7 @@ def test_earlier_sessions(project: Path, tmp_path: Path, server: AnthropicServer
     with at() as person:
         person.says("Talk", "Line 39")
         person.waits_until_ready()
-        person.says("/theme harbour", "is kept for the next starts")
+        person.says("/theme harbour", "is saved for every project")
         person.says("/mode plan", "Mode plan: read only")
         _quits(person)
     with at("-r") as person:
@@ -389,7 +389,7 @@ def test_a_model_of_this_machine_is_offered(project: Path, tmp_path: Path, size:
         terminal = Terminal(project, tmp_path / "home", environment=environment, rows=rows, columns=columns)
         person = Person(terminal)
         try:
-            person.sees("For a real model", "a model of this machine", "/model ollama:")
+            person.sees("To use a real model", "a model on this machine", "/model ollama:")
             name = person.screen.partition("/model ollama:")[2].split()[0]
             person.waits_until_ready()
             person.says(f"/model ollama:{name}", "answers from here on")
@@ -444,11 +444,11 @@ def _looks_after_jobs(person: Person) -> None:
 
 def _reads_about_the_session(person: Person) -> None:
     """What is set and by whom, who else could answer and for how much; an item is pinned by what it says."""
-    person.says("/config", "Settings in force", "model.id", "(--model)")
-    person.closes("Settings in force")
-    person.says("/model", "Who answers", "claude-opus-5-5", "Claude (Anthropic)", "$4")
-    person.closes("Who answers")
-    person.says("/pin", "Keep whole", "answer", "One failed.")
+    person.says("/config", "Settings", "model.id", "(--model)")
+    person.closes("Settings")
+    person.says("/model", "Model: $ per million", "claude-opus-5-5", "Claude (Anthropic)", "$4")
+    person.closes("Model: $ per million")
+    person.says("/pin", "Pin or unpin", "answer", "One failed.")
     person.sends(ENTER)
     person.sees("Pinned (step ")
     person.says("/pin 99999")
@@ -468,8 +468,8 @@ def _sends_errands(person: Person, project: Path) -> None:
     person.says("/review", "Nothing is wrong with it.")
     person.waits_until_ready()
     (project / "AGENTS.md").write_text("Be brief.\n")
-    person.says("/init", "There is a AGENTS.md already", "Mend it", "Write it anew")
-    person.closes("Mend it")
+    person.says("/init", "AGENTS.md exists already", "Update it", "Start over")
+    person.closes("Update it")
 
 
 def _compacts(person: Person) -> None:

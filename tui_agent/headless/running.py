@@ -93,7 +93,7 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
     local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"
     keys = [provider.key for provider in catalogue.with_keys() if default_model(settings, provider.id)]
     return (
-        f"There is no model to ask, for there is no key. Set {' or '.join(keys)}, keep a key in the system's keyring "
+        f"No API key is set. Set {' or '.join(keys)}, save one in the system's keyring "
         f"with /key in the app, or choose {local} or the built-in demonstration (offline) with --model."
     )
 

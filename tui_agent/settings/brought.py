@@ -68,7 +68,7 @@ def _instructions(place: Path, names: Iterable[str]) -> Iterator[tuple[Path, str
 
 def _servers(path: Path) -> Iterator[tuple[Path, str]]:
     if os.path.lexists(path):
-        yield path, "names servers of tools; each starts only once you turn it on"
+        yield path, "names MCP servers; each starts only once you turn it on"
 
 
 def _own(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -89,7 +89,7 @@ def _own(folder: Path) -> Iterator[tuple[Path, str]]:
         elif name in _OWN:
             yield folder / name, _OWN[name]
         else:
-            yield folder / name, "nothing that this version knows"
+            yield folder / name, "not used by this version"
 
 
 def _settings(path: Path) -> str:

@@ -14,9 +14,9 @@ PLACEHOLDER: Final = "Ask, or / for commands"
 
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
-    "ask": "every change and every command is asked about",
-    "auto": "edits here and looking around pass; all else is asked about",
-    "allow": "nothing is asked",
+    "ask": "asks before every change and every command",
+    "auto": "edits here, runs read-only commands, asks about the rest",
+    "allow": "never asks",
 }
 """What each mode means."""
 

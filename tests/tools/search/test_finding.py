@@ -96,7 +96,7 @@ async def test_grep_context_gaps_and_single_files(tree: Path) -> None:
 async def test_grep_patterns(tree: Path, pattern: str, lines: list[str] | None) -> None:
     output = await call(Grep(), tree, pattern=pattern)
     if lines is None:
-        assert output.text.startswith(f"No match for {pattern} in .. Files ignored")
+        assert output.text.startswith(f"No match for {pattern} in this folder. Files ignored")
     else:
         assert output.text.split("\n") == lines
 

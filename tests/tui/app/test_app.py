@@ -144,10 +144,38 @@ async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
         await opened(app, pilot)
         await send(pilot, "run seq 1")
         await until(pilot, lambda: app.permission.has_focus)
-        await pilot.press("3")
+        await pilot.press("4", *"why", "enter")
         await idle(app, pilot)
         (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
-        assert tool.state is ToolState.DENIED
+        assert (tool.state, tool.note) == (ToolState.DENIED, "You declined it: why")
+
+
+async def test_the_conversation_is_read_by_pages_while_a_short_question_is_open(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        app.say(Level.INFO, "Long", "\n".join(map(str, range(100))))
+        await send(pilot, "run seq 1")
+        await until(pilot, lambda: app.permission.has_focus)
+        end = app.pane.scroll_y
+        await pilot.press("pageup")
+        await until(pilot, lambda: app.pane.scroll_y < end)
+        await pilot.press("pagedown", "pagedown", "3")
+        await idle(app, pilot)
+
+
+async def test_what_a_command_says_is_seen_where_the_panel_has_the_conversations_place(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot)
+        await pilot.press("f2")
+        await until(pilot, lambda: not app.pane.display)
+        await send(pilot, "/cost")
+        await until(pilot, lambda: app.pane.display)
+        await pilot.press("f2")
+        await until(pilot, lambda: not app.pane.display)
+        await send(pilot, "!echo seen")
+        await until(pilot, lambda: app.pane.display)
 
 
 async def test_escape_stops_the_turn_and_leaves_nothing_open(arguments: Arguments) -> None:

@@ -227,6 +227,6 @@ def test_ctrl_c_before_the_first_picture_empties_all_that_was_typed_before_it(
     # From here on what is typed waits as keys.
     terminal.until(lambda: b"\x1b[?2004h" in terminal.raw)
     terminal.process.send("some words\x03")
-    terminal.shows("emptied")
+    terminal.shows("prompt cleared")
     terminal.shows("│ Ask, or")
     assert (tmp_path / "home" / "history.jsonl").read_text() == '"some words"\n'

@@ -114,7 +114,7 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         (notice,) = notices(app)
         assert (notice.title, notice.hint) == (
             "Rewound to before “read part1.txt”",
-            "its text is in the prompt: send it anew, or type a command over it; /tree leads back",
+            "its text is in the prompt again; /tree brings all of it back",
         )
         assert app.pane.following
         assert 0 < app.status.status.tokens == agent_of(app).fullness().tokens < full
@@ -204,7 +204,7 @@ async def test_a_message_forks_and_the_tree_leads_back(arguments: Arguments) -> 
         assert prompts(app) == ["read part0.txt"]
         assert app.entry.prompt.text == ""
         (notice,) = notices(app)
-        assert notice.title == "Another branch begins after “read part0.txt”"
+        assert notice.title == "A new branch after “read part0.txt”"
         await ask(app, pilot, "read part3.txt")
         await send(app, pilot, "/tree")
         screen = await picker(app, pilot)
@@ -223,7 +223,11 @@ async def test_the_present_branch_is_gone_on_with_as_it_is(arguments: Arguments)
     async with talked(arguments, 2) as (app, pilot):
         await send(app, pilot, "/fork")
         await done(app, pilot)
-        assert notices(app)[-1].title == "Another branch begins after “read part1.txt”"
+        assert notices(app)[-1].title == "A new branch after “read part1.txt”"
+        assert notices(app)[-1].hint.startswith("it begins with your next message")
+        await send(app, pilot, "/tree")
+        await done(app, pilot)
+        assert notices(app)[-1].title == "There is one branch so far"
         await ask(app, pilot, "read part2.txt")
         shown = list(app.pane.transcript)
         await send(app, pilot, "/tree")

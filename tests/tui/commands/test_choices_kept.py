@@ -18,14 +18,14 @@ async def test_choices_are_kept_and_that_is_said_once(arguments: Arguments) -> N
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(app, pilot, "/theme mist")
-        await until(pilot, lambda: "The theme is kept for the next starts" in said(app))
+        await until(pilot, lambda: "The theme is saved for every project" in said(app))
         await send(app, pilot, "/mode plan")
         await until(pilot, lambda: app.settings.permissions.mode == "plan")
         await send(app, pilot, "/mode allow")
         await until(pilot, lambda: app.status.status.mode == "allow")
         await send(app, pilot, "/mode plan")
         await until(pilot, lambda: app.status.status.mode == "plan")
-        assert said(app).count("The mode is kept for the next starts in every project") == 1
+        assert said(app).count("The mode is saved for every project") == 1
     settings = load_settings(arguments.home, None)
     assert (settings.ui.theme, settings.permissions.mode) == ("mist", "plan")
     assert app.settings == settings

@@ -32,13 +32,13 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.status.status.model)
-        for command, title in (("/undo", "nothing to undo"), ("/jobs", "Nothing runs"), ("/pin", "nothing to pin")):
+        for command, title in (("/undo", "nothing to undo"), ("/jobs", "No commands run"), ("/pin", "nothing to pin")):
             await send(app, pilot, command)
             await until(pilot, partial(told, app, title))
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: not app.conductor.busy and app.status.status.tokens)
         await send(app, pilot, "/export talk.md")
-        await until(pilot, lambda: notices(app)[-1].title.startswith("The conversation is in"))
+        await until(pilot, lambda: notices(app)[-1].title.startswith("Exported to"))
         assert "line of part 0" in (arguments.folder / "talk.md").read_text()
         await send(app, pilot, "/export talk.md")
         assert await picker(app, pilot) == ["Leave it as it is", "Replace it"]
@@ -67,7 +67,7 @@ async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, lambda: app.status.status.model)
             await send(app, pilot, "/init")
-            assert await picker(app, pilot) == ["Mend it", "Write it anew"]
+            assert await picker(app, pilot) == ["Update it", "Start over"]
             await pilot.press("escape")
             await send(app, pilot, "/review the tests")
             await until(pilot, lambda: "/review the tests" in sent(app))

@@ -209,6 +209,31 @@ async def test_a_session_is_renamed_and_deleted_with_a_question(arguments: Argum
         await until(pilot, lambda: not isinstance(app.screen, PickerScreen))
 
 
+async def test_a_command_gives_this_session_another_title(arguments: Arguments) -> None:
+    async with running(arguments) as (app, pilot):
+        await send(app, pilot, "read part0.txt")
+        await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
+        await send(app, pilot, "/rename The parser")
+        await until(pilot, lambda: "This session is called “The parser” now" in said(app))
+        assert (await infos(arguments))[present(app)].title == "The parser"
+        await send(app, pilot, "/rename ")
+        await until(pilot, lambda: isinstance(app.screen, TitleScreen))
+        assert app.screen.query_one(Input).value == "The parser"
+        await pilot.press("ctrl+a", "ctrl+k", *"Parts", "enter")
+        await until(pilot, lambda: "“Parts” now" in said(app))
+        assert (await infos(arguments))[present(app)].title == "Parts"
+
+
+async def test_a_session_of_which_nothing_is_left_says_so(arguments: Arguments) -> None:
+    there = await earlier(arguments, "read part0.txt")
+    async with running(arguments._replace(resume=there)) as (app, pilot):
+        assert "taken back" not in said(app)
+        await send(app, pilot, "/undo")
+        await until(pilot, lambda: prompts(app) == [])
+    async with running(arguments._replace(resume=there)) as (app, pilot):
+        await until(pilot, lambda: "All of this conversation was taken back" in said(app))
+
+
 async def test_a_fork_from_the_list_is_another_branch(arguments: Arguments) -> None:
     there = await earlier(arguments, "read part0.txt")
     async with running(arguments) as (app, pilot):
@@ -216,7 +241,7 @@ async def test_a_fork_from_the_list_is_another_branch(arguments: Arguments) -> N
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press("ctrl+f")
         await until(pilot, lambda: app.conductor.session is not None and present(app) == there)
-        await until(pilot, lambda: "Another branch begins here" in said(app))
+        await until(pilot, lambda: "A new branch from here" in said(app))
         await idle(app, pilot)
         await send(app, pilot, "read part1.txt")
         await until(pilot, lambda: len(prompts(app)) == 2 and not app.conductor.busy)
@@ -299,3 +324,12 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
         assert present(app) == before
         assert prompts(app) == ["read part0.txt"]
         assert "Not trusted, so ignored" not in said(app)
+        assert "This project is trusted from now on" in said(app)
+        await send(app, pilot, "/new ")
+        await until(pilot, lambda: "A new session" in said(app))
+        await idle(app, pilot)
+        await send(app, pilot, "/trust")
+        await until(pilot, lambda: isinstance(app.screen, TrustScreen))
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: "This project is not trusted from now on" in said(app))
+        assert "A new session" not in said(app)

@@ -6,7 +6,7 @@ from textual import events
 from textual.app import App
 from textual.widgets import Input, OptionList
 
-from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen
+from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen, _without_stubs
 
 MODELS = (
     Option("", "Now", heading=True),
@@ -77,7 +77,7 @@ async def test_what_is_marked_is_shown_and_leaving_chooses_nothing() -> None:
 async def test_sentences_are_broken_anew_where_the_width_is_another_one() -> None:
     app: App[None] = App()
     async with app.run_test(size=(80, 24)) as pilot:
-        told = "edits here and looking around pass; all else is asked about"
+        told = "edits here, runs read-only commands, asks about the rest"
         picker = PickerScreen("Mode", [Option("auto", "auto", told), Option("ask", "ask", told)], "ask")
         app.push_screen(picker)
         await pilot.pause()
@@ -139,3 +139,18 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
         choices.post_message(events.Click(choices, 2, 5, 0, 0, 1, False, False, False, style=painted))
         await pilot.pause()
         assert app.screen is picker
+
+
+@pytest.mark.parametrize(
+    ("told", "room", "shown"),
+    [
+        ("27  $0.05  a few last words", 27, "27  $0.05  a few last words"),
+        ("27  $0.05  a few last words", 22, "27  $0.05  a few last words"),
+        ("27  $0.05  a few last words", 20, "27  $0.05"),
+        ("$2 / $10    1.0M  mid", 18, "$2 / $10    1.0M"),
+        ("$2 / $10    1.0M  mid       no key", 21, "$2 / $10    1.0M  mid"),
+        ("all one sentence", 6, "all one sentence"),
+    ],
+)
+def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out(told: str, room: int, shown: str) -> None:
+    assert _without_stubs(told, room) == shown

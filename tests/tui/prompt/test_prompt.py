@@ -293,7 +293,7 @@ async def test_waiting_texts_are_listed(app: PromptApp) -> None:
         app.area.waiting.show(("one", "two", "three", "four"))
         await pilot.pause()
         shown = app.area.waiting.render().plain.splitlines()
-        assert shown == ["waits (+1): two", "waits: three", "waits: four"]
+        assert shown == ["queued (+1): two", "queued: three", "queued: four"]
         app.area.waiting.show(())
         await pilot.pause()
         assert not app.area.waiting.display

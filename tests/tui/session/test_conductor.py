@@ -138,7 +138,7 @@ async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await pilot.press("ctrl+c", "x", "ctrl+c")
-        assert "emptied" in app.status.status.hint
+        assert "cleared" in app.status.status.hint
         assert app.is_running
         app.post_message(events.Paste("pasted"))
         await pilot.press("ctrl+c", "escape")

@@ -22,7 +22,7 @@ _INSTEAD: Final = {
     "yolo bypass": "/mode allow asks nothing",
     "search find grep history": "/recall WORD finds whatever was said, in your prompts too",
     "agents agent hooks plugins plugin commands": "/extensions lists what you and the project bring",
-    "rename title": "the list of /resume has a key that renames",
+    "title": "/rename gives the session another title",
     "session chat chats load continue": "/resume goes on with another session",
     "reset restart": "/new begins a new session",
     "compress condense": "/compact summarises older turns",

@@ -7,8 +7,8 @@ from typing import Final
 from tui_agent.resources import prompt_text
 
 ERRANDS: Final = (
-    ("review", "the model reviews what is changed here", "[what matters]"),
-    ("init", "the model writes AGENTS.md for this project", ""),
+    ("review", "have the model review your changes", "[what matters]"),
+    ("init", "have the model write AGENTS.md for this project", ""),
 )
 """Name, description, and the argument's name in the help (empty: it takes none)."""
 INSTRUCTIONS = "AGENTS.md"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tui_agent.tools.mcp.servers import Status, ToolServers
 
 NONE: Final = (
-    "There are none. Name one in the settings (mcp.servers), in the project's .mcp.json, or take over those of another "
-    "agent with /mcp import."
+    "None are configured. Add one to the settings (mcp.servers) or to the project's .mcp.json, or take over those of "
+    "another agent with /mcp import."
 )
 USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NAME; /mcp login NAME; /mcp import."
 LAST_LINES: Final = 5
@@ -30,7 +30,7 @@ async def mcp(agent: "Agent", argument: str) -> Reply:
         return await _import(offered.servers, name)
     if offered is None or not offered.servers:
         problems = offered.servers.problems if offered is not None else ()
-        return Reply("No servers of tools", "\n".join((*problems, NONE)))
+        return Reply("No MCP servers", "\n".join((*problems, NONE)))
     if word == "login":
         return await _sign_in(offered.servers, name)
     if word in ("on", "off"):

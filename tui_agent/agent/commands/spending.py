@@ -58,11 +58,11 @@ def _next_call(agent: "Agent") -> str:
         kept = min(tokens, engine.meter.fixed(engine.view))
         warm = (kept * rates.read + (tokens - kept) * max(1.0, rates.write)) * rates.input_usd / MILLION
     if edited:
-        told = f"at most {money_text(warm)}, beside its answer: a context step has changed what the cache holds"
+        told = f"at most {money_text(warm)} plus the answer, since a context step has changed what the cache holds"
     elif cache.cold:
-        told = f"{money_text(cold)}, beside its answer: {cache.reason}; from the cache it would be {money_text(warm)}"
+        told = f"{money_text(cold)} plus the answer: {cache.reason}; from the cache it would be {money_text(warm)}"
     else:
-        told = f"{money_text(warm)}, beside its answer: the cache is warm; without it {money_text(cold)}"
+        told = f"{money_text(warm)} plus the answer, from the cache; without it {money_text(cold)}"
     return f"The next call sends about {tokens:,} tokens for {told}."
 
 

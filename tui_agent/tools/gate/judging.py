@@ -107,7 +107,7 @@ def judge(
     if line.opaque:
         if confined and reading_passes and _harmless_where_confined(line, granted):
             return Judgement("allow")
-        reason = f"Rules cannot see through this command: {line.opaque}."
+        reason = f"No rule can allow this command: {line.opaque}."
         return Judgement("ask", (reason,))
     judged = _Line(line, workspace, granted, confined=confined, reading_passes=reading_passes)
     reasons = judged.reasons()

@@ -128,7 +128,8 @@ class Grep:
         else:
             matches = await self._in_file(arguments, real, display_path(running.workspace, real))
         if not matches.count:
-            what = f"No match for {shown(pattern, 200)} in {shown(path)}."
+            place = "this folder" if path in {"", "."} else shown(path)
+            what = f"No match for {shown(pattern, 200)} in {place}."
             return ToolOutput(f"{what} {matches.why_none}".rstrip(), summary="no matches")
         return ToolOutput(matches.text, summary=matches.summary)
 

@@ -25,7 +25,8 @@ from tui_agent.tui.app.base_app import STOPPING, BaseApp
 from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, PATIENCE_S, Leaving, Twice
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
-from tui_agent.tui.cards.notice import Level
+from tui_agent.tui.cards.notice import Level, NoticeBlock
+from tui_agent.tui.cards.user import UserBlock
 from tui_agent.tui.session.ending import end_of
 from tui_agent.tui.terminal.textual_internals import version_warning
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS, doing
@@ -211,9 +212,10 @@ class TuiAgent(BaseApp):
         from tui_agent.tui.commands.switching import open_for_screen
         from tui_agent.tui.session.past import glimpse
 
+        answered = self.session_folder is not None and target.trusted != self.arguments.trusted
         if self.session_folder is not None:
             self._begin_anew()
-            if not target.resume:
+            if not target.resume and not answered:
                 self.say(Level.INFO, "A new session", hint="/resume goes back to the one before")
         reading, self._ending = self._ending, None
         end = await (reading or end_of(target))
@@ -234,7 +236,10 @@ class TuiAgent(BaseApp):
             seen.remove()
             seen = None
         try:
-            return session, await self._shown(session, seen)
+            view = await self._shown(session, seen)
+            if answered:
+                self.say(Level.INFO, f"This project is {'' if opened.trusted else 'not '}trusted from now on")
+            return session, view
         except BaseException:
             await session.close()
             raise
@@ -275,6 +280,8 @@ class TuiAgent(BaseApp):
         view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
             view.show(notice)
+        if session.resumed and not any(isinstance(block, UserBlock) for block in self._transcript):
+            self.say(Level.INFO, "All of this conversation was taken back", hint="/tree leads back to it")
         session.background.on_change = lambda: self.status.show(jobs=len(session.background.running))
         self._show_agent(session.agent)
         self._show_todo(session.agent)
@@ -321,14 +328,13 @@ class TuiAgent(BaseApp):
         if is_command(message.written):
             self.run_worker(self.run_command(message.written), name="command", exit_on_error=True)
         elif command := shell_command(message.text):
+            self._show_conversation()
             self._actions.run_shell(command)
         elif message.text.strip() == SIGN:
             self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
         else:
             self._attention.name = self._attention.name or one_line(message.written, 60)
-            if not self.pane.display:
-                # On a narrow screen the panel covers the conversation: close it to show the answer.
-                self.steering.close()
+            self._show_conversation()
             self.conductor.send(message.text)
             if "@" in message.text:
                 self.run_worker(self._actions.tell_missing(message.text), name="mentions", exit_on_error=True)
@@ -337,9 +343,21 @@ class TuiAgent(BaseApp):
         """Do due context work while the user is typing."""
         self.conductor.prepare_ahead()
 
+    def _show_conversation(self) -> None:
+        """Close the panel where it covers the conversation, as on a narrow screen."""
+        if not self.pane.display:
+            self.steering.close()
+
     async def run_command(self, text: str) -> None:
         """Do what `/name argument` says."""
+        newest = self._newest_notice
         await self._reporting(self.steering.run(text, self.commands.run))
+        if self._newest_notice is not newest:
+            self._show_conversation()
+
+    @property
+    def _newest_notice(self) -> NoticeBlock | None:
+        return next((block for block in reversed(self._transcript.blocks) if isinstance(block, NoticeBlock)), None)
 
     def on_prompt_recalled(self) -> None:
         """Put the newest waiting text back into the prompt."""
@@ -388,7 +406,7 @@ class TuiAgent(BaseApp):
             self.quit(hurry=True)
             return
         if self.entry.prompt.clear_draft():
-            done = "emptied"
+            done = "prompt cleared"
         elif self.conductor.busy or self._actions.own.count or self.steering.drafting.writing:
             done = STOPPING
             self._stop()
@@ -533,9 +551,10 @@ class TuiAgent(BaseApp):
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
         """Ask the user for a permission or an answer."""
-        from tui_agent.tui.cards.tool import NAMES, ToolState
+        from tui_agent.tool_titles import tool_title
+        from tui_agent.tui.cards.tool import ToolState
 
-        self._attention.question(NAMES.get(question.tool, question.tool), focused=self.app_focus)
+        self._attention.question(tool_title(question.tool), focused=self.app_focus)
         try:
             answer = await self.permission.ask(question)
         finally:

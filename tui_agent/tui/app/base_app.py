@@ -377,7 +377,7 @@ class BaseApp(TerminalApp):
         if key not in self._told_kept:
             self._told_kept.add(key)
             what = key.split(".")[0 if key.endswith(".id") else -1]
-            self.say(Level.INFO, f"The {what} is kept for the next starts in every project: {short_path(path)}")
+            self.say(Level.INFO, f"The {what} is saved for every project: {short_path(path)}")
 
     # The status bar, the title, the terminal
 

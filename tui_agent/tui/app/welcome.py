@@ -91,10 +91,10 @@ def words(facts: Facts, names: Iterable[str]) -> str:
     set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
     lines = columns([(what, told) for what, told in set_now if told])
     if facts.keyless:
-        ways = [(f"/model ollama:{name}", "a model of this machine") for name in facts.local[:MAX_LOCAL]]
-        ways += [("/key", "enter a key; says where one is made")]
-        lines += ["", "For a real model:", *columns(ways)]
-        lines += ["", f"Until then, plain commands: {command_example(names)}"]
+        ways = [(f"/model ollama:{name}", "a model on this machine") for name in facts.local[:MAX_LOCAL]]
+        ways += [("/key", "enter an API key, or see where to get one")]
+        lines += ["", "To use a real model:", *columns(ways)]
+        lines += ["", f"Until then, try: {command_example(names)}"]
     else:
         lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
     return "\n".join(["", *lines])
@@ -161,7 +161,9 @@ def known(session: "Session") -> Facts:
     variable = next((each for each in provider.keys if os.environ.get(each)), "")
     kept = variable in kept_variables(session.home)
     return Facts(
-        model="offline, a small reader of plain commands" if offline else model_label(catalogue.short_name(name)),
+        model="offline: no language model, but it knows a few commands"
+        if offline
+        else model_label(catalogue.short_name(name)),
         mode=f"{agent.mode}: {MODES[agent.mode]}",
         key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
         offline=offline,
@@ -177,6 +179,6 @@ def looked_up(session: "Session", facts: Facts) -> Facts:
     if sandbox.choice == "off":
         confined = "off: commands run with all your rights"
     else:
-        confined = trouble or "commands can write in this folder alone"
+        confined = trouble or "commands can only write in this folder"
     local = pulled_models(session.agent.settings.ollama.host) if facts.keyless else ()
     return facts._replace(sandbox=confined, local=tuple(one_line(name, 60) for name in local))

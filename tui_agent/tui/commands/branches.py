@@ -204,7 +204,9 @@ class Branches:
             branches = await asyncio.to_thread(agent.branches)
             if len(branches) < 2:
                 self._host.say(
-                    Level.INFO, "There is one branch so far", hint="what is said after /fork or /rewind begins another"
+                    Level.INFO,
+                    "There is one branch so far",
+                    hint="your next message after /fork or /rewind begins one",
                 )
                 return
             chosen = await self._host.question(tree_picker(branches, self._host.glyphs))
@@ -319,14 +321,14 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bo
         case "rewind":
             taken = before.said_after(event.to)
             words = _words(taken)
-            hint = "its text is in the prompt: send it anew, or type a command over it; /tree leads back"
+            hint = "its text is in the prompt again; /tree brings all of it back"
             if undone and taken is not None:
                 return f"Undone: {words}{_came_of(before.blocks[taken.index + 1 :])}", hint
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
         case "fork":
             words = _words(before.said_up_to(event.to))
-            told = f"Another branch begins after {words}" if words else "Another branch begins here"
-            return told, "/tree leads back to the other one"
+            told = f"A new branch after {words}" if words else "A new branch from here"
+            return told, "it begins with your next message; /tree then leads back to the other one"
         case "switch":
             known = {block.message for block in before}
             own = (block for block in now if block.message not in known)

@@ -31,7 +31,7 @@ async def choose_mode(host: Host, argument: str) -> None:
 
     agent = await host.agent()
     options = [Option(mode, mode, meaning) for mode, meaning in MODES.items()]
-    name = argument or await host.pick("What may happen without asking", options, agent.mode)
+    name = argument or await host.pick("Mode: what needs your approval", options, agent.mode)
     if name is None:
         return
     mode = next((known for known in MODES if known == name), None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GET, LEAVE = "get", "leave"
 KEEP, FORGET, FOR_NOW = "keep", "forget", "now"
 BAR_CELLS: Final = 8
-TITLE: Final = "Who answers: $ per million tokens in / out, window"
+TITLE: Final = "Model: $ per million tokens in / out, window"
 MAX_MODEL: Final = 30
 """Characters of a model's name, so that the text after it fits a screen of 80 columns."""
 GENERATIONS: Final = 2
@@ -168,7 +168,7 @@ async def enter_key(host: Host, argument: str) -> None:
 
     agent = await host.agent()
     options = await asyncio.to_thread(key_options, agent.settings, host.arguments.home)
-    chosen = await host.pick("A key for", options, "", search=True)
+    chosen = await host.pick("Which provider is the key for?", options, "", search=True)
     if chosen is None:
         return
     if chosen.startswith(FORGET):
@@ -297,7 +297,7 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
         return f"{size:<14}{window:>6} {', '.join(filter(None, able))}".rstrip()
     absent = catalogue.provider_of(profile.name).missing()
     lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
-    return f"{cost:<14}{window:>6} {tier:<9}{lacks}".rstrip()
+    return f"{cost:<14}{window:>5}  {tier:<9}{lacks}".rstrip()
 
 
 def _price(usd: float) -> str:

@@ -17,6 +17,7 @@ MAX_PICKED: Final = 300
 async def show_config(host: Host, argument: str) -> None:
     """Show every setting with its value and its source, those that were set first."""
     from tui_agent.settings import json_text, values_by_key
+    from tui_agent.settings.brought import CONFIG
 
     agent = await host.agent()
     settings = agent.settings
@@ -24,7 +25,8 @@ async def show_config(host: Host, argument: str) -> None:
     own = [f"{key} = {value}  ({settings.source(key)})" for key, value in values.items() if settings.is_set(key)]
     others = [f"{key} = {value}" for key, value in values.items() if not settings.is_set(key)]
     now = f"Now: model {agent.profile.name}, mode {agent.mode}"
-    await host.read("Settings in force", "\n".join([now, "", *own, *([""] if own else []), "Built in:", *others]))
+    change = f"To change one: {short_path(host.arguments.home / CONFIG)}, or --set KEY=VALUE for one start"
+    await host.read("Settings", "\n".join([now, change, "", *own, *([""] if own else []), "Built in:", *others]))
 
 
 async def write_instructions(host: Host, argument: str) -> None:
@@ -39,10 +41,10 @@ async def write_instructions(host: Host, argument: str) -> None:
         return
     if there:
         options = [
-            Option("mend", "Mend it", "keep what still holds, correct and complete the rest"),
-            Option("anew", "Write it anew", "what stands there now is replaced"),
+            Option("mend", "Update it", "keep what is right, correct and complete the rest"),
+            Option("anew", "Start over", "replace what it says now"),
         ]
-        chosen = await host.pick(f"There is a {name} already", options, "mend")
+        chosen = await host.pick(f"{name} exists already", options, "mend")
     if chosen is not None:
         host.ask_model(init_message(name, mend=chosen == "mend"))
 
@@ -79,7 +81,7 @@ async def export_session(host: Host, argument: str) -> None:
     path = _place(host.arguments.folder, argument or f"{file_name(entries)}.md")
     if await asyncio.to_thread(path.exists):
         options = [Option("no", "Leave it as it is"), Option("yes", "Replace it")]
-        if await host.pick(f"There is a {short_path(path)} already", options, "no") != "yes":
+        if await host.pick(f"{short_path(path)} exists already", options, "no") != "yes":
             return
     try:
         size = await asyncio.to_thread(export, path, name, entries)
@@ -88,7 +90,7 @@ async def export_session(host: Host, argument: str) -> None:
         told = f"{short_path(path)}: {reason}"
         host.say(Level.WARNING, "Nothing was exported", told, "/export FILE.md, .html or .json")
         return
-    host.say(Level.INFO, f"The conversation is in {short_path(path)}", f"{size:,} bytes")
+    host.say(Level.INFO, f"Exported to {short_path(path)}", f"{size:,} bytes")
 
 
 def _place(folder: Path, named: str) -> Path:
@@ -101,7 +103,7 @@ async def show_jobs(host: Host, argument: str) -> None:
 
     jobs = host.session.background.all() if host.session is not None else {}
     if not jobs:
-        host.say(Level.INFO, "Nothing runs in the background", hint="the model can let a command go on there")
+        host.say(Level.INFO, "No commands run in the background", hint="ask the model to start one, such as a server")
         return
     options = [
         Option(str(process), one_line(job.line, 60), "running" if job.is_running else "ended")
@@ -148,6 +150,6 @@ async def pin_item(host: Host, argument: str) -> None:
         Option(seq, f"{seq:>5}  {item_line(item, agent.excerpt(item.seq))}")
         for seq, item in list(items.items())[:MAX_PICKED]
     ]
-    chosen = await host.pick("Keep whole, or no longer: number, kind, tokens, words", options, "", search=True)
+    chosen = await host.pick("Pin or unpin: number, kind, tokens, words", options, "", search=True)
     if chosen is not None:
         await host.run_command(f"/{'unpin' if items[chosen].pinned else 'pin'} {chosen}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tui_agent.arguments import Arguments
 from tui_agent.aside import load
 from tui_agent.settings import Settings
+from tui_agent.text import one_line
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 from tui_agent.tui.session.conductor import SessionUnavailable
@@ -88,16 +89,14 @@ class Sessions:
         arguments = self._host.arguments
         found = await asyncio.to_thread(brought, arguments.folder, self._host.settings.context.instruction_files)
         if not found and not arguments.trusted:
-            self._host.say(Level.INFO, "This project brings nothing that needs trust")
+            self._host.say(Level.INFO, "Nothing in this project needs trust")
             return
         before = TRUST if arguments.trusted else NO_TRUST
         answer = await self._host.question(TrustScreen(arguments.project, found, before))
         if answer is None or not await self._may_leave():
             return
         try:
-            self._host.arguments, self._host.settings = await asyncio.to_thread(
-                answered, arguments, trusted=answer == TRUST
-            )
+            arguments, self._host.settings = await asyncio.to_thread(answered, arguments, trusted=answer == TRUST)
         except ValueError as error:
             self._host.say(Level.ERROR, "The answer does not take effect", str(error), "mend that and try again")
             return
@@ -105,7 +104,21 @@ class Sessions:
             self._host.hint("it stays as it was")
             return
         present = self._present
-        self._go(present.id if present is not None and len(present.agent.engine.view.log) else None)
+        talked = present is not None and len(present.agent.engine.view.log)
+        self._go(present.id if present is not None and talked else None, arguments)
+
+    async def rename(self, argument: str = "") -> None:
+        """Give this session the title that follows the command, or one that is asked for."""
+        from tui_agent.storage.sessions import list_sessions
+        from tui_agent.tui.dialogs.fields import MAX_TITLE
+
+        await self._host.agent()
+        present = self._present
+        if present is None:
+            return
+        infos = await list_sessions(self._host.arguments.home) if not argument else ()
+        was = next((info.title for info in infos if info.id == present.id), "")
+        await _rename(present.folder, was, self._host, present, title=one_line(argument, MAX_TITLE))
 
     @property
     def _present(self) -> "Session | None":
@@ -124,8 +137,10 @@ class Sessions:
             for key, value in (("model.id", agent.profile.name), ("permissions.mode", agent.mode)):
                 self._host.settings = with_setting(self._host.settings, key, value, ORIGIN)
 
-    def _go(self, session: str | None, *, fork: bool = False) -> None:
-        target = self._host.arguments._replace(prompt=None, resume=session, continue_last=False, fork=fork)
+    def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:
+        target = (arguments or self._host.arguments)._replace(
+            prompt=None, resume=session, continue_last=False, fork=fork
+        )
         self._host.switch(target)
 
 
@@ -162,7 +177,7 @@ async def picked_session(arguments: Arguments, host: Host, present: "Session | N
             case "fork":
                 return info.id, True
             case "rename":
-                await _rename(info, host, present)
+                await _rename(info.folder, info.title, host, present)
             case "delete":
                 await _delete(info, arguments, host, present)
         marked = info.id
@@ -192,19 +207,20 @@ async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:
     return {info.id: await last_words(info.folder) for info in sessions}
 
 
-async def _rename(info: "SessionInfo", host: Host, present: "Session | None") -> None:
+async def _rename(folder: Path, was: str, host: Host, present: "Session | None", *, title: str | None = None) -> None:
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import rename_session
     from tui_agent.tui.dialogs.fields import TitleScreen
 
-    title = await host.question(TitleScreen(info.title))
+    title = title or await host.question(TitleScreen(was))
     if title is None:
         return
     try:
-        if present is not None and present.id == info.id:
+        if present is not None and present.folder == folder:
             await present.rename(title)
+            host.say(Level.INFO, f"This session is called “{title}” now")
         else:
-            await rename_session(info.folder, title)
+            await rename_session(folder, title)
     except StorageError as error:
         host.say(Level.WARNING, "The session keeps its title", error.message, error.hint)
 

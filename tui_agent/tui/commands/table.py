@@ -80,6 +80,7 @@ class Commands:
         return {
             "new": lambda _, argument: self.sessions.new(argument),
             "sessions": lambda _, argument: self.sessions.choose(argument),
+            "rename": lambda _, argument: self.sessions.rename(argument),
             "trust": lambda _, argument: self.sessions.trust(argument),
             "help": _help,
             "model": choose_model,

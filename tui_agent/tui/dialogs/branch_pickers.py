@@ -170,7 +170,7 @@ def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
     def words(place: int) -> str:
         return f"{newest_first[place].seq} {_typed(newest_first[place].text).lower()}"
 
-    title = "Rewind to before: messages taken back, how long ago"
+    title = "Rewind to before: messages taken back, when"
     return PlacePicker(title, len(prompts), row, words, does="rewinds", glyphs=glyphs)
 
 

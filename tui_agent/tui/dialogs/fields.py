@@ -47,7 +47,7 @@ class KeyScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         where = f"\nKeys are made at {displayed(clean(self._where))}" if self._where else ""
         with Vertical(classes="dialog"):
-            yield dialog_title(f"A key for {self._purpose}")
+            yield dialog_title(f"API key for {self._purpose}")
             yield Static(
                 Content(f"It is used at once, and written nowhere. You are asked next whether to keep it.{where}"),
                 classes="dialog-text",

@@ -74,7 +74,7 @@ _OUTSIDE_CHOICES: Final = (
 )
 WHY: Final = "What should be done instead?"
 WHY_KEYS: Final = "(Enter sends it, {back} goes back)"
-_NO_RULE: Final = "Yes, always (not for this one)"
+_NO_RULE: Final = "Yes, always (not possible here)"
 
 Kind = Literal["command", "text", "rule"]
 
@@ -267,7 +267,10 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint_choices()
 
     def action_scroll_preview(self, pages: int) -> None:
-        """Scroll the preview by pages."""
+        """Scroll the preview by pages; where all of it is in view, the conversation."""
+        if len(self._broken) <= self._rows.size.height:
+            self.call_later(self.app.run_action, f"page({pages})")
+            return
         if self._tiny:
             self._tiny_first = min(max(0, self._tiny_first + pages), max(0, len(self._broken) - 1))
             self._track_view()

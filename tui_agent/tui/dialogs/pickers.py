@@ -35,6 +35,8 @@ FRAME_CELLS: Final = 7
 """Cells of the dialog besides the list: border, padding and scrollbar."""
 MIN_WRAPPED: Final = 16
 """With fewer cells than this, a description is not wrapped."""
+MIN_COLUMN: Final = 10
+"""With fewer cells than this, a cut last column is left out."""
 DESCRIPTION_SCORE: Final = SCATTERED + 1
 """The score of a word that an option has only in its description."""
 
@@ -256,7 +258,19 @@ class PickerScreen(Dialog[str | None]):
         if told and not self._search:
             # A short list shows descriptions in full; a long one keeps to one line for each option.
             told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
+        elif told:
+            told = _without_stubs(told, room)
         return Content.assemble((here, "$accent"), label, (told, "$foreground 68%"))
+
+
+def _without_stubs(told: str, room: int) -> str:
+    """The description without last columns that would be cut to almost nothing."""
+    while cell_len(told) > room:
+        before, gap, last = told.rpartition("  ")
+        if not gap or not before.strip() or room - cell_len(before) - len(gap) >= min(MIN_COLUMN, cell_len(last)):
+            break
+        told = before.rstrip()
+    return told
 
 
 def _flat(text: str) -> str:

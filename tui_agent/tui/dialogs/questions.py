@@ -31,16 +31,16 @@ class TrustScreen(PickerScreen):
     def __init__(self, project: Path, found: Iterable[Brought] = (), current: str = NO_TRUST) -> None:
         brings = [_line(f"{one_line(each.name, MAX_NAME)}: {one_line(each.does, MAX_DOES)}") for each in found]
         more = len(brings) - MAX_BROUGHT
-        lines = [_line(f"{one_line(short_path(project))} brings"), *brings[:MAX_BROUGHT]]
+        lines = [_line(f"{one_line(short_path(project))} contains"), *brings[:MAX_BROUGHT]]
         lines += [f"and {more} more"] if more > 0 else []
         super().__init__(
             "Trust this project?",
             (
-                Option(NO_TRUST, "No", "its settings can only make the rules stricter"),
-                Option(TRUST, "Trust it", "all of it takes effect"),
+                Option(NO_TRUST, "No", "ignore it; settings count only where they are stricter"),
+                Option(TRUST, "Yes, trust it", "use all of it"),
             ),
             current,
-            text="\n".join((*lines, "The answer is kept for this folder; /trust changes it.")),
+            text="\n".join((*lines, "Your answer is remembered for this folder; /trust changes it.")),
         )
 
 

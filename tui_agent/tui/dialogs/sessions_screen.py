@@ -80,5 +80,5 @@ def chosen(answer: str | None) -> Chosen | None:
 def _option(info: SessionInfo, last: str, *, here: bool) -> Option:
     place = "" if here else f"  in {one_line(Path(info.cwd).name or info.cwd, 20)}"
     words = f"  {one_line(last, WORDS_SHOWN)}" if last else ""
-    figures = f"{age(info.updated):<9} {info.messages:>3,} {money_text(info.cost_usd):>7}"
+    figures = f"{age(info.updated):<10} {info.messages:>3,} {money_text(info.cost_usd):>7}"
     return Option(info.id, one_line(info.title, TITLE_SHOWN) or info.id, f"{figures}{place}{words}")

@@ -481,7 +481,7 @@ class WaitingTexts(Widget):
         hidden = len(self.texts) - len(shown)
         rows: list[Content] = []
         for text in shown:
-            word = "goes with your next message" if self._held else "waits"
+            word = "goes with your next message" if self._held else "queued"
             label = f"{word} (+{hidden}): " if hidden and not rows else f"{word}: "
             room = max(1, self.size.width - len(label))
             rows.append(Content.assemble((label, "$foreground 68%"), (fit(one_line(text), room), "$foreground")))
