@@ -383,7 +383,7 @@ async def files_of(
 
     def mend() -> None:
         past = list(entries.of(FilesKept, FilesChanged))
-        kept.forget_others(kept_contents(past))
+        kept.remove_unreferenced(kept_contents(past))
         history.resume(past)
 
     await asyncio.to_thread(mend)

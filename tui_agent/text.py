@@ -171,13 +171,13 @@ def call_summary(arguments: str) -> str:
         values = loads(arguments or "{}")
         if not isinstance(values, dict):
             return one_line(arguments)
-        with_state = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
-        if len(with_state) > 1 and with_state.get("path") == ".":
-            del with_state["path"]
+        telling = {name: _argument(values[name]) for name in _TELLING if values.get(name) not in (None, "")}
+        if len(telling) > 1 and telling.get("path") == ".":
+            del telling["path"]
         others = [f"{name}={_argument(value)}" for name, value in values.items() if name not in {*_TELLING, *_BULKY}]
     except (ValueError, RecursionError):
         return one_line(arguments)
-    return one_line("  ".join((*with_state.values(), *others)))
+    return one_line("  ".join((*telling.values(), *others)))
 
 
 def _argument(value: object) -> str:

@@ -155,7 +155,7 @@ class Walk:
         try:
             entries = await store.load()
             kept = KeptFiles(session, 10_000_000)
-            kept.forget_others(kept_contents(entries))
+            kept.remove_unreferenced(kept_contents(entries))
             history = FileHistory(kept, [self.project], [], LIMITS)
             history.resume(list(entries.of(FilesKept, FilesChanged)))
             tools: list[Tool] = [WriteFile(), EditFile(), RunCommand()]

@@ -1,7 +1,7 @@
-"""Files of a session that entries point at: whole tool results, summarised turns, raw command streams.
+"""The files of a session that entries refer to: full tool results, summarised turns, raw command output.
 
-A file is whole and synced before its path is handed out, and is never changed afterwards: the entry that names it also
-names its SHA-256.
+A file is complete and synced before its path is returned. It never changes afterwards: the entry that refers to it
+contains its SHA-256.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
 def safe_name(text: str) -> str:
-    """`text` as a file name that means nothing to any file system; different texts give different names."""
+    """A file name for `text` that is valid on every file system; different texts give different names."""
     name = _UNSAFE.sub("_", text).strip("_")[:_NAME_LENGTH]
     if name and name == text and not _RESERVED.fullmatch(name):
         return name
@@ -41,7 +41,7 @@ class Artifacts:
         self._turn = asyncio.Lock()
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
-        """Keep `text` as ``large_tool_results/<name>``; where the same text is already kept, that file is meant.
+        """Save `text` as ``large_tool_results/<name>``, or reuse the file that already has the same text.
 
         Raises `StorageError`.
         """
@@ -49,27 +49,24 @@ class Artifacts:
             return await to_completion(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
 
     def history_path(self, thread: str) -> str:
-        """Where `append_history` keeps what it is given, relative to the session's folder."""
+        """The path of the file that `append_history` writes, relative to the session's folder."""
         return f"{HISTORY_FOLDER}/{safe_name(thread)}.md"
 
     async def append_history(self, thread: str, text: str) -> str:
-        """Add `text` to ``conversation_history/<thread>.md``; returns that path, as `history_path` does.
-
-        Raises `StorageError`.
-        """
+        """Append `text` to the file at `history_path`, and return that path. Raises `StorageError`."""
         async with self._turn:
             return await to_completion(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
 
     async def read(self, artifact: Artifact) -> str:
-        """The whole text. Raises `StorageError` when it is gone or no longer what was saved."""
+        """The full text. Raises `StorageError` if the file is gone or has changed."""
         return await asyncio.to_thread(self._read, artifact)
 
     def raw_path(self, name: str) -> Path:
-        """Where the raw stream of a command may be written as it comes (its folder exists). Raises `StorageError`."""
+        """The path for a command's raw output; makes its folder. Raises `StorageError`."""
         return self._folder(RAW_FOLDER) / safe_name(name)
 
     def path_of(self, artifact: Artifact) -> Path:
-        """Where the file lies. Raises `Damaged` for a path that leads out of the session's folder."""
+        """The absolute path of the file. Raises `Damaged` if it is outside of the session's folder."""
         path = (self.folder / artifact.path).resolve()
         if not path.is_relative_to(self.folder.resolve()):
             raise Damaged(f"The saved file {artifact.path!r} does not lie in its session's folder.")

@@ -1,4 +1,4 @@
-"""Sessions made of what is there already: a copy of another session, or a log that was put together elsewhere."""
+"""Makes sessions from existing entries: a copy of another session, or an imported log."""
 
 import asyncio
 import shutil
@@ -16,16 +16,16 @@ from tui_agent.storage.session_lock import LOCK_NAME
 from tui_agent.storage.sessions import create_session
 from tui_agent.storage.trace import TRACE_NAME
 
-_OWN: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
-"""How the names of files begin that a session has for itself: databases and what lies beside them."""
-AT_ONCE: Final = 2_000
-"""Entries written in one transaction."""
+_NOT_COPIED: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
+"""Prefixes of the names of files that are not copied: databases with their side files, and the lock."""
+BATCH_ENTRIES: Final = 2_000
+"""Entries written in a transaction."""
 
 
 async def copy_session(home: Path, folder: Path) -> Path:
-    """Another session with all that the one in `folder` has said and kept so far; its folder.
+    """Copy the session in `folder`, with its log and files, and return the copy's folder.
 
-    It is read beside whoever has it open. The record of the copy begins with the copy. Raises `StorageError`.
+    Another process may have the session open. The copy gets a new trace. Raises `StorageError`.
     """
     source = await LogStore.open(folder, read_only=True)
     try:
@@ -38,9 +38,9 @@ async def copy_session(home: Path, folder: Path) -> Path:
 async def make_session(
     home: Path, entries: Sequence[AnyEntry], meta: Mapping[str, str], *, files: Path | None = None
 ) -> Path:
-    """A session with these stamped entries, and with the files that the session in `files` keeps; its folder.
+    """Make a session of these stamped entries, with the files of the session in `files`, and return its folder.
 
-    It is whole, or there is none. Raises `StorageError`.
+    If it fails, nothing is left behind. Raises `StorageError`.
     """
     folder = await asyncio.to_thread(create_session, home)
     try:
@@ -48,8 +48,8 @@ async def make_session(
             await asyncio.to_thread(_copy_files, files, folder)
         store = await LogStore.open(folder)
         try:
-            for start in range(0, len(entries), AT_ONCE):
-                await store.append(entries[start : start + AT_ONCE])
+            for start in range(0, len(entries), BATCH_ENTRIES):
+                await store.append(entries[start : start + BATCH_ENTRIES])
             await store.set_meta(meta)
         finally:
             await store.close()
@@ -62,7 +62,7 @@ async def make_session(
 def _copy_files(source: Path, target: Path) -> None:
     with explained(target):
         for path in source.iterdir():
-            if path.name.startswith(_OWN):
+            if path.name.startswith(_NOT_COPIED):
                 continue
             if path.is_dir():
                 shutil.copytree(path, target / path.name, symlinks=True)
@@ -72,7 +72,7 @@ def _copy_files(source: Path, target: Path) -> None:
 
 
 def _without_trace(entry: AnyEntry) -> AnyEntry:
-    """An entry that names no event of another session's record."""
+    """The entry without its reference to an event of the other session's trace."""
     if isinstance(entry, Message | UnattributedCall) and entry.trace is not None:
         return msgspec.structs.replace(entry, trace=None)
     return entry

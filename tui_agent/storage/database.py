@@ -1,8 +1,8 @@
-"""Opening sqlite so that it is ours, whole, and durable: or saying why not.
+"""Opens sqlite databases, checks that they are ours and intact, and makes their writes durable.
 
-Every database here runs in WAL mode with ``synchronous=FULL``: a committed transaction survives a killed process and a
-power cut (sqlite.org/pragma.html#pragma_synchronous). The application id tells our files from others, the user version
-tells their layout.
+All databases use WAL mode with ``synchronous=FULL``, so committed transactions survive a killed process and a power
+loss (sqlite.org/pragma.html#pragma_synchronous). The application id marks a file as ours; the user version is the
+version of its schema.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFu
 BUSY_TIMEOUT_S = 5.0
 
 _HEADER_SIZE = 100
-# sqlite refuses a file that is shorter than its header says, except while its schema may be repaired.
+# Without this, sqlite refuses a file that is shorter than its header says.
 _READ_DAMAGED: Final = "PRAGMA writable_schema=ON"
 
 Value: TypeAlias = str | bytes | int | float | None
 Row: TypeAlias = tuple[Value, ...]
 Step: TypeAlias = tuple[str, Sequence[Sequence[Value]]]
-"""One statement of a transaction, and the parameters of each of its executions."""
+"""A statement of a transaction, with the parameters of each execution."""
 
 
 class Schema(NamedTuple):
-    """What a database of ours looks like. `script` makes it; `version` grows with every change of layout."""
+    """The schema of a database: `script` creates it, and `version` grows with every change."""
 
     application_id: int
     version: int
@@ -39,17 +39,17 @@ class Schema(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What lies at a path."""
+    """What was found at the path of a database."""
 
     state: Literal["absent", "ours", "newer", "foreign", "damaged"]
     reason: str = ""
 
 
 class Database:
-    """One open database; statements run one after the other in its own thread.
+    """An open database, whose statements run one after another in its own thread.
 
-    `read_only` says why nothing can be written (empty: it can). `damage` says why no more than a part of it can be read
-    (empty: all can). `set_aside` is where a file that was in the way is now.
+    `read_only` says why it cannot be written (empty: it can). `damage` says why only part of it can be read (empty: all
+    can). `set_aside` is the new path of a file that was in its place and was renamed.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Database:
                 return [tuple(row) for row in await self._connection.execute_fetchall(sql, tuple(parameters))]
 
     async def write(self, steps: Sequence[Step]) -> None:
-        """Run `steps` as one transaction: committed when this returns, not done at all when it raises `StorageError`.
+        """Run `steps` as one transaction: committed if this returns, rolled back if it raises `StorageError`.
 
-        A cancellation is raised only when one of the two is certain.
+        If cancelled, it first completes or rolls back the transaction.
         """
         if self.read_only:
             raise ReadOnly(self.read_only)
@@ -100,7 +100,7 @@ class Database:
                     raise
 
     async def close(self) -> None:
-        """Finish what is under way and close; a second time does nothing."""
+        """Wait for running statements, then close. May be called again."""
         if self._closed:
             return
         self._closed = True
@@ -115,12 +115,12 @@ class Database:
 async def open_database(
     path: Path, schema: Schema, *, read_only: bool = False, salvage: bool = False, vfs: str = ""
 ) -> Database:
-    """Open the database at `path`, made first when nothing is there.
+    """Open the database at `path`; create it if there is none.
 
-    A file that is damaged or not ours is renamed, never overwritten (`Database.set_aside`). One of a newer version
-    opens read-only. With `read_only` nothing is made, renamed or written. With `salvage` a damaged one stays where it
-    is, open to read what is left of it (`Database.damage`). `vfs` names another of sqlite's file-system modules.
-    Raises `StorageError`, also where the file system cannot do WAL.
+    A file that is damaged or not ours is renamed, never overwritten (`Database.set_aside`). One of a newer version is
+    opened read-only. With `read_only`, nothing is created, renamed or written. With `salvage`, a damaged file stays in
+    place and is opened to read what is left of it (`Database.damage`). `vfs` is the name of a sqlite VFS. Raises
+    `StorageError`, also if the file system does not support WAL.
     """
     found = await asyncio.to_thread(inspect, path, schema)
     if read_only:
@@ -141,7 +141,7 @@ async def open_database(
 
 
 def inspect(path: Path, schema: Schema) -> Found:
-    """What lies at `path`, without changing it. Raises `StorageError` where it cannot be told."""
+    """Find out what is at `path` without changing it. Raises `StorageError` if that fails."""
     found = _found_without_opening(path)
     if found is not None:
         return found
@@ -157,9 +157,9 @@ def inspect(path: Path, schema: Schema) -> Found:
 
 @contextmanager
 def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
-    """A connection to read the database at `path`, beside whoever writes to it.
+    """A read-only connection to the database at `path`, which another process may be writing to.
 
-    Raises `Damaged` where there is none, or none of ours, and whatever sqlite raises inside as `StorageError`.
+    Raises `Damaged` if there is no database or it is not ours; sqlite's errors inside become `StorageError`.
     """
     with explained_database(path):
         found = _found_without_opening(path)
@@ -173,7 +173,7 @@ def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
 
 
 def schema_problems(connection: sqlite3.Connection, schema: Schema) -> Iterator[str]:
-    """What a database has besides its schema, or lacks of it, in a few words each. Raises sqlite3.Error."""
+    """The differences between a database and its schema, in a few words each. Raises sqlite3.Error."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(schema.script)
         wanted = _objects(fresh)
@@ -194,7 +194,7 @@ _SPOKEN: Final = {"trigger": "guard"}
 
 
 def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
-    """The kind and the text, white space aside, of everything a database was made of, by name."""
+    """The kind and the SQL, with white space normalised, of every object in a database, by name."""
     rows = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
     return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in rows}
 
@@ -203,7 +203,7 @@ def _found_without_opening(path: Path) -> Found | None:
     with explained(path):
         if not path.exists() or (path.is_file() and path.stat().st_size == 0):
             return Found("absent")
-    # sqlite takes a file too short to be a database for an empty one, and would overwrite it.
+    # sqlite treats a file that is too short for a database as empty, and would overwrite it.
     if path.is_file() and not _has_header(path):
         return Found("damaged", f"{path} is not a database.")
     return None
@@ -227,7 +227,7 @@ def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> Found:
 
 
 def read_connection(path: Path) -> sqlite3.Connection:
-    """A connection that can only read. Raises sqlite3.Error."""
+    """A read-only connection. Raises sqlite3.Error."""
     address = _address(path)
     connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
@@ -252,12 +252,12 @@ def damaged_connection(path: Path) -> sqlite3.Connection:
 
 
 def _mode_for_damaged(path: Path) -> str:
-    # An immutable file is read without files beside it being made, which would then lie with the damaged one.
+    # With immutable=1, sqlite creates no side files next to the damaged one.
     return "mode=ro" if _wal(path).exists() else "mode=ro&immutable=1"
 
 
 def _needs_no_wal(error: sqlite3.OperationalError, path: Path) -> bool:
-    """Whether only the shared-memory file cannot be made (a read-only folder) and one file holds all the data."""
+    """Whether only the -shm file cannot be created (read-only folder), and there is no WAL that must be read."""
     code = error.sqlite_errorcode & 0xFF
     return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not _wal(path).exists()
 
@@ -277,7 +277,7 @@ def _address(path: Path) -> str:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a database file, with the files beside it, to a name that says what it is. Raises OSError."""
+    """Rename a database with its side files to ``….damaged-<time>``, and return the new path. Raises OSError."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     target = path.with_name(f"{path.name}.damaged-{stamp}")
     count = 1
@@ -350,13 +350,13 @@ async def _start(path: Path, mode: str) -> aiosqlite.Connection:
 
 async def _connect(path: Path, mode: str) -> aiosqlite.Connection:
     connection = aiosqlite.connect(f"{_address(path)}?{mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    # A connection nobody closed must not keep the process alive; what it had not committed was never acknowledged.
+    # A connection that was not closed must not keep the process alive; uncommitted writes were never acknowledged.
     connection._thread.daemon = True
     return await connection
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:
-    """`error`, met while using the database at `path`, as a `StorageError` (result codes: sqlite.org/rescode.html)."""
+    """The `StorageError` for an error of the database at `path` (result codes: sqlite.org/rescode.html)."""
     extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     code = extended & 0xFF
     if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_WRITE:
@@ -374,7 +374,7 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:
 
 @contextmanager
 def explained_database(path: Path) -> Iterator[None]:
-    """Turn what sqlite and the operating system raise inside into `StorageError`."""
+    """A context that turns errors of sqlite and the operating system into `StorageError`."""
     with explained(path):
         try:
             yield

@@ -1,4 +1,4 @@
-"""What can go wrong with what lasts: one error, said in plain words."""
+"""The errors of storage, with messages for users."""
 
 import errno
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class StorageError(Exception):
 
 
 class DiskFull(StorageError):
-    """There is no room for the next write; what was written before is intact."""
+    """The disk is full. Everything written before is intact."""
 
     kind = "disk_full"
 
@@ -31,13 +31,13 @@ class ReadOnly(StorageError):
 
 
 class Damaged(StorageError):
-    """The file is no database, not one of ours, or its contents no longer hold together."""
+    """The file is not a database, not one of ours, or its contents are inconsistent."""
 
     kind = "damaged"
 
 
 class SessionBusy(StorageError):
-    """Another process writes to this session. `pid` is 0 and `since` empty where the lock does not say."""
+    """Another process has this session open. `pid` is 0 and `since` empty if the lock does not say."""
 
     kind = "session_busy"
 
@@ -52,7 +52,7 @@ PERMISSION_HINT: Final = "Check who owns the folder and that it may be written, 
 
 
 def explain_os_error(error: OSError, path: Path) -> StorageError:
-    """`error`, met while reading or writing `path`, as a `StorageError`."""
+    """The `StorageError` for an error while reading or writing `path`."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", FULL_HINT)
     if error.errno == errno.EROFS:
@@ -65,7 +65,7 @@ def explain_os_error(error: OSError, path: Path) -> StorageError:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what the operating system raises inside into `StorageError`."""
+    """A context that turns errors of the operating system into `StorageError`."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Contents of files as they were before a tool changed them, beside the log that names them by their SHA-256.
+"""Saves the contents of files before tools change them; the log refers to them by SHA-256.
 
-A content that an entry names is whole and synced before that entry. What a command might change is copied beforehand
-to a file without a name, the *stash*, which goes with the program, however that ends.
+A content is complete and synced before the entry that refers to it. Before a command runs, the files it might change
+are copied to an unnamed temporary file, the *stash*, which the system removes however the program ends.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import IO, Final, NamedTuple, ParamSpec
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.storage.errors import explained
 
-Asked = ParamSpec("Asked")
+Parameters = ParamSpec("Parameters")
 
 KEPT_FOLDER: Final = "files"
 NO_ROOM: Final = "there was no room left to keep it"
@@ -27,22 +27,22 @@ DIGEST_LENGTH: Final = 64
 
 
 def kept_path(digest: str) -> str:
-    """Where a content is kept, relative to the session's folder."""
+    """The path of a saved content, relative to the session's folder."""
     return f"{KEPT_FOLDER}/{digest[:2]}/{digest[2:]}"
 
 
 class _Place(NamedTuple):
-    """Where a content lies in the stash, in bytes."""
+    """The offset and size of a content in the stash, in bytes."""
 
     start: int
     size: int
 
 
-def _told(keeps: Callable[Asked, str]) -> Callable[Asked, str]:
-    """Take what the operating system refuses for the reason why something is not kept."""
+def _failure_as_reason(keeps: Callable[Parameters, str]) -> Callable[Parameters, str]:
+    """Return an OSError as the reason why something was not saved, instead of raising it."""
 
     @wraps(keeps)
-    def keeping(*args: Asked.args, **kwargs: Asked.kwargs) -> str:
+    def keeping(*args: Parameters.args, **kwargs: Parameters.kwargs) -> str:
         try:
             return keeps(*args, **kwargs)
         except OSError as error:
@@ -52,9 +52,9 @@ def _told(keeps: Callable[Asked, str]) -> Callable[Asked, str]:
 
 
 class KeptFiles:
-    """The kept contents of the session in `folder`, at most `max_bytes` of them. Every call may touch the disk.
+    """The saved contents of the session in `folder`, at most `max_bytes` in total. Every call may access the disk.
 
-    What keeps says why it did not, in a few words, and nothing where it did: a change goes on either way.
+    The methods that save return why they could not, in a few words, or an empty string: the change goes on either way.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -66,19 +66,19 @@ class KeptFiles:
         self._stash: IO[bytes] | None = None
         self._stashed: dict[str, _Place] = {}
         self._stashed_bytes = 0
-        self._one_at_a_time = Lock()
+        self._lock = Lock()
 
-    @_told
+    @_failure_as_reason
     def keep(self, content: bytes) -> str:
-        """Keep a content for good."""
-        with self._one_at_a_time:
+        """Save a content permanently."""
+        with self._lock:
             return self._keep(content, sha256(content).hexdigest())
 
-    @_told
+    @_failure_as_reason
     def stash(self, content: bytes, digest: str) -> str:
-        """Copy a content that may be needed."""
-        with self._one_at_a_time:
-            if digest in self._known() or digest in self._stashed:
+        """Copy a content to the stash, in case it is needed."""
+        with self._lock:
+            if digest in self._kept_digests() or digest in self._stashed:
                 return ""
             if not self._has_room(len(content)):
                 return NO_ROOM
@@ -91,11 +91,11 @@ class KeptFiles:
             self._stashed_bytes += len(content)
             return ""
 
-    @_told
+    @_failure_as_reason
     def keep_stashed(self, digest: str) -> str:
-        """Keep for good what was stashed."""
-        with self._one_at_a_time:
-            if digest in self._known():
+        """Save a stashed content permanently."""
+        with self._lock:
+            if digest in self._kept_digests():
                 return ""
             place = self._stashed.get(digest)
             if place is None or self._stash is None:
@@ -104,16 +104,16 @@ class KeptFiles:
             return self._keep(content, digest) if sha256(content).hexdigest() == digest else GONE
 
     def read(self, digest: str) -> bytes | None:
-        """A kept content; None where it is gone, or no longer what was kept."""
+        """A saved content; None if it is gone or has changed."""
         try:
             content = self._path(digest).read_bytes()
         except OSError:
             return None
         return content if sha256(content).hexdigest() == digest else None
 
-    def forget_others(self, needed: Collection[str]) -> None:
-        """Remove what nothing names: what an earlier run kept when it was killed. Raises `StorageError`."""
-        with self._one_at_a_time, explained(self._folder):
+    def remove_unreferenced(self, needed: Collection[str]) -> None:
+        """Remove contents that are not `needed`, left by an earlier run that was killed. Raises `StorageError`."""
+        with self._lock, explained(self._folder):
             if not self._folder.exists():
                 return
             for path in self._folder.glob("*/*"):
@@ -125,17 +125,17 @@ class KeptFiles:
             self._digests = None
 
     def close(self) -> None:
-        """Let the stash go."""
-        with self._one_at_a_time:
+        """Discard the stash."""
+        with self._lock:
             if self._stash is not None:
                 self._stash.close()
             self._stash = None
             self._stashed.clear()
 
     def _keep(self, content: bytes, digest: str) -> str:
-        known = self._known()
+        known = self._kept_digests()
         if digest not in known:
-            # What is stashed already takes its room once.
+            # A stashed content has already been counted.
             if digest not in self._stashed and not self._has_room(len(content)):
                 return NO_ROOM
             path = self._path(digest)
@@ -145,7 +145,7 @@ class KeptFiles:
             self._kept_bytes += len(content)
         return ""
 
-    def _known(self) -> set[str]:
+    def _kept_digests(self) -> set[str]:
         if self._digests is None:
             self._digests, self._kept_bytes = set(), 0
             for path in self._folder.glob("*/*"):

@@ -1,4 +1,4 @@
-"""The log on disk: every entry as it was appended, a few facts about the session, and one writer at a time."""
+"""The log on disk: all entries, some facts about the session (`meta`), and totals for lists. It has one writer."""
 
 import asyncio
 import sqlite3
@@ -70,7 +70,7 @@ _NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER B
 
 
 class LogStore:
-    """The log of one session, and the only writer to it. `load` it before the first `append`.
+    """The log of one session, open for its only writer. Call `load` before the first `append`.
 
     `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see. `last_seq`
     is the number of the newest entry once the log is loaded, `trace_head` that of the newest event of the trace that an
@@ -124,7 +124,7 @@ class LogStore:
 
     @property
     def read_only(self) -> str:
-        """Why nothing can be appended; empty where it can."""
+        """Why nothing can be appended; empty if it can."""
         return self._read_only
 
     async def load(self) -> Entries:
@@ -151,7 +151,7 @@ class LogStore:
         return loaded.entries
 
     async def ensure_loaded(self) -> None:
-        """`load`, unless that was done. Raises `StorageError`."""
+        """`load`, unless already done. Raises `StorageError`."""
         if not self._loaded:
             await self.load()
 
@@ -182,17 +182,17 @@ class LogStore:
         self.last_seq = entries[-1].seq
 
     async def meta(self) -> dict[str, str]:
-        """What is noted about the session: title, cwd, … Raises `StorageError`."""
+        """The facts about the session: title, cwd, … Raises `StorageError`."""
         return _texts(await self._database.read(_META))
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
-        """Note these facts, durably. Raises `StorageError`."""
+        """Save these facts, durably. Raises `StorageError`."""
         if self._read_only:
             raise ReadOnly(self._read_only)
         await self._database.write([_meta_step(values)])
 
     async def close(self) -> None:
-        """Close the files and give the session free for others."""
+        """Close the files and release the session's lock."""
         try:
             await self._database.close()
         finally:
@@ -200,7 +200,7 @@ class LogStore:
                 self._lock.release()
 
     async def _read_log(self) -> "_Loaded":
-        """The log, read in pieces: all of its bytes beside all of its entries would take twice the memory."""
+        """Read the log in chunks: all rows and all entries at once would take twice the memory."""
         reading, size, damage = _Reading(), _READ_CHUNK, self._database.damage
         while size and not reading.ended:
             try:
@@ -215,14 +215,14 @@ class LogStore:
             if len(rows) < size:
                 break
         with suppress(StorageError):
-            # The pages just read, some 2 MB of them, are not read again.
+            # Frees sqlite's cache of some 2 MB of pages, which will not be read again.
             await self._database.read("PRAGMA shrink_memory")
         damage = damage or await self._damage_beside_the_log()
         loaded = reading.loaded
         return loaded if loaded.damage or not damage else loaded._replace(damage=damage)
 
     async def _damage_beside_the_log(self) -> str:
-        """Why what is noted about the session cannot be read; empty where it can."""
+        """Why the facts about the session cannot be read; empty if they can."""
         try:
             await self.meta()
             await self._database.read("SELECT * FROM totals")
@@ -231,7 +231,7 @@ class LogStore:
         return ""
 
     async def _renew_totals(self, entries: Sequence[AnyEntry]) -> None:
-        """Have the totals of a session that an earlier version wrote hold the sum that is made today."""
+        """Update the totals of a session from an earlier version, which summed differently."""
         if (await self.meta()).get(_ACCOUNTING_KEY) == ACCOUNTING:
             return
         # Without room for it the list adds up the entries itself, and the next start tries again.
@@ -252,7 +252,7 @@ class LogStore:
             meta = _texts(await self._database.read(_META))
         with suppress(StorageError):
             await self._database.close()
-        # The new file is complete before the old one moves, and `_finish_salvage` ends what a crash in between left.
+        # Complete the new file before the old one is moved; after a crash in between, `_finish_salvage` finishes.
         rebuilt = _rebuilt(path)
         with explained(path):
             await asyncio.to_thread(rebuilt.unlink, missing_ok=True)
@@ -276,12 +276,12 @@ class LogStore:
 
 
 def trace_head(entry: AnyEntry) -> TraceHead | None:
-    """The event of the trace that an entry names."""
+    """The event of the trace that an entry refers to."""
     return entry.trace if isinstance(entry, Message | UnattributedCall) else None
 
 
 def log_file(folder: Path) -> Path:
-    """Where the log of the session in `folder` lies, also where a crash left one that was just being saved."""
+    """The path of the log of the session in `folder`, even if a crash interrupted its salvage."""
     path = folder / LOG_NAME
     return path if path.exists() or not _rebuilt(path).exists() else _rebuilt(path)
 
@@ -298,10 +298,9 @@ class LogSummary(NamedTuple):
 
 
 def read_summary(path: Path) -> LogSummary:
-    """Sum up the log at `path`, beside whoever has it open. Raises `StorageError`.
+    """The summary of the log at `path`, which another process may have open. Raises `StorageError`.
 
-    Costs the same at any length, except for a session that only an earlier version has written to: its entries are
-    added up.
+    Costs O(1), except for a session that only an earlier version has written to, whose entries are summed up.
     """
     with reading(path, SCHEMA) as connection:
         meta = _texts(connection.execute(_META))
@@ -309,15 +308,15 @@ def read_summary(path: Path) -> LogSummary:
         summary = LogSummary(meta, *(totals or (0, 0.0, 0.0, "")))
         if meta.get(_ACCOUNTING_KEY) == ACCOUNTING:
             return summary
-        # Only entries that name a cost can have one.
+        # Skips entries without a cost before decoding them.
         rows = connection.execute("SELECT seq, crc, body FROM entries WHERE instr(body, CAST('cost_usd' AS BLOB))")
         return summary._replace(cost_usd=_cost(_valid(rows)))
 
 
 def read_last(path: Path, count: int) -> list[AnyEntry]:
-    """The last `count` entries of the log at `path`, oldest first; those that cannot be read left out.
+    """The last `count` entries of the log at `path`, oldest first, without those that cannot be read.
 
-    Costs the same at any length. Raises `StorageError`.
+    Costs O(`count`). Raises `StorageError`.
     """
     with reading(path, SCHEMA) as connection:
         rows = connection.execute("SELECT seq, crc, body FROM entries ORDER BY seq DESC LIMIT ?", (count,)).fetchall()
@@ -325,7 +324,7 @@ def read_last(path: Path, count: int) -> list[AnyEntry]:
 
 
 def read_damaged_summary(path: Path) -> LogSummary:
-    """What can still be read of a damaged log; what cannot is empty or 0."""
+    """The summary of a damaged log; what cannot be read is empty or 0."""
     summary = LogSummary({}, 0, 0.0, 0.0, "")
     with suppress(sqlite3.Error, OSError, msgspec.ValidationError), closing(damaged_connection(path)) as connection:
         summary = summary._replace(meta=_texts(connection.execute(_META)))
@@ -335,9 +334,9 @@ def read_damaged_summary(path: Path) -> LogSummary:
 
 
 def read_entries(path: Path, *, after: int = 0) -> Iterator[AnyEntry]:
-    """The entries of the log at `path` with numbers above `after`, oldest first, beside whoever has it open.
+    """The entries after number `after` of the log at `path`, oldest first; another process may have it open.
 
-    Ends before an entry of a kind this version does not know. Raises `StorageError`.
+    Stops before an entry of an unknown kind. Raises `StorageError`.
     """
     with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq", (after,)):
@@ -361,12 +360,12 @@ def read_newest(path: Path, count: int) -> list[AnyEntry]:
 
 
 def _texts(rows: Iterable[Sequence[Value]]) -> dict[str, str]:
-    """What is noted; a damaged file may hold something else in its place."""
+    """The rows of `meta` as texts; a damaged file may contain other types."""
     return {key: value for key, value in rows if isinstance(key, str) and isinstance(value, str)}
 
 
 def _decoded(row: tuple[Value, ...]) -> AnyEntry:
-    """Raises `Damaged`, and `UnknownEntry` for one that a newer version wrote."""
+    """Decode a row. Raises `Damaged`, and `UnknownEntry` for an entry of a newer version."""
     seq, crc, body = row
     if not isinstance(body, bytes) or zlib.crc32(body) != crc:
         raise Damaged(f"The checksum of entry {seq!r} is wrong.")
@@ -411,7 +410,7 @@ def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
 
 
 def _cost(entries: Iterable[AnyEntry]) -> float:
-    """What the calls of these entries cost in USD; one without a known price adds nothing."""
+    """The cost in USD of the calls in these entries, without those of unknown price."""
     return sum(call.cost_usd or 0.0 for entry in entries if (call := model_call(entry)) is not None)
 
 
@@ -452,7 +451,7 @@ class _Reading:
 
     @property
     def loaded(self) -> _Loaded:
-        """What was read so far."""
+        """The result so far."""
         return _Loaded(self.log.entries(), self._trace_head, self._damage, self._newer)
 
     def take(self, rows: Iterable[tuple[Value, ...]]) -> None:
@@ -475,7 +474,7 @@ class _Reading:
                     self._trace_head = max(self._trace_head, head.seq if head is not None else 0)
                     continue
                 except UnknownEntry as error:
-                    # Its checksum is right, so it was written so: by a version that knows more than this one.
+                    # Its checksum is right, so it is not damaged: a newer version wrote it.
                     self._newer = f"entry {seq} is {_kind(body) or error}"
                 except ValueError as error:
                     self._damage = f"{here}: {error}"

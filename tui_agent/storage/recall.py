@@ -1,7 +1,7 @@
-"""The index behind `recall`: full-text search over all that a model once saw or wrote in a session.
+"""The index of `recall`: full-text search over everything the model saw or wrote in a session.
 
-It is made from the log and the session's files, at the first search and not before, and lies beside them in a file of
-its own. Nothing depends on it: one that is missing, damaged or of another log is made anew.
+It is built from the log and the session's files at the first search, and stored in its own file next to them. It is
+only a cache: if it is missing, damaged or of another log, it is rebuilt.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ Result = TypeVar("Result")
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One passage that was found.
+    """A passage that was found.
 
     `excerpt` is its text, character by character, with the match at `offset`; `place` says where it stands, and `read`
     is the call that shows it in its file (empty: it lies in no file). `hidden`: the model no longer sees it. `call` is
@@ -89,18 +89,18 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """The best hits, and how many there are that quote the query or hold all its words."""
+    """The best hits, and the number of those that quote the query or contain all its words."""
 
     hits: tuple[Hit, ...]
     total: int
 
 
 class _Stopped(Exception):
-    """Nobody waits for this any more."""
+    """The search was cancelled."""
 
 
 class RecallIndex:
-    """The index of the session in `folder`. It holds no file open between two calls, and works in threads."""
+    """The index of the session in `folder`. Works in threads, and keeps no file open between calls."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / RECALL_NAME
@@ -113,9 +113,9 @@ class RecallIndex:
         self._in_use = threading.Lock()
 
     async def update(self, entries: Sequence[AnyEntry], artifacts: Artifacts) -> None:
-        """Take in what is new in `entries`, the whole log, oldest first, and in the files of the session.
+        """Index what is new in `entries`, the whole log, oldest first, and in the session's files.
 
-        A cancelled update keeps what it has done so far. Raises `StorageError`.
+        A cancelled update keeps its work so far. Raises `StorageError`.
         """
         self._given = Given(entries, artifacts)
         await self._in_thread(lambda _connection: None)
@@ -175,7 +175,7 @@ class RecallIndex:
             self.path.touch(mode=PRIVATE_FILE)
         connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         try:
-            # What a power cut takes away here is made again; only what is left must hold together.
+            # A power loss may lose data, which is then indexed again, but must not corrupt the file.
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
@@ -246,7 +246,7 @@ def _search(connection: sqlite3.Connection, folder: Path, query: str, limit: int
 
 
 def _quoting(connection: sqlite3.Connection, text: str) -> list[_Found]:
-    """Where `text` stands, newest first; at most one place per chunk."""
+    """The places that contain `text`, newest first; at most one per chunk."""
     probe = text[:OVERLAP]
     expression = _grams_expression(probe) if len(probe) >= _GRAM else ""
     if expression:
@@ -277,7 +277,7 @@ def _with_words(connection: sqlite3.Connection, query: str, limit: int) -> list[
 
 
 def _arranged(found: Sequence[_Found], unseen: _Unseen) -> list[tuple[_Found, _Standing]]:
-    """One text per entry, what the model does not see first, none twice before all once."""
+    """Sort: what the model does not see first, one text per entry, and every entry once before any twice."""
     best: dict[int, int] = {}
     in_text: set[int] = set()
     for one in found:
@@ -354,7 +354,7 @@ def _densest(text: str, pattern: re.Pattern[str]) -> tuple[int, int]:
 
 
 def _text(connection: sqlite3.Connection, passage: int, begin: int, end: int) -> str:
-    """The characters from `begin` up to `end` of a passage, put together from its chunks."""
+    """The characters from `begin` up to `end` of a passage, joined from its chunks."""
     parts: list[str] = []
     position = begin
     for start, text in connection.execute(
@@ -368,7 +368,7 @@ def _text(connection: sqlite3.Connection, passage: int, begin: int, end: int) ->
 
 
 def _line(connection: sqlite3.Connection, passage: int, position: int) -> tuple[int, int]:
-    """The line (from 1) a character stands in, and its place there (from 0)."""
+    """The line (from 1) and column (from 0) of a character."""
     row = connection.execute(
         "SELECT start, line, offset, text FROM chunks WHERE passage = ? AND start <= ? ORDER BY start DESC LIMIT 1",
         (passage, position),
@@ -385,7 +385,7 @@ def _read(path: Path, line: int, offset: int) -> str:
 
 
 def _variants(query: str) -> list[str]:
-    """What may have been meant by `query`, most literal first: itself, without space around it, without quotes."""
+    """The texts that `query` may mean, most literal first: itself, stripped, without quotes."""
     bare = query.strip()
     found = [query, bare]
     if len(bare) > 2 and any(bare[0] == pair[0] and bare[-1] == pair[1] for pair in _QUOTES):
@@ -394,7 +394,7 @@ def _variants(query: str) -> list[str]:
 
 
 def _grams_expression(text: str) -> str:
-    """What every text holds that holds `text`, for a trigram index without positions; empty: nothing can be said."""
+    """An FTS expression that every text containing `text` matches, for trigrams without positions; empty: none."""
     grams = list(dict.fromkeys(text[start : start + _GRAM] for start in range(len(text) - _GRAM + 1)))
     # An expression ends at a NUL, whatever is quoted.
     usable = [gram for gram in grams if "\0" not in gram]
@@ -415,7 +415,7 @@ def _words_expression(words: Sequence[str], operator: str) -> str:
 
 
 def _words_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Where one of the words begins."""
+    """A pattern for the start of any of the words."""
     return re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
 
 

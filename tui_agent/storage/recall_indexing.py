@@ -1,7 +1,7 @@
-"""The index behind `recall`: what a log and the files of its session hold, as texts in tables that can be searched.
+"""Builds the index of `recall` from a log and the files of its session.
 
-Two tables of full text: one of trigrams finds whatever is quoted, byte for byte; one of words ranks what only has the
-words of a query, also those of one or two characters, which are no trigrams.
+It has two full-text tables. One of trigrams finds exact quotes; one of words ranks texts that only contain the query's
+words, including words of one or two characters, which are too short for trigrams.
 """
 
 import json
@@ -47,14 +47,14 @@ Role: TypeAlias = Literal[
 ]
 
 RECALL_TOOL: Final = "recall"
-"""Its calls and answers only quote what stands elsewhere, and would be found before it."""
+"""Not indexed: its calls and results only repeat other texts, and would be found instead of them."""
 
 STRIDE: Final = 1_800
 OVERLAP: Final = 200
-"""A text is kept in chunks, each beginning `STRIDE` characters after the one before it and reaching `OVERLAP`
-characters into the next: whatever is at most that long lies whole in the chunk it begins in."""
+"""A text is stored in chunks. Each starts `STRIDE` characters after the one before and extends `OVERLAP` characters
+into the next, so that a match of up to that length is entirely in the chunk where it starts."""
 RAW_BYTES: Final = 4 * 1024 * 1024
-"""Of a command's raw stream, its beginning; its end is in the result itself."""
+"""How many bytes of a command's raw output are indexed, from its start; the end is in the result itself."""
 HISTORY_BYTES: Final = 256 * 1024 * 1024
 
 SCRIPT: Final = """
@@ -85,7 +85,7 @@ files counts, and a hit that begins in the first `owned` characters is this chun
 far and by where the last chunk begins."""
 
 _BATCH_CHARACTERS = 2_000_000
-# The full-text tables cannot forget a chunk, so its row stays and its number is never given away again.
+# The full-text tables cannot delete a chunk, so its row stays and its number is never reused.
 _DROP = "UPDATE chunks SET passage = 0, text = ''"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM_LENGTH = 60
@@ -94,7 +94,7 @@ _NESTED = 32
 
 
 class Precedence:
-    """Which text of one entry is shown where several hold what was looked for: the lowest."""
+    """Which text of an entry to show if several match: the one with the lowest value."""
 
     FILE: Final = 0
     TEXT: Final = 1
@@ -104,7 +104,7 @@ class Precedence:
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One text and where it stands: entry, its time, who wrote it, the call it belongs to, its file in the session."""
+    """A text to index, with its entry, time, author, tool call, and file in the session."""
 
     seq: int
     time: float
@@ -117,7 +117,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Call(NamedTuple):
-    """A tool call: the entry it stands in, its tool, its arguments on one short line."""
+    """A tool call: its entry, its tool, its arguments on one short line."""
 
     seq: int
     tool: str
@@ -150,7 +150,7 @@ def passages_of(entry: AnyEntry, calls: dict[str, Call]) -> Iterator[Passage]:
 
 
 def artifacts_of(entry: AnyEntry, calls: dict[str, Call]) -> Iterator[tuple[Artifact, Passage]]:
-    """The file that holds the whole of a result, and the passage it is (still without its text)."""
+    """The file with the full text of a result, and its passage, still without the text."""
     if isinstance(entry, Message) and entry.artifact is not None and entry.agent_visible:
         passage = _file_of(entry, entry.artifact.path, calls)
         if passage.tool != RECALL_TOOL:
@@ -264,7 +264,7 @@ def _value(value: object) -> str:
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What an index is made from: the log, whole and oldest first, and the session's files."""
+    """The input of the index: the whole log, oldest first, and the session's files."""
 
     entries: Sequence[AnyEntry]
     artifacts: Artifacts
@@ -279,7 +279,7 @@ class Indexer:
         self._known = 0
 
     def update(self, connection: sqlite3.Connection, given: Given, check: Callable[[], None]) -> None:
-        """Take in what is new, in transactions of a bounded size; `check` may raise between two entries to stop.
+        """Index what is new, in transactions of limited size; `check` may raise between two entries to stop.
 
         Raises Damaged for an index of another log, sqlite3.Error and OSError.
         """
@@ -332,7 +332,7 @@ class Indexer:
                 moved = connection.execute("UPDATE passages SET seq = ? WHERE seq = ?", (entry.seq, entry.queued))
                 queued = given.entries[entry.queued - 1]
                 if not moved.rowcount and isinstance(queued, Queued):
-                    # It was delivered, or taken back, on another branch before.
+                    # It was already delivered or withdrawn on another branch.
                     for passage in passages_of(queued, self._calls):
                         batch.add(msgspec.structs.replace(passage, seq=entry.seq))
             case Withdrawn():
@@ -352,7 +352,7 @@ class Indexer:
                 pass
 
     def _follow(self, connection: sqlite3.Connection, given: Given, check: Callable[[], None]) -> None:
-        """Files that are written to: the raw streams of commands, and what compactions wrote out."""
+        """Index what was appended to growing files: raw output of commands, and histories written by compactions."""
         batch = _Batch(connection)
         for name in _names(given.artifacts.folder / RAW_FOLDER):
             path = f"{RAW_FOLDER}/{name}"
@@ -374,7 +374,7 @@ class Indexer:
 
 
 class _Grown(msgspec.Struct, frozen=True):
-    """What a file holds from byte `tail` on, and its size; `anew`: what was read before is no longer there."""
+    """A file's content from byte `tail` on, and its size; `anew`: what was read before is gone, so index it again."""
 
     text: str
     size: int
@@ -383,7 +383,7 @@ class _Grown(msgspec.Struct, frozen=True):
 
 
 class _Batch:
-    """Rows on their way into the index, in one transaction."""
+    """Collects rows for the index, written in one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.open = False
@@ -409,7 +409,7 @@ class _Batch:
         return path in self._paths or found is not None
 
     def add(self, passage: Passage) -> int:
-        """The passage with its chunks; returns its number."""
+        """Add a passage with its chunks, and return its number."""
         number = self._next_passage
         self._next_passage += 1
         text = passage.text
@@ -437,7 +437,7 @@ class _Batch:
         self._connection.execute("INSERT INTO growing VALUES (?, ?, ?, 0, 0)", (number, passage.path, bound))
 
     def grow(self, passage: int, grown: _Grown) -> None:
-        """Go on with a passage from the beginning of its last chunk, or begin it anew."""
+        """Extend a passage from the start of its last chunk, or replace it."""
         connection = self._connection
         start, line, offset = 0, 1, 0
         if grown.anew:
@@ -475,7 +475,7 @@ class _Batch:
             position += STRIDE
 
     def flush(self) -> None:
-        """Hand the rows over to sqlite."""
+        """Pass the rows to sqlite."""
         connection = self._connection
         connection.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._passages)
         connection.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?)", self._chunks)
@@ -487,7 +487,7 @@ class _Batch:
         self._chunks.clear()
 
     def commit(self, upto: AnyEntry | None) -> None:
-        """Make it last; `upto` is the last entry that is now indexed, when there is a new one."""
+        """Commit; `upto` is the last entry that is now indexed, None if there is no new one."""
         self.flush()
         if upto is not None:
             self._connection.execute("UPDATE state SET seq = ?, crc = ?", (upto.seq, zlib.crc32(encode(upto))))
@@ -534,5 +534,5 @@ def _names(folder: Path) -> list[str]:
 
 
 def _stem(call_id: str) -> str:
-    """How the files of a call's raw output begin."""
+    """The prefix of the names of files with a call's raw output."""
     return _UNSAFE.sub("_", call_id)[:_STEM_LENGTH]

@@ -1,6 +1,4 @@
-"""The lock of a session: held by the operating system for one writer, and released when its process dies in whatever
-way.
-"""
+"""The lock of a session's only writer. The operating system releases it however the process ends."""
 
 import errno
 import os
@@ -18,12 +16,12 @@ from tui_agent.storage.errors import SessionBusy, explain_os_error
 
 LOCK_NAME: Final = "lock"
 LEFT_BEHIND_S: Final = 2.0
-"""How long to wait for a lock whose holder is dead."""
+"""Seconds to wait for a lock whose holder is dead."""
 _LOCK_HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who holds a lock: its process id, its machine's name, and since when (local time, ISO 8601)."""
+    """The holder of a lock: its process id, host name, and since when (local time, ISO 8601)."""
 
     pid: int
     host: str
@@ -59,7 +57,7 @@ class SessionLock:
 
     @staticmethod
     def is_held(folder: Path) -> bool:
-        """Whether some process writes to the session in `folder`; changes nothing there."""
+        """Whether a process has the session in `folder` open for writing; changes nothing."""
         try:
             descriptor = os.open(folder / LOCK_NAME, os.O_RDWR)
         except OSError:
@@ -73,14 +71,14 @@ class SessionLock:
         return False
 
     def release(self) -> None:
-        """Give the lock back; a second time does nothing."""
+        """Release the lock. May be called again."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def _lock_patiently(descriptor: int, path: Path) -> None:
-    """Lock, also where whoever signed is dead: a child that it was just starting goes too, and the lock with it."""
+    """Lock the file. If the holder is dead, wait: a child it was just starting may still hold the lock for a moment."""
     until = monotonic() + LEFT_BEHIND_S
     while True:
         try:
@@ -92,7 +90,7 @@ def _lock_patiently(descriptor: int, path: Path) -> None:
 
 
 def _is_left_behind(path: Path) -> bool:
-    """Whether the process that signed is of this machine, and dead."""
+    """Whether the holder was a process on this machine that has died."""
     if sys.platform == "win32":
         return False
     try:
@@ -132,7 +130,7 @@ def _busy(folder: Path, path: Path) -> SessionBusy:
 if sys.platform == "win32":
     import msvcrt
 
-    # A region locked on Windows cannot be read by others, so the lock lies far behind the holder's name.
+    # On Windows, others cannot read a locked region, so we lock one far behind the holder's name.
     _LOCK_OFFSET = 1 << 30
 
     def _lock(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Session folders: making one, listing them, finding the one that is meant."""
+"""Session folders: creates, lists, finds, renames and deletes them."""
 
 import asyncio
 import os
@@ -33,9 +33,9 @@ from tui_agent.text import as_typed
 SESSIONS_FOLDER: Final = "sessions"
 TITLE: Final = "title"
 WORDS_SHOWN: Final = 120
-"""Characters of what was said last."""
+"""Characters shown of the last words."""
 LOOKED_AT: Final = 8
-"""Entries at the end of a log among which the last words are looked for."""
+"""How many entries at the end of a log are searched for the last words."""
 
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
 _LIST: Final = "List all with: tui-agent sessions"
@@ -45,10 +45,10 @@ _SUBTASK_MARK = ".sub."
 
 
 class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a list of sessions shows. Times in seconds since the epoch, `size` in bytes of the whole folder.
+    """A session in a list. Times are in seconds since the epoch, `size` is that of the whole folder in bytes.
 
-    `cwd` is the folder it was begun in, as `noted_folder` gives it. `problem` says why a session cannot be read (empty:
-    it can); of such a one the rest is what is still known.
+    `cwd` is the folder it was started in, as from `noted_folder`. `problem` says why it cannot be read (empty: it can);
+    the other fields are then what is still known.
     """
 
     id: str
@@ -65,7 +65,7 @@ class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoSuchSession(StorageError):
-    """No session, or more than one, is meant by what the user gave."""
+    """The user's input matches no session, or more than one."""
 
     kind = "no_such_session"
 
@@ -76,40 +76,40 @@ def new_session_id(now: datetime | None = None) -> str:
 
 
 def session_folder(home: Path, session_id: str) -> Path:
-    """Where a session lies below `home`."""
+    """The folder of a session."""
     return home / SESSIONS_FOLDER / session_id
 
 
 def subtask_id(parent_id: str, branch: str) -> str:
-    """The id of a subtask's conversation."""
+    """The id of a subtask's session."""
     return f"{parent_id}{_SUBTASK_SIGN}{branch}"
 
 
 def subtask_folder(home: Path, parent_id: str, branch: str) -> Path:
-    """Where a subtask's conversation lies: a name every file system takes, beside its parent's."""
+    """The folder of a subtask's session, next to its parent's, with a name that is valid on every file system."""
     return home / SESSIONS_FOLDER / f"{parent_id}{_SUBTASK_MARK}{safe_name(branch)}"
 
 
 def subtask_folders(home: Path, parent_id: str) -> list[Path]:
-    """Where the conversations of a session's subtasks lie, by name. Raises `StorageError`."""
+    """The folders of a session's subtasks, sorted by name. Raises `StorageError`."""
     parent = home / SESSIONS_FOLDER
     with explained(parent):
         return sorted(folder for folder in parent.glob(f"{parent_id}{_SUBTASK_MARK}*") if folder.is_dir())
 
 
 def subtask_branch(folder: Path) -> str:
-    """The branch of the subtask whose conversation lies in `folder`."""
+    """The branch of the subtask in `folder`."""
     return folder.name.rpartition(_SUBTASK_MARK)[2]
 
 
 def files_folder(folder: Path) -> Path:
-    """Where the files lie that the entries of the conversation in `folder` name: of a subtask, in its session's."""
+    """The folder of the files that the entries in `folder` refer to; for a subtask, its parent's."""
     parent, mark, _ = folder.name.partition(_SUBTASK_MARK)
     return folder.with_name(parent) if mark else folder
 
 
 def create_session(home: Path) -> Path:
-    """A new session's folder, for the user alone; its name is the session's id. Raises `StorageError`."""
+    """Create the folder of a new session, accessible only to the user; its name is the id. Raises `StorageError`."""
     parent = home / SESSIONS_FOLDER
     with explained(parent):
         make_private_folder(parent)
@@ -124,24 +124,24 @@ def create_session(home: Path) -> Path:
 
 
 def noted_folder(folder: Path) -> str:
-    """A folder's name as text that can be stored: bytes that are no UTF-8 become ``\\xe9`` and the like."""
+    """A folder's path as text that can be stored: bytes that are not UTF-8 are escaped like ``\\xe9``."""
     return os.fsencode(folder).decode("utf-8", "backslashreplace")
 
 
 async def list_sessions(home: Path) -> list[SessionInfo]:
-    """Every session, newest first, subtasks aside; damaged ones with their `problem`. One that was killed at its start
-    left an empty folder, and is not among them. Raises `StorageError`.
+    """All sessions without subtasks, newest first; damaged ones have a `problem`. Skips empty folders of processes
+    that were killed at their start. Raises `StorageError`.
     """
     return await asyncio.to_thread(_list, home)
 
 
 async def last_words(folder: Path) -> str:
-    """What was said last in a session, by either side, on one line; empty where that cannot be told; untrusted text."""
+    """The last thing said in a session, by either side, on one line; empty if unknown. Untrusted text."""
     return await asyncio.to_thread(_last_words, folder)
 
 
 async def rename_session(folder: Path, title: str) -> None:
-    """Give a session that nobody has open another title. Raises `StorageError`, `SessionBusy` among it."""
+    """Change a session's title. Raises `StorageError`; `SessionBusy` if it is open."""
     store = await LogStore.open(folder)
     try:
         await store.set_meta({TITLE: title})
@@ -150,12 +150,12 @@ async def rename_session(folder: Path, title: str) -> None:
 
 
 async def delete_session(home: Path, session_id: str) -> None:
-    """Take a session and its subtasks off the disk, for good. Raises `StorageError`, `SessionBusy` where it is open."""
+    """Delete a session and its subtasks permanently. Raises `StorageError`; `SessionBusy` if it is open."""
     await asyncio.to_thread(_delete, home, session_id)
 
 
 async def find_session(home: Path, text: str) -> Path:
-    """The folder of the one session, or subtask, whose id is `text` or begins with it. Raises `NoSuchSession`."""
+    """The folder of the session or subtask whose id is `text` or uniquely starts with it. Raises `NoSuchSession`."""
     wanted = text.strip().lower().replace(_SUBTASK_SIGN, _SUBTASK_MARK)
     looked = _subtasks if _SUBTASK_MARK in wanted else _folders
     names = [folder.name for folder in await asyncio.to_thread(lambda: list(looked(home)))]
@@ -170,8 +170,8 @@ async def find_session(home: Path, text: str) -> Path:
 
 
 async def session_to_resume(home: Path, text: str) -> Path:
-    """The folder of the session that `text` names (see `find_session`). Raises `NoSuchSession`, and `Damaged` where it
-    holds no log any more.
+    """The folder of the session to resume (see `find_session`). Raises `NoSuchSession`, and `Damaged` if its log is
+    missing.
     """
     folder = await find_session(home, text)
     if await asyncio.to_thread(_has_log, folder):
@@ -193,7 +193,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
     newest: SessionInfo | None = None
     lost: list[SessionInfo] = []
     for changed, folder in sorted(((_changed(folder), folder) for folder in _folders(home)), reverse=True):
-        # Nothing was said in a session after its files were changed last.
+        # The modification time bounds the last use, so older folders cannot win.
         if newest is not None and newest.updated >= changed:
             break
         info = _info(folder)
@@ -203,7 +203,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
         elif info.cwd == cwd and info.messages and (newest is None or info.updated > newest.updated):
             newest = info
     if newest is not None:
-        # One of which the folder is not known keeps no other from going on.
+        # A damaged session whose folder is unknown must not block the others.
         later = [info for info in lost if info.cwd and info.updated > newest.updated]
         if not later:
             return newest.folder
@@ -229,7 +229,7 @@ def _last_words(folder: Path) -> str:
         if isinstance(entry, Message) and not entry.kind:
             said = as_typed(" ".join(block.text for block in entry.blocks if isinstance(block, Text)))
             if said.strip():
-                # On one line the signs of Markdown mark nothing.
+                # Markdown's markers are only noise on one line.
                 words = said[: 4 * WORDS_SHOWN].replace("**", "").replace("`", "").lstrip("# ")
                 return " ".join(words.split())[:WORDS_SHOWN]
     return ""
@@ -249,14 +249,14 @@ def _delete(home: Path, session_id: str) -> None:
 
 
 def _lost(folder: Path, problem: str) -> str:
-    """Which session cannot be read, why, and what was kept of it."""
+    """The message for a session that cannot be read: which, why, and what was kept of it."""
     kept = _contents(folder)
     left = f"What is left of it is kept in {folder}: {', '.join(kept)}." if kept else f"Nothing is left in {folder}."
     return f"Session {folder.name} cannot be read: {problem} {left}"
 
 
 def _advice(folder: Path) -> str:
-    """What can be done with a session that cannot be read."""
+    """The advice for a session that cannot be read."""
     steps: list[str] = []
     if _has_log(folder):
         steps.append(f"Go on with what can still be read of it: tui-agent -r {folder.name}.")
@@ -266,7 +266,7 @@ def _advice(folder: Path) -> str:
 
 
 def _contents(folder: Path) -> list[str]:
-    """The names in a session's folder, without its lock and what sqlite leaves beside a database."""
+    """The names in a session's folder, without its lock and sqlite's side files."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:
@@ -282,7 +282,7 @@ def _has_log(folder: Path) -> bool:
 
 
 def _changed(folder: Path) -> float:
-    """When something was last written to a session, in seconds since the epoch; 0 where nothing says."""
+    """When a session was last written to, in seconds since the epoch; 0 if unknown."""
     times: list[float] = []
     for name in (LOG_NAME, f"{LOG_NAME}-wal", TRACE_NAME):
         with suppress(OSError):
@@ -297,7 +297,7 @@ def _changed(folder: Path) -> float:
 
 def _list(home: Path) -> list[SessionInfo]:
     subtasks = _subtask_costs(home)
-    # The size first: reading a database leaves a file beside it.
+    # Take the size first: reading a database creates side files.
     folders = (folder for folder in _folders(home) if _contents(folder))
     found = [_with_subtasks(_info(folder, size=_size(folder)), subtasks) for folder in folders]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)

@@ -1,7 +1,7 @@
-"""What an agent keeps its conversation in: a store for the log and a sink for the trace.
+"""The interfaces of an agent's storage: a store for the log and a sink for the trace.
 
-Any object of these shapes will do. Sessions on disk use `storage.log.LogStore` and `storage.trace.Trace`; the classes
-here keep a conversation in memory, and need no sqlite.
+Any object with these methods will do. Sessions on disk use `storage.log.LogStore` and `storage.trace.Trace`; the
+classes in this module store a conversation in memory, without sqlite.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,20 +28,20 @@ Kind: TypeAlias = Literal[
     "error",
     "trace_gap",
 ]
-"""What an event of the trace is about."""
+"""The kinds of events in the trace."""
 
 
 class Store(Protocol):
-    """Keeps the entries of one log. It has one writer, which loads it before it appends."""
+    """Stores the entries of one log. Its only writer calls `load` before `append`."""
 
     @property
     def read_only(self) -> str:
-        """Why nothing can be added; empty where it can."""
+        """Why nothing can be appended; empty if it can."""
         ...
 
     @property
     def notices(self) -> Sequence[str]:
-        """Sentences the user should see: what was damaged, and what was kept of it."""
+        """Sentences for the user on what was damaged, and what was kept of it."""
         ...
 
     async def load(self) -> Sequence[AnyEntry]:
@@ -49,9 +49,9 @@ class Store(Protocol):
         ...
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
-        """Add stamped entries: all of them are kept when this returns, and none when it raises `StorageError`.
+        """Append stamped entries: all of them if this returns, none if it raises `StorageError`.
 
-        Raises `ValueError` for numbers that do not follow the last one's.
+        Raises `ValueError` if their numbers do not follow the last one.
         """
         ...
 
@@ -61,15 +61,15 @@ class Store(Protocol):
 
 
 class TraceSink(Protocol):
-    """Takes the events of a session. Recording never waits and never fails; `flush` says what went wrong."""
+    """Records the events of a session. Recording never blocks or fails; `flush` raises what went wrong."""
 
     @property
     def head(self) -> TraceHead | None:
-        """The newest event that is kept for good; None where none ever is."""
+        """The newest event that is stored durably; None if this sink stores none."""
         ...
 
     def record(self, kind: Kind, body: object) -> None:
-        """Add an event of the program's own: a permission, an alert, an error. `body` encodes to a JSON object."""
+        """Add an event that has no entry, such as a permission or an error. `body` must encode to a JSON object."""
         ...
 
     def record_entry(self, entry: AnyEntry) -> None:
@@ -86,7 +86,7 @@ class TraceSink(Protocol):
 
 
 class MemoryStore:
-    """Keeps a log for as long as the process lives; it may begin with the entries of an earlier one."""
+    """Stores a log in memory; it may start with the entries of another one."""
 
     read_only = ""
     notices: Sequence[str] = ()
@@ -102,7 +102,7 @@ class MemoryStore:
         self._entries.extend(entries)
 
     async def close(self) -> None:
-        """Does nothing; the entries can still be loaded."""
+        """Do nothing: the entries can still be loaded."""
 
 
 class NoTrace:
@@ -120,14 +120,14 @@ class NoTrace:
 
 
 def check_numbers(entries: Sequence[AnyEntry], last: int) -> None:
-    """Raises `ValueError` unless `entries` are numbered on from `last`, the number of the newest entry kept so far."""
+    """Raise `ValueError` unless the numbers of `entries` continue from `last`, that of the newest stored entry."""
     numbers = [entry.seq for entry in entries]
     if numbers != list(range(last + 1, last + 1 + len(entries))):
         raise ValueError(f"entries {numbers} cannot follow entry {last}")
 
 
 class MemoryTexts:
-    """Texts that entries point at, kept in memory; see `agent.turn.steps.Texts`."""
+    """Stores the texts that entries refer to in memory; see `agent.turn.steps.Texts`."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -135,24 +135,24 @@ class MemoryTexts:
 
     @property
     def folder(self) -> Path:
-        """A temporary folder for what a tool writes for itself; it goes with this object."""
+        """A temporary folder for files that tools write themselves; removed with this object."""
         if self._scratch is None:
             self._scratch = TemporaryDirectory(prefix="tui-agent-")
         return Path(self._scratch.name)
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
-        """Keep a text; the same text under any name is kept once."""
+        """Save a text; equal texts are saved once, whatever their names."""
         data = valid_text(text).encode()
         path = next((path for path, kept in self._texts.items() if kept == text), f"large_tool_results/{name}")
         self._texts[path] = text
         return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
 
     async def append_history(self, thread: str, text: str) -> str:
-        """Add turns to a history; where it lies."""
+        """Append turns to a history, and return its path."""
         path = f"conversation_history/{thread}.md"
         self._texts[path] = self._texts.get(path, "") + text
         return path
 
     async def read(self, artifact: Artifact) -> str:
-        """The whole text. Raises KeyError."""
+        """The full text. Raises KeyError."""
         return self._texts[artifact.path]

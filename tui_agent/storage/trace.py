@@ -1,14 +1,14 @@
-"""The append-only record of a session, for people and scorers; nothing in it is ever fed back to a model.
+"""The trace: the append-only record of a session, for people and scorers. It is never sent to a model.
 
-Most events are derived from the log: `events_of` says which ones an entry has, and each names its entry by `seq` in its
-body. So the log decides what the trace holds: what a killed process had committed and not yet traced is added on the
-next opening. The trace's own are permissions, missed caches, alerts, errors, and the starts of the program.
+Most events are derived from the log: `events_of` gives those of an entry, and `seq` in their bodies is its number. What
+a killed process had committed to the log but not to the trace is added when the session is next opened. The other
+events are permissions, cache misses, alerts, errors, and starts of the program.
 
-The database itself refuses changes and removals. Each event's hash covers the one before it, and that of the first the
-session's id. The number and hash of the newest event, the anchor, are kept in the session's other database. They are
-written there before the events, together with the number and hash of the event before them: after a crash a record
-ends at one of the two, and one that ends anywhere else was tampered with. Both databases are synced on commit, so a
-power cut keeps that order. Every entry of a model call names the event that was the newest then.
+The database refuses updates and deletions. Each event's hash covers the hash before it; the first covers the session's
+id. The anchor, the number and hash of the newest event, is in the log's database. It is written there before a batch of
+events, together with the number and hash of the event before the batch: after a crash, the trace ends at one of these
+two, and a trace that ends elsewhere was tampered with. Both databases are synced on commit, so a power loss keeps the
+order. Every entry of a model call refers to the event that was the newest at the time.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ GENESIS: Final = "0" * 64
 BATCH_EVENTS: Final = 64
 BATCH_DELAY_S: Final = 0.25
 PENDING_BYTES = 64 * 1024 * 1024
-"""What may wait in memory while the disk takes nothing. Beyond it the log's events are left to be read from the log,
-and the trace's own are counted, and the count recorded."""
+"""The most bytes of events that wait in memory while the disk cannot be written. Beyond it, events derived from the log
+are dropped, to be read from the log later; others are dropped and counted, and the count is recorded."""
 
 SCHEMA: Final = Schema(
     application_id=0x54415431,
@@ -84,7 +84,7 @@ Note = TypeVar("Note")
 
 
 class TraceEvent(msgspec.Struct, frozen=True):
-    """One event: its number (from 1), seconds since the epoch, kind, and `body`, the text of a JSON object."""
+    """An event: its number (from 1), seconds since the epoch, kind, and `body`, the text of a JSON object."""
 
     seq: int
     time: float
@@ -100,7 +100,7 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True):
     before: TraceHead | None = None
 
     def allows(self, head: TraceHead) -> bool:
-        """Whether a record may end at `head`."""
+        """Whether a trace with this anchor may end at `head`."""
         return head in {TraceHead(self.seq, self.hash), self.before}
 
 
@@ -141,14 +141,14 @@ class NewEvent(NamedTuple):
 
 
 def genesis(session: str) -> str:
-    """The hash that the first event of a session's record follows."""
+    """The hash before the first event of a session's trace."""
     return sha256(f"tui-agent session {session}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def events_of(entry: AnyEntry) -> list[NewEvent]:
-    """The events an entry has: of a message what was said, thought, called, answered and used, of any other itself.
+    """The events of an entry: of a message its texts, reasoning, calls, results and usage, of others the entry itself.
 
-    The pieces of a streaming reply have none: their message has them.
+    The parts of a streaming reply have none, since its message has them.
     """
     match entry:
         case Message():
@@ -166,7 +166,7 @@ def events_of(entry: AnyEntry) -> list[NewEvent]:
 
 
 def entry_of(event: TraceEvent) -> int:
-    """The number of the log's entry that an event was derived from; 0 for one of the trace's own."""
+    """The number of the entry from which an event was derived; 0 if it was not derived."""
     try:
         origin = msgspec.json.decode(event.body, type=_Origin)
     except msgspec.MsgspecError:
@@ -183,7 +183,7 @@ def _encoded(body: object) -> str:
     try:
         return msgspec.json.encode(body).decode()
     except UnicodeEncodeError:
-        # Half a surrogate pair, say in what an exception says of itself.
+        # A lone surrogate, as in the message of an exception.
         return valid_text(json.dumps(msgspec.to_builtins(body), ensure_ascii=False))
 
 
@@ -224,9 +224,9 @@ def _used(entry: AnyEntry) -> dict[str, object]:
 
 
 class Trace:
-    """The one writer of a session's record. `record` never waits and never fails; `flush` says what went wrong.
+    """The only writer of a session's trace. `record` never blocks or fails; `flush` raises what went wrong.
 
-    Of a session that cannot be added to nothing is recorded.
+    For a read-only session, nothing is recorded.
     """
 
     def __init__(self, database: Database | None, store: LogStore, head: TraceHead, derived: int) -> None:
@@ -271,7 +271,7 @@ class Trace:
             derived = min(recorded, store.last_seq)
             if recorded > derived or followed is None or followed.version != DERIVATION or followed.event > head.seq:
                 followed = Derivation(DERIVATION, head.seq, derived + 1)
-                # Without room for it now, the next opening notes it.
+                # If the disk is full, it is done at the next opening.
                 with suppress(StorageError):
                     await store.set_meta({DERIVATION_KEY: _as_json(followed)})
             if not bound:
@@ -293,7 +293,7 @@ class Trace:
             reason = f"the log was damaged and goes on after entry {derived}; before, it went on to entry {recorded}"
             trace.record("trace_gap", TraceGap(reason))
         if derived < store.last_seq:
-            # Of a disk that takes nothing the next flush tells, which tries again.
+            # If the disk cannot be written, the next flush tries again and raises.
             await to_completion(trace._write_in_background())
         return trace
 
@@ -445,7 +445,7 @@ def event_hash(previous: str, event: TraceEvent) -> str:
 
 
 def read_events(folder: Path, *, after: int = 0) -> Iterator[TraceEvent]:
-    """The events of the session in `folder` with numbers above `after`, oldest first. Raises `StorageError`."""
+    """The events after number `after` of the session in `folder`, oldest first. Raises `StorageError`."""
     path = folder / TRACE_NAME
     if not path.exists():
         raise StorageError(f"Session {folder.name} has no record ({TRACE_NAME} does not exist).")
@@ -455,7 +455,7 @@ def read_events(folder: Path, *, after: int = 0) -> Iterator[TraceEvent]:
 
 
 def read_starting_folder(folder: Path) -> str:
-    """The folder the session in `folder` was begun in, as far as its record can be read; else empty."""
+    """The working folder in which the session in `folder` was started, from its trace; empty if unknown."""
     path = folder / TRACE_NAME
     with suppress(StorageError), reading(path, SCHEMA) as connection:
         for (body,) in connection.execute("SELECT body FROM events WHERE kind = 'session' ORDER BY seq LIMIT 9"):
@@ -470,7 +470,7 @@ class _Start(msgspec.Struct):
 
 
 def _from_json(text: str | None, kind: type[Note]) -> Note | None:
-    """What was noted as JSON; None where nothing was, or something else stands there."""
+    """Parse a JSON value from `meta`; None if it is missing or invalid."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text or "", type=kind)
     return None

@@ -1,4 +1,4 @@
-"""Checking a session's record against its hash chain, its anchor and its log, without changing any of them."""
+"""Verifies a session's trace by its hash chain, its anchor and its log, without changing anything."""
 
 import errno
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ Note = TypeVar("Note")
 
 
 class VerifyReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found: how many events, up to which one the anchor vouches for them, and what is wrong."""
+    """The result: the number of events, how many of them the anchor covers, and the problems found."""
 
     events: int
     anchored: int
@@ -51,17 +51,16 @@ class VerifyReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def verify(folder: Path) -> VerifyReport:
-    """Check the record of the session in `folder`: change, removal, reordering, additions, truncation, and whether it
-    is this session's. Slow: reads all of it, and every file that the log names by its SHA-256.
+    """Check the trace of the session in `folder` for changed, removed, reordered or added events, for truncation, and
+    whether it is this session's. Slow: reads all of it, and every file that the log refers to by SHA-256.
 
-    Every entry of the log must have its events there, as the log has it; of a session that an earlier version began,
-    every entry since. Someone who recomputes every hash, the anchor and the log as well is not found out: there is no
-    secret in it.
+    Every entry of the log must have its events; in a session that an earlier version started, every entry since.
+    Someone who recomputes all hashes, the anchor and the log goes undetected, since there is no secret key.
     """
     problems: list[str] = []
     meta = _read_meta(folder, problems)
@@ -85,7 +84,7 @@ def verify(folder: Path) -> VerifyReport:
 
 
 class _Chain:
-    """The hashes of a record, by the numbers of its events; number 0 has what the first one follows."""
+    """The hashes of a trace by event number; number 0 has the hash before the first event."""
 
     def __init__(self) -> None:
         self.hashes: list[str] = []
@@ -137,7 +136,7 @@ def _binding_problems(folder: Path, chain: _Chain, binding: Binding | None, log:
 
 
 class _Named:
-    """What the log names: events of the trace, and files by their SHA-256."""
+    """What the log refers to: events of the trace, and files by SHA-256."""
 
     def __init__(self, folder: Path, problems: list[str]) -> None:
         self._folder = files_folder(folder)
@@ -164,7 +163,7 @@ class _Named:
             yield f"the anchor names event {anchor.seq} and is older than entry {newest[0]} of the log"
 
     def file_problems(self) -> Iterator[str]:
-        """Files that are gone or are no longer what was saved."""
+        """The problems of files that are gone or have changed."""
         for path, (seq, digest) in self._files.items():
             try:
                 if _sha256(self._folder, path) != digest:
@@ -204,7 +203,7 @@ def _read_note(meta: dict[str, object], key: str, kind: type[Note], problems: li
 
 
 class _Comparison:
-    """Holds the record against the log, event by event: every entry has its events, in order, and no others.
+    """Compares the trace with the log, event by event: every entry must have its events, in order, and no others.
 
     The log is read from the first event on, never before: of a session that is in use it must not be the older one.
     """
@@ -217,7 +216,7 @@ class _Comparison:
         self._entry, self._left = _NOT_BEGUN, list[NewEvent]()
 
     def take(self, event: TraceEvent) -> None:
-        """Compare the record's next event."""
+        """Compare the trace's next event."""
         number = entry_of(event) if event.seq > self._after else 0
         if not number:
             return
@@ -242,7 +241,7 @@ class _Comparison:
             self._advance()
 
     def end(self) -> None:
-        """The record has no more events."""
+        """Finish after the trace's last event."""
         self._begin()
         first = last = self._entry
         while self._entry:
@@ -296,7 +295,7 @@ def _check_chain(folder: Path, comparison: _Comparison | None, problems: list[st
 
 
 def _check_row(row: tuple[object, ...], count: int, previous: str, problems: list[str]) -> TraceEvent | None:
-    """Hold a row against the one before it; the event it is, None where it is none."""
+    """Check a row against the one before it, and return its event; None if it is invalid."""
     try:
         seq, time, kind, body, named, digest = msgspec.convert(row, tuple[int, float, str, str, str, str])
     except msgspec.ValidationError as error:

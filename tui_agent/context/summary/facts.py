@@ -92,8 +92,8 @@ def collect(sources: Sequence[Source]) -> Facts:
         kind = 0.5 if mention.kind == "number" else 1.0
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
 
-    with_state = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
-    return Facts(tuple(sorted(with_state, key=worth)))
+    telling = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
+    return Facts(tuple(sorted(telling, key=worth)))
 
 
 def missing(facts: Facts, summary: str) -> Facts:

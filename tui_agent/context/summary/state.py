@@ -181,8 +181,8 @@ def _not_done(entry: Message, result: ToolResult) -> bool:
 def _said(text: str) -> list[str]:
     """The last lines of a result that best explain the failure, and its very last line."""
     lines = [line for line in text[-_RESULT_CHARS:].splitlines() if line.strip() and not _NOTE.fullmatch(line.strip())]
-    with_state = [line for line in lines[:-1] if _TELLING.search(line)][-(_FAILURE_LINES - 1) :]
-    return [_line(line) for line in [*with_state, *lines[-1:]]]
+    telling = [line for line in lines[:-1] if _TELLING.search(line)][-(_FAILURE_LINES - 1) :]
+    return [_line(line) for line in [*telling, *lines[-1:]]]
 
 
 def _quoted(command: str) -> str:
