@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from typing_extensions import override
 
 from tui_agent.tui.terminal import textual_internals
 from tui_agent.tui.terminal.output import PIECE, Surviving, Written
@@ -18,7 +19,9 @@ from tui_agent.tui.terminal.sequences import for_the_keyboard
 from tui_agent.tui.terminal.textual_internals import (
     PASTE_END,
     PASTE_START,
+    WHEEL_AHEAD,
     InputParser,
+    TerminalApp,
     _installed_version,
     is_known,
     version_warning,
@@ -239,3 +242,33 @@ def test_a_terminal_that_another_program_lets_nobody_wait_for_loses_nothing() ->
         writing.join()
     os.close(reads)
     assert taken.decode() == text
+
+
+class Wheeled(TerminalApp):
+    @override
+    def broken(self, error: Exception) -> int:
+        raise error
+
+
+async def test_a_flood_of_the_wheel_lets_keys_through() -> None:
+    app = Wheeled()
+    async with app.run_test() as pilot:
+        taken = sum(app.takes_wheel() for _ in range(10_000))
+        assert taken == WHEEL_AHEAD
+        for step in InputParser().feed("\x1b[<64;1;1M" * taken):
+            app.post_message(step)
+        await pilot.pause()
+        assert app.takes_wheel()
+
+
+@pytest.mark.parametrize(("later", "keys"), [(0.2, []), (0.9, ["escape"])])
+def test_a_report_of_the_mouse_that_was_cut_behind_its_esc_writes_nothing(
+    later: float, keys: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    parser = InputParser()
+    messages = list(parser.feed("\x1b[<64;20;10M\x1b"))
+    now += later
+    messages += [*parser.tick(), *parser.feed("[<64;20;10M")]
+    assert [message.key for message in messages if isinstance(message, events.Key)] == keys

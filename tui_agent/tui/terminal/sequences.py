@@ -26,12 +26,24 @@ _OTHER_KEY: Final = r"\x1b\[27;([0-9]+);([0-9]+)~"
 _KIND: Final = r"(\x1b\[[0-9:]*;[0-9]*):([0-9]+)"
 """A key of kitty's protocol with its event type: pressed (1), repeated (2) or released (3)."""
 LET_GO: Final = "3"
+_MOUSE: Final = r"\[<[0-9]+;[0-9]+;[0-9]+[Mm]"
+"""A report of the mouse behind its Esc."""
 
 
 def split_begun(text: str) -> tuple[str, str]:
     """Split off an incomplete sequence at the end of a text."""
     begun = re.search(_BEGUN, text)
     return (text[: begun.start()], text[begun.start() :]) if begun else (text, "")
+
+
+def ends_with_mouse(text: str) -> bool:
+    """Whether the last of a text is a report of the mouse: an Esc behind that is likely to begin another one."""
+    return re.search(rf"{_MOUSE}\Z", text[-40:]) is not None
+
+
+def without_rest_of_mouse(text: str) -> str:
+    """A text without the rest of a report that it begins with; its Esc came so long before that it was taken as one."""
+    return re.sub(rf"\A{_MOUSE}", "", text)
 
 
 def for_the_keyboard(text: str) -> str:

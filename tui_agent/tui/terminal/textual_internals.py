@@ -42,7 +42,16 @@ from typing_extensions import override
 from tui_agent.tui.terminal.attention import RESTORE_TITLE, SAVE_TITLE
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 from tui_agent.tui.terminal.output import Surviving, Written
-from tui_agent.tui.terminal.sequences import ESC, LET_GO, REST_S, for_the_keyboard, kind_of_key, split_begun
+from tui_agent.tui.terminal.sequences import (
+    ESC,
+    LET_GO,
+    REST_S,
+    ends_with_mouse,
+    for_the_keyboard,
+    kind_of_key,
+    split_begun,
+    without_rest_of_mouse,
+)
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -68,8 +77,13 @@ ESCAPE_S: Final = 0.04
 """Seconds until a lone Esc counts as the Esc key: terminals send the bytes of other keys at once, and a key's effect
 must be visible within 100 ms. The environment variable `ESCDELAY`, in milliseconds, overrides it for slow lines.
 """
+REPORTS_S: Final = 0.25
+"""The same behind a report of the mouse: a machine that is busy cuts a flood of them anywhere."""
 LOOK_S: Final = 0.1
 """Seconds to wait for input before checking whether the app still reads."""
+WHEEL: Final = (events.MouseScrollUp, events.MouseScrollDown, events.MouseScrollLeft, events.MouseScrollRight)
+WHEEL_AHEAD: Final = 50
+"""Steps of the mouse wheel that may wait for the app; more are dropped."""
 THEMES_KEPT: Final = 4
 """How many themes' parsed styles are cached, for stepping through themes."""
 SOURCES_KEPT: Final = 200
@@ -119,6 +133,8 @@ class TerminalApp(App[object]):
 
     def __init__(self, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(driver_class=driver_class)
+        # Each is counted by one thread alone.
+        self._wheel_read = self._wheel_taken = 0
         if is_known():
             self.stylesheet = KeepingStylesheet(self.get_css_variables())
 
@@ -146,6 +162,21 @@ class TerminalApp(App[object]):
 
     def key_read(self, key: str) -> None:
         """Called for each key as soon as it is read, in the input thread, ahead of its event."""
+
+    def takes_wheel(self) -> bool:
+        """Whether another step of the mouse wheel may come, in the thread that reads: keys would have to wait behind
+        thousands of them.
+        """
+        if self._wheel_read - self._wheel_taken >= WHEEL_AHEAD:
+            return False
+        self._wheel_read += 1
+        return True
+
+    @override
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, WHEEL) and not event.is_forwarded:
+            self._wheel_taken += 1
+        await super().on_event(event)
 
     def not_stopped(self) -> None:
         """Called when the program was told to stop but has no shell to return to."""
@@ -257,6 +288,7 @@ class InputParser(XTermParser):
             [constants.ESCAPE_DELAY] * 2 if os.environ.get("ESCDELAY") else [ESCAPE_S, constants.ESCAPE_DELAY]
         )
         self._begun = ""
+        self._in_reports = self._escaped = False
         self._pasted: list[str] | None = None
         self._came_at = 0.0
 
@@ -269,6 +301,8 @@ class InputParser(XTermParser):
         if self._pasted is not None and data in BREAKS and self._came_at - before > REST_S:
             paste, self._pasted = _paste_of(self._pasted), None
             yield paste
+        if self._escaped:
+            data, self._escaped = without_rest_of_mouse(data), False
         data, self._begun = self._begun + data, ""
         while data:
             if self._pasted is not None:
@@ -282,6 +316,7 @@ class InputParser(XTermParser):
                 self._pasted = []
             else:
                 ours, self._begun = split_begun(ours)
+                self._in_reports = ends_with_mouse(ours)
             yield from self._fed(for_the_keyboard(ours))
 
     @override
@@ -290,6 +325,7 @@ class InputParser(XTermParser):
         if self._begun and not self.waits_for_s:
             begun, self._begun = self._begun, ""
             if begun == ESC:
+                self._escaped = True
                 yield events.Key("escape", ESC)
             elif len(begun) > 2 or (begun[1] in "[O" and self._with_alt(begun[1]) not in self._alt_keys):
                 # The rest of the sequence was lost: do not take its Esc for the key.
@@ -304,6 +340,8 @@ class InputParser(XTermParser):
         if not self._begun:
             return LOOK_S
         patience = REST_S if len(self._begun) > 2 else self._patience[len(self._begun) - 1]
+        if self._in_reports:
+            patience = max(patience, REPORTS_S)
         return min(LOOK_S, max(0.0, self._came_at + patience - monotonic()))
 
     def _fed(self, text: str) -> Iterable[Message]:
@@ -539,8 +577,11 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
 
         def _process(self, messages: Iterable[Message]) -> None:
             for message in messages:
-                if isinstance(message, events.Key) and isinstance(self._app, TerminalApp):
-                    self._app.key_read(message.key)
+                if isinstance(self._app, TerminalApp):
+                    if isinstance(message, events.Key):
+                        self._app.key_read(message.key)
+                    elif isinstance(message, WHEEL) and not self._app.takes_wheel():
+                        continue
                 self.process_message(message)
 
     return TerminalDriver
