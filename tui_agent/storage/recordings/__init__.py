@@ -1,1 +1,1 @@
-"""Sessions that were recorded, by this program and by others: read whole, made valid, and taken over."""
+"""Reads sessions recorded by this program or others, and imports them as sessions of ours."""

@@ -1,4 +1,4 @@
-"""From lines to a conversation: a builder that readers of every format tell what was said, and what they share."""
+"""Builds a valid conversation from the lines of a recording; shared by the readers of all formats."""
 
 from datetime import datetime
 from typing import Annotated, NamedTuple, Protocol, TypeAlias
@@ -51,11 +51,11 @@ class ConversationBuilder:
         self._compactions: list[_Compaction] = []
 
     def problem(self, line: int, why: str) -> None:
-        """This line is left out."""
+        """Note that this line is left out."""
         self.problems.append(Problem(line, why))
 
     def user(self, line: int, blocks: list[Block], time: float) -> None:
-        """The user says something."""
+        """Add a message of the user."""
         blocks = _without_blank_texts(blocks)
         if not blocks:
             self.problem(line, "a user's message without text")
@@ -93,7 +93,7 @@ class ConversationBuilder:
             self._blocks.append(block)
 
     def result(self, line: int, result: ToolResult, time: float) -> None:
-        """A tool answers."""
+        """Add a tool result."""
         result = msgspec.structs.replace(result, call_id=self._names.get(result.call_id, result.call_id))
         answered = self._answered.get(result.call_id)
         if answered is None:
@@ -125,7 +125,7 @@ class ConversationBuilder:
         self._compactions.append(_Compaction(len(self.messages), kept, text, time, usage))
 
     def take_back(self, turns: int) -> None:
-        """The user takes their newest turns back."""
+        """Remove the newest turns, which the user took back."""
         self._close()
         starts = [place for place, message in enumerate(self.messages) if message.role == "user" and not message.kind]
         if turns and starts:
@@ -229,7 +229,7 @@ class LineReader(Protocol):
         ...
 
     def take(self, number: int, line: bytes) -> None:
-        """Take one line in; a line that cannot be understood is noted as a problem."""
+        """Read one line; an invalid line is noted as a problem."""
         ...
 
 

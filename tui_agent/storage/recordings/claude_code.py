@@ -114,7 +114,7 @@ class ClaudeCodeReader:
         return len(self._abandoned)
 
     def take(self, number: int, line: bytes) -> None:
-        """Take one line in; a line that cannot be understood is noted as a problem."""
+        """Read one line; an invalid line is noted as a problem."""
         try:
             header = _claude_header.decode(line)
             if header.subtype == "compact_boundary" and not header.is_sidechain:
@@ -151,7 +151,7 @@ class ClaudeCodeReader:
             self._builder.user(number, words, time)
 
     def _usage(self, number: int, told: msgspec.Raw) -> Usage | None:
-        """What the call used; None where that is not told, or (a problem) not in a way that can be understood."""
+        """The usage of a call; None if it is missing or invalid, which is noted as a problem."""
         try:
             usage = _claude_usage.decode(told)
         except UNUSABLE as error:
@@ -180,7 +180,7 @@ class _LinkedMessage(msgspec.Struct):
 
 
 class _Link(msgspec.Struct, rename="camel"):
-    """How a line hangs together with others. `parent_uuid` is unset where the format of its time had none."""
+    """How a line is linked to others. `parent_uuid` is unset in early files, whose format had none."""
 
     type: str = ""
     uuid: str = ""

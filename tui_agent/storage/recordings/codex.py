@@ -29,7 +29,7 @@ OWN_WORDS: Final = (
     "<skills_instructions>",
     "# AGENTS.md instructions",
 )
-"""How texts begin that codex writes in the user's place."""
+"""How texts begin that codex writes with role user."""
 
 
 class _Line(msgspec.Struct):
@@ -127,7 +127,7 @@ class CodexReader:
         """Whether the newest item is part of an answer, which the next one may be as well."""
 
     def take(self, number: int, line: bytes) -> None:
-        """Take one line in; a line that cannot be understood is noted as a problem."""
+        """Read one line; an invalid line is noted as a problem."""
         try:
             told = _line.decode(line)
             time = seconds(told.timestamp)

@@ -49,7 +49,7 @@ class NeutralReader:
         self._builder = builder
 
     def take(self, number: int, line: bytes) -> None:
-        """Take one line in; a line that cannot be understood is noted as a problem."""
+        """Read one line; an invalid line is noted as a problem."""
         try:
             told = _neutral_line.decode(line)
             time, text = seconds(told.time), valid_text(told.text or "")
@@ -77,7 +77,7 @@ class NeutralReader:
                 self._builder.problem(number, f"unknown role {other[:40]!r}")
 
     def _usage(self, number: int, told: msgspec.Raw) -> Usage | None:
-        """What the call used; None where that is not told, or (a problem) not in a way that can be understood."""
+        """The usage of a call; None if it is missing or invalid, which is noted as a problem."""
         try:
             usage = _neutral_usage.decode(told)
         except UNUSABLE as error:

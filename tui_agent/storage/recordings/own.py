@@ -14,7 +14,7 @@ from tui_agent.storage.recordings.recording import Recording, UnreadableRecordin
 
 
 async def read_session(folder: Path) -> Recording:
-    """The session in a folder, read beside whoever has it open. Raises `UnreadableRecording`, `StorageError`."""
+    """Read the session in a folder, which may be open. Raises `UnreadableRecording`, `StorageError`."""
     store = await LogStore.open(folder, read_only=True)
     try:
         entries = tuple(await store.load())
@@ -53,7 +53,7 @@ def _message_of(entry: AnyEntry, log: Log) -> Message | None:
 
 
 async def _whole(message: Message, artifacts: Artifacts) -> Message:
-    """The message with what was cut or evicted put back, where its file is still there."""
+    """The message with the full text of a cut or evicted result, if its file still exists."""
     if message.artifact is None:
         return message
     try:

@@ -23,7 +23,7 @@ from tui_agent.storage.recordings.recording import EXPECTED, Recording, Unreadab
 from tui_agent.storage.sessions import find_session
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told the bytes read so far and the bytes there are."""
+"""Called with the bytes read so far and the total bytes."""
 
 _PROGRESS_BYTES = 1 << 20
 
@@ -77,7 +77,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
 
 
 def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers from 1, so that a large file never is in memory as a whole."""
+    """Yield the lines that are not blank, with their numbers from 1, without reading a large file into memory."""
     try:
         with path.open("rb") as file:
             total, done, told = path.stat().st_size, 0, 0

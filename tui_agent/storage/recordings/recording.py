@@ -1,4 +1,4 @@
-"""A recorded session, whoever recorded it, and what is wrong with one that cannot be read."""
+"""A recorded session from any program, and the errors of reading one."""
 
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -15,24 +15,23 @@ EXPECTED = (
 
 
 class UnreadableRecording(Exception):
-    """What was named is no recorded session; the text says why and what would be one."""
+    """A path or id is not a recorded session; the message says why, and what would be one."""
 
 
 class Problem(NamedTuple):
-    """A line that could not be used, by its number from 1, and why."""
+    """A line that could not be used: its number, from 1, and the reason."""
 
     line: int
     why: str
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """One conversation. Every tool result follows the message that asked for it.
+    """A recorded conversation. Every tool result follows the message with its call.
 
-    `log` is what was said as it was sent: the messages with their numbers in it, and the recorded context entries
-    between them. `prefix` is the system prompt and tools, None where the format keeps none. `timed`: the messages carry
-    the times at which they were said. `model` answered first; empty where it is not told. An answer's `usage` is what
-    its call used, where that is recorded. `cache_ttl_s` is how long a cached prefix lived, in seconds; 0: not recorded.
-    `problems` are the lines left out; `abandoned` counts those of branches that the user went back from.
+    `log` are the messages, numbered, with the recorded context entries between them. `prefix`: the system prompt and
+    tools, None if the format does not record them. `timed`: the messages have their times. `model`: the first one that
+    answered; empty if unknown. `cache_ttl_s`: seconds that a cached prefix lived; 0: not recorded. `problems` are the
+    lines left out; `abandoned` counts the lines of branches that the user left by going back.
     """
 
     name: str

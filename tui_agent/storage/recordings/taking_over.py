@@ -1,8 +1,8 @@
-"""Going on with a session that another program recorded: an ordinary session of ours, whose log is made of it.
+"""Imports a session that another program recorded, as an ordinary session of ours.
 
-The file is only read. What only its own provider could check is not carried over: signatures of reasoning, hashes of
-requests. What its calls used and cost was paid elsewhere, so it counts nothing here. Foreign tool calls stay calls with
-their names and results: every provider takes a call of a tool that is no longer offered.
+The file is only read. Signatures of reasoning and hashes of requests are dropped, since only the original provider
+could verify them. Usage and cost are dropped too: they were paid elsewhere. Calls of foreign tools stay, with
+their results: every provider accepts calls of tools that are no longer offered.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _PICTURE_LOST: Final = "[a picture that was not recorded]"
 
 
 class TakenOver(NamedTuple):
-    """A session made of a file; `told` says of what, for people."""
+    """A session imported from a file; `told` is a sentence for people on what it contains."""
 
     folder: Path
     told: str
