@@ -11,7 +11,7 @@ from tui_agent.durable import to_completion
 
 Result = TypeVar("Result")
 
-HANDOVER_S = 0.001
+SWITCH_INTERVAL_S = 0.001
 """Python's thread switch interval, in seconds; the default is five times that."""
 
 
@@ -27,9 +27,9 @@ async def load(module: str) -> None:
     await asyncio.to_thread(uncollected, lambda: import_module(module))
 
 
-def share_often() -> None:
-    """Shorten the switch interval to `HANDOVER_S`, so that a working thread delays the event loop by about 1 ms."""
-    sys.setswitchinterval(HANDOVER_S)
+def shorten_switch_interval() -> None:
+    """Set the thread switch interval, so that a working thread delays the event loop by only about 1 ms."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def uncollected(work: Callable[[], Result]) -> Result:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tests.bench.report import Figure
 from tui_agent.agent.agent import Agent
-from tui_agent.aside import aside, share_often
+from tui_agent.aside import aside, shorten_switch_interval
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
@@ -70,7 +70,7 @@ class Still:
 def figures() -> list[Figure]:
     """For every step the median of the longest blocks of a few rounds."""
     found: list[Figure] = []
-    share_often()
+    shorten_switch_interval()
     for name, rounds in asyncio.run(_measured()).items():
         worked, own, longest = (1000 * statistics.median(each) for each in zip(*rounds, strict=True))
         found.append(Figure(f"{name}, {TURNS:,} turns: CPU before a key is seen", worked, "ms", MOST_MS))

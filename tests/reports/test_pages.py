@@ -31,7 +31,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.view import View
-from tui_agent.reports.charts import MOST_POINTS, Point, nice_ceiling, thinned
+from tui_agent.reports.charts import MAX_POINTS, Point, nice_ceiling, thinned
 from tui_agent.reports.pages import PAGE_CHARACTERS, Remark, session_page
 
 HOSTILE = (
@@ -225,7 +225,7 @@ def test_a_session_of_5000_turns_has_a_page_that_a_browser_can_show() -> None:
     turn = [user_message("go on"), call, result, answer]
     page = "".join(session_page("x", stamped([*turn] * 5000)))
     assert len(page) < 2 * PAGE_CHARACTERS
-    assert page.count('<rect class="spot"') <= 2 * (MOST_POINTS + 1)
+    assert page.count('<rect class="spot"') <= 2 * (MAX_POINTS + 1)
     assert "5,000 turns · 10,000 model calls · $10.00" in page
 
 

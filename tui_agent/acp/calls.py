@@ -1,4 +1,4 @@
-"""Tool calls as editors show them: kind, title, the files they are about, diffs, output."""
+"""Tool calls as shown by editors: kind, title, files, diffs, output."""
 
 import json
 import re
@@ -43,16 +43,16 @@ KINDS: Final[dict[str, ToolKind]] = {
     "memory": "think",
     "mark_task_done": "think",
 }
-"""What a tool does, in the protocol's words; any other is ``other``."""
+"""The protocol's kinds of tools; any other tool is ``other``."""
 
-MOST_CHARS: Final = 20_000
-"""Characters of a result that an editor is sent; the conversation has all of it."""
+MAX_CHARS: Final = 20_000
+"""The most characters of a result that are sent to an editor; the conversation has all of it."""
 
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
 def kind_of(tool: str) -> ToolKind:
-    """What a tool does, in the protocol's words."""
+    """A tool's kind in the protocol."""
     return KINDS.get(tool, "other")
 
 
@@ -65,14 +65,14 @@ def title_of(tool: str, arguments: str) -> str:
 
 
 def title_of_question(question: PermissionQuestion) -> str:
-    """What is asked, on one line."""
+    """The title of a question, on one line."""
     if question.kind == "call" and question.call_id:
         return title_of(question.tool, question.arguments)
     return one_line(question.preview.title)
 
 
 def arguments_of(arguments: str) -> dict[str, object]:
-    """The arguments of a call as a mapping; an empty one where they are none."""
+    """The arguments of a call as a mapping; empty if they are not a JSON object."""
     try:
         told = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -81,13 +81,13 @@ def arguments_of(arguments: str) -> dict[str, object]:
 
 
 def path_of(arguments: str, folder: Path) -> str:
-    """The absolute path that a call is about; empty: none."""
+    """The absolute path that a call is about; empty if it is about none."""
     named = arguments_of(arguments).get("path")
     return str(folder / named) if isinstance(named, str) and named and "\0" not in named else ""
 
 
 def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocation]:
-    """The files a call is about, for an editor that follows along."""
+    """The files that a call is about, for editors that follow along."""
     path = path_of(arguments, folder)
     if not path or kind_of(tool) not in ("read", "edit"):
         return []
@@ -96,7 +96,7 @@ def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocati
 
 
 def question_content(question: PermissionQuestion, folder: Path) -> list[Content]:
-    """What a person sees before they allow a call."""
+    """What the user sees before they allow a call."""
     shown = question.preview
     content: list[Content] = list(edits(shown.diff, path_of(question.arguments, folder)))
     if shown.command:
@@ -106,23 +106,23 @@ def question_content(question: PermissionQuestion, folder: Path) -> list[Content
 
 
 def result_content(tool: str, arguments: str, text: str, diff: str, folder: Path) -> list[Content]:
-    """What came of a call: its diff, else its text."""
+    """The result of a call: its diff if it has one, else its text."""
     if diff and (found := list(edits(diff, path_of(arguments, folder)))):
         return list(found)
     return output_content(tool, text)
 
 
 def output_content(tool: str, text: str) -> list[Content]:
-    """A text that a tool gave back, as one that keeps its lines."""
+    """A tool's text result, formatted so that its lines are kept."""
     text = clean(text)
-    left_out = len(text) - MOST_CHARS
+    left_out = len(text) - MAX_CHARS
     if left_out > 0:
-        text = f"{text[:MOST_CHARS]}\n… {left_out:,} more characters"
+        text = f"{text[:MAX_CHARS]}\n… {left_out:,} more characters"
     return [_text(fenced(text, "console" if kind_of(tool) == "execute" else ""))] if text.strip() else []
 
 
 def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:
-    """The hunks of a unified diff, each as its text before and after. A diff that was cut ends with what it has."""
+    """The hunks of a unified diff, each as its text before and after. A diff may be cut off."""
     old: list[str] = []
     new: list[str] = []
     made = False
@@ -142,7 +142,7 @@ def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A text as a block of Markdown code that it cannot end itself."""
+    """A text as a Markdown code block, with a fence that does not occur in it."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"

@@ -1,4 +1,4 @@
-"""What a client lets its user choose in a session: the mode, the model, a command."""
+"""What a client offers its user to choose in a session: the mode, the model, commands."""
 
 from typing import Final, Literal
 
@@ -30,22 +30,22 @@ MODES: Final[dict[Mode, tuple[str, str]]] = {
     "auto": ("Auto", "Changes files in the project and runs what only reads; asks about the rest."),
     "allow": ("Allow", "Asks nothing; what your rules forbid stays forbidden."),
 }
-"""Each permission mode's name and what it does, for people."""
+"""Each permission mode's title and description for the user."""
 
 
 def mode_named(name: str) -> Mode | None:
-    """The mode of this name; None: there is none."""
+    """The mode with this name; None if there is none."""
     return next((mode for mode in MODES if mode == name), None)
 
 
 def mode_state(agent: Agent) -> SessionModeState:
-    """The modes there are, and the present one."""
+    """The available modes, and the present one."""
     modes = [SessionMode(id=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
     return SessionModeState(current_mode_id=agent.mode, available_modes=modes)
 
 
 def model_names(agent: Agent) -> list[str]:
-    """The models to choose from: the present one, and of each provider there is a key for one of each tier."""
+    """The models to choose from: the present one, and one of each tier for every provider with a key."""
     settings, catalogue = agent.settings, catalogue_of(agent.settings)
     found = [agent.profile.name]
     for provider in catalogue.providers:
@@ -57,7 +57,7 @@ def model_names(agent: Agent) -> list[str]:
 
 
 def config_options(agent: Agent) -> list[SessionConfigOptionSelect]:
-    """The same and the models, as clients of today ask for them."""
+    """Modes and models as config options, which newer clients use."""
     modes = [SessionConfigSelectOption(value=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
     short_name = catalogue_of(agent.settings).short_name
     models = [SessionConfigSelectOption(value=name, name=short_name(name)) for name in model_names(agent)]
@@ -76,7 +76,7 @@ def _select(
 
 
 def commands(agent: Agent) -> AvailableCommandsUpdate:
-    """The slash commands there are, the user's own and servers' prompts among them. Reads files: call it off the event
+    """The available slash commands, including the user's own and servers' prompts. Reads files: call it off the event
     loop.
     """
     found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]

@@ -1,4 +1,4 @@
-"""One open session of a connection: prompts, questions, what its user chooses, its end."""
+"""An open session of a connection: its prompts, questions, choices and end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -55,10 +55,10 @@ DECLINE: Final = "decline"
 CHOICE: Final = "choice-"
 
 IN_THE_CHAT: Final = "They want to answer in their own words: end your turn, and they will."
-"""What the model is told where none of the offered answers was taken."""
+"""The answer for the model if the user took none of the offered answers."""
 
 KEEPING_UP_S: Final = 1.0
-"""Seconds a question waits until the client knows of the call it is about; a subtask's it never gets to know."""
+"""Seconds that a question waits until the client knows of its call; calls of subtasks are never sent to it."""
 
 _STOP_REASONS: Final[dict[str, StopReason]] = {
     "max_tokens": "max_tokens",
@@ -70,14 +70,14 @@ TITLE_CHARS: Final = 80
 
 @dataclass
 class _Outcome:
-    """What the events of a turn said so far."""
+    """What the events of a turn have told so far."""
 
     finished: events.TurnFinished | None = None
     failed: events.TurnFailed | None = None
 
 
 class Conversation:
-    """A session whose front end is the client at the other end of a connection. Made with `opened`."""
+    """A session whose front end is the client of a connection. Create it with `opened`."""
 
     def __init__(self, client: Client, arguments: Arguments) -> None:
         self._client = client
@@ -100,8 +100,8 @@ class Conversation:
         notices: Iterable[str] = (),
         able: ClientCapabilities | None = None,
     ) -> "Conversation":
-        """Open the session that `arguments` name, or a new one. `notices` are told with its own; `able` is what the
-        client says it can do.
+        """Open the session named by `arguments`, or a new one. `notices` are sent with its own; `able` are the client's
+        capabilities.
 
         Raises `SessionError`.
         """
@@ -136,9 +136,9 @@ class Conversation:
         return self.session.id
 
     def introduce(self) -> None:
-        """Tell the client of what there is, and learn what the provider tells of the model.
+        """Send the client the available commands, notices and usage, and get the model's facts from the provider.
 
-        To be called last before a request is answered by which the client learns of the session: so the answer is sent
+        Call it just before returning the response by which the client learns of the session: the response is sent
         first.
         """
         if self._introducing is None or self._introducing.done():
@@ -153,13 +153,13 @@ class Conversation:
         stats = self.agent.context_stats()
         if stats.window > 0 and self.session.resumed:
             await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
-        # Servers that nobody knew yet may have prompts.
+        # Servers that were not known yet may offer prompts.
         await self.session.offered.servers.learn()
         if (now := await asyncio.to_thread(commands, self.agent)) != told:
             await self._send(now)
 
     async def replay(self) -> None:
-        """Tell the client of the whole conversation so far."""
+        """Send the client the conversation so far."""
         told = Translator(self._arguments.folder, replaying=True)
         for event in self.agent.history():
             for update in told.updates(event):
@@ -168,9 +168,9 @@ class Conversation:
     # Prompts
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> PromptResponse:
-        """Do a turn, or a slash command; where a turn runs already, the prompt joins it.
+        """Run a turn or a slash command; if a turn is running, the prompt joins it.
 
-        Raises `RequestError` where the turn failed.
+        Raises `RequestError` if the turn failed.
         """
         profile = self.agent.profile
         said = read_prompt(blocks, pictures=profile.images, model=profile.name)
@@ -183,7 +183,7 @@ class Conversation:
         try:
             return await self._doing
         except asyncio.CancelledError:
-            # The request was withdrawn, or the client is gone: whatever runs ends first.
+            # The request was cancelled, or the client is gone: end what runs first.
             self._doing.cancel()
             await asyncio.wait([self._doing])
             raise
@@ -247,20 +247,20 @@ class Conversation:
         return PromptResponse(stop_reason="end_turn")
 
     def cancel(self) -> None:
-        """Stop what runs; a turn's last events still come."""
+        """Stop what runs; the turn's last events are still sent."""
         if not self.agent.interrupt() and self._doing is not None:
             self._doing.cancel()
 
     # Questions
 
     async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Put a question of the gate to the client's user. One that is not answered is declined, and the turn stops."""
+        """Ask the client's user a question of the gate's. If unanswered, the call is declined and the turn stops."""
         if not self._translator.is_known(question.call_id):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._caught_up.wait(), KEEPING_UP_S)
         self._caught_up.clear()
         if question.kind == "question" and self._has_forms:
-            with suppress(RequestError):  # one that cannot after all is asked as every client is
+            with suppress(RequestError):  # if it fails, ask as with any other client
                 return await self._ask_in_a_form(question)
         asked = await self._client.request_permission(
             session_id=self.id,
@@ -281,7 +281,7 @@ class Conversation:
         return _answer_of(question, chosen)
 
     async def _ask_in_a_form(self, question: PermissionQuestion) -> PermissionAnswer:
-        """Ask so that it can be answered in the user's own words, too."""
+        """Ask with a form, so that users can also answer in their own words."""
         asked = await self._client.create_elicitation(clean(question.preview.text), form(question, self.id))
         if isinstance(asked, AcceptElicitationResponse):
             return answer_in_form(asked.content)
@@ -292,7 +292,7 @@ class Conversation:
     # What the user chooses
 
     async def set_mode(self, name: str) -> None:
-        """Raises `RequestError` for a mode that there is none of."""
+        """Change the mode. Raises `RequestError` for an unknown one."""
         mode = mode_named(name)
         if mode is None:
             raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
@@ -301,7 +301,7 @@ class Conversation:
         await self._send(update_current_mode(mode))
 
     async def set_option(self, option: str, value: str) -> list[SessionConfigOptionSelect]:
-        """Choose a mode or a model; what there is to choose from then. Raises `RequestError`."""
+        """Choose a mode or a model; returns the options afterwards. Raises `RequestError`."""
         if option == MODE:
             await self.set_mode(value)
         elif option == MODEL:
@@ -319,7 +319,7 @@ class Conversation:
     # The end
 
     async def close(self) -> None:
-        """End what runs and close the session. Raises `StorageError`; all is closed all the same."""
+        """End what runs and close the session. Closes everything even if it raises `StorageError`."""
         running = [task for task in (self._doing, self._introducing) if task is not None and not task.done()]
         for task in running:
             task.cancel()
@@ -330,13 +330,13 @@ class Conversation:
     # Telling
 
     async def _tell_mode(self) -> None:
-        """Where the mode has become another one."""
+        """Send the mode if it has changed."""
         if self.agent.mode != self._mode:
             self._mode = self.agent.mode
             await self._send(update_current_mode(self.agent.mode))
 
     def _tell_later(self, event: events.AgentEvent) -> None:
-        """Of what happens outside a turn, notices wait until something is said."""
+        """Handle an event outside a turn: notices are held back until the next prompt."""
         if isinstance(event, events.Notice):
             self._said.append(event)
 
@@ -357,7 +357,7 @@ class Conversation:
 
 @asynccontextmanager
 async def explained() -> AsyncIterator[None]:
-    """Errors of sessions and their files as the protocol has them."""
+    """Turn errors of sessions and storage into the protocol's errors."""
     try:
         yield
     except (SessionError, StorageError) as error:

@@ -1,4 +1,4 @@
-"""Questions of the model as forms, for clients that show some (elicitation)."""
+"""Questions of the model as forms, for clients that support elicitation."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ WORDS: Final = "words"
 
 
 def form(question: PermissionQuestion, session: str) -> ElicitationFormSessionMode:
-    """The form of a question: its choices, if it has some, and a field for other words."""
+    """The form for a question: its choices, if any, and a text field."""
     choices = [one_line(choice) for choice in question.choices]
     fields = {WORDS: ElicitationStringPropertySchema(type="string", title="In your own words" if choices else "Answer")}
     if choices:
@@ -26,7 +26,7 @@ def form(question: PermissionQuestion, session: str) -> ElicitationFormSessionMo
 
 
 def answer_in_form(content: Mapping[str, object] | None) -> PermissionAnswer:
-    """What was filled in; words win over a choice."""
+    """The answer in a filled-in form; the text field takes precedence over a choice."""
     given = {name: str(getattr(value, "root", value) or "").strip() for name, value in (content or {}).items()}
     said = given.get(WORDS) or given.get(CHOICE) or ""
     return PermissionAnswer(allowed=bool(said), choice=said)

@@ -1,4 +1,4 @@
-"""The agent's side of the protocol: which sessions a connection has open, and what a client can ask for."""
+"""The agent's side of the protocol: the open sessions of a connection, and the requests of its client."""
 
 import asyncio
 import re
@@ -53,16 +53,18 @@ from tui_agent.text import one_line
 from tui_agent.version import __version__
 
 Load: TypeAlias = Callable[[Path, Sequence[str]], tuple[Arguments, Settings]]
-"""Arguments and settings of a session in a folder, with further folders that count as inside. Raises `UsageError`."""
+"""Loads the arguments and settings of a session in a folder; the texts are further folders of its workspace. Raises
+`UsageError`.
+"""
 
 Server: TypeAlias = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 PAGE: Final = 50
-"""Sessions in one answer to a list."""
+"""Sessions on one page of a list."""
 
 
 class FrontEnd:
-    """Serves one client. `close` ends every session that it has open."""
+    """Serves one client. `close` ends all its open sessions."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -76,7 +78,7 @@ class FrontEnd:
         self._client = conn
 
     async def close(self) -> None:
-        """End what runs and close all sessions, one after the other, whatever one of them raises."""
+        """End what runs and close all sessions one after the other, even if one of them fails."""
         async with AsyncExitStack() as each:
             for conversation in self._open.values():
                 each.push_async_callback(conversation.close)
@@ -224,14 +226,14 @@ class FrontEnd:
         raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: dict[str, object]) -> None:
-        """Nothing is made of what the protocol does not have."""
+        """Ignore unknown notifications."""
 
     # Opening
 
     async def _opened(
         self, session_id: str, cwd: str, folders: Sequence[str] | None, servers: Sequence[Server] | None
     ) -> Conversation:
-        """The session of this id, or a new one; one that is open already as it is. Raises `RequestError`."""
+        """The session with this id, opened if necessary, or a new one. Raises `RequestError`."""
         async with self._opening:
             if session_id in self._open:
                 return self._open[session_id]
@@ -267,7 +269,7 @@ class FrontEnd:
 
 
 async def _folder_of(arguments: Arguments, session_id: str) -> Path:
-    """Where the session of exactly this id lies. Raises `NoSuchSession`."""
+    """The folder of the session with exactly this id. Raises `NoSuchSession`."""
     folder = await find_session(arguments.home, session_id)
     if folder.name != session_id:
         raise NoSuchSession(f"There is no session {one_line(session_id, 60)!r}.")
@@ -275,7 +277,7 @@ async def _folder_of(arguments: Arguments, session_id: str) -> Path:
 
 
 def _with_servers(settings: Settings, servers: Iterable[Server]) -> tuple[Settings, list[str]]:
-    """The settings with the client's servers of tools, and what is said of those that cannot be used."""
+    """The settings with the client's MCP servers added, and notices on those that cannot be used."""
     given: dict[str, ToolServer] = {}
     refused: list[str] = []
     for server in servers:

@@ -1,4 +1,4 @@
-"""What a client sends as a prompt, as the words and pictures of a message."""
+"""Converting a client's prompt to the text and pictures of a message."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class Prompt(NamedTuple):
-    """A prompt. `problems` are sentences about what of it is not sent."""
+    """A prompt. `problems` are sentences about parts of it that are not sent."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -32,9 +32,9 @@ class Prompt(NamedTuple):
 
 
 def read_prompt(blocks: Sequence[PromptBlock], *, pictures: bool, model: str) -> Prompt:
-    """The prompt in these blocks. `pictures`: the model can see some.
+    """Convert the blocks of a prompt. `pictures`: the model accepts pictures.
 
-    A link stands in the text as a mention; what an embedded resource holds follows the text.
+    A link becomes a mention in the text; the content of an embedded resource follows the text.
     """
     words: list[str] = []
     held: list[str] = []
@@ -63,7 +63,7 @@ def read_prompt(blocks: Sequence[PromptBlock], *, pictures: bool, model: str) ->
 
 
 def mention(uri: str) -> str:
-    """A link as it stands in a prompt: of a file its path after an ``@``, else the address."""
+    """A link as it appears in a prompt: for a file ``@`` and its path, else the address."""
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return uri

@@ -1,4 +1,4 @@
-"""One connection: its pipes, what ends it, and the end of all its sessions."""
+"""Serving one connection: its pipes, its end, and closing all its sessions."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,16 @@ from tui_agent.acp.front_end import FrontEnd, Load
 from tui_agent.arguments import ExitCode, UsageError
 
 LINE_BYTES: Final = 64 * 1024 * 1024
-"""Bytes read ahead of one message; a prompt may hold pictures."""
+"""The most bytes of one message; a prompt may contain pictures."""
 CLOSING_S: Final = 3.0
-"""Seconds for what is still to be written: a client that reads no more must not keep sessions open."""
+"""Seconds to write pending output: a client that has stopped reading must not keep sessions open."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run(load: Load) -> int:
-    """Serve one client until it goes or the process is told to end; the exit code.
+    """Serve one client until it disconnects or the process is told to end; returns the exit code.
 
-    `load` gives arguments and settings of a session in a folder. Raises `UsageError` where no client can be there.
+    `load` loads the arguments and settings of a session in a folder. Raises `UsageError` if there can be no client.
     """
     if not (_is_pipe(sys.stdin) and _is_pipe(sys.stdout)):
         raise UsageError("`tui-agent acp` is started by an editor, which talks to it over pipes (docs/editors.md)")
@@ -46,7 +46,7 @@ async def _serve(load: Load) -> int:
         for end in ends:
             end.cancel()
         await asyncio.wait(ends)
-        # What the client still waits for is cancelled with the connection; each turn ends with a valid log.
+        # Closing the connection cancels pending requests; each turn ends with a valid log.
         with contextlib.suppress(TimeoutError, OSError):
             await asyncio.wait_for(connection.close(), CLOSING_S)
         await front_end.close()
@@ -64,7 +64,7 @@ def _is_pipe(stream: TextIO | None) -> bool:
 
 
 class _Output(asyncio.StreamReaderProtocol):
-    """Standard output, whose reader may go."""
+    """Standard output, whose reader may disconnect."""
 
     def __init__(self, over: asyncio.Event) -> None:
         super().__init__(asyncio.StreamReader())
@@ -77,7 +77,7 @@ class _Output(asyncio.StreamReaderProtocol):
 
 
 async def _pipes(over: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Standard input and output. From here on whatever else prints goes to standard error."""
+    """Streams of standard input and output. From now on, all other prints go to standard error."""
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Events of the agent as updates of the protocol. All text in an update is clean: a client may be a terminal."""
+"""Converting the agent's events to updates of the protocol. All text is cleaned: a client may be a terminal."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ _STATES: dict[TodoState, PlanEntryStatus] = {"pending": "pending", "in_progress"
 
 
 class Translator:
-    """Turns the events of one conversation into updates. `replaying`: what the user said is told, too."""
+    """Converts the events of one conversation to updates. `replaying`: user messages are included."""
 
     def __init__(self, folder: Path, *, replaying: bool = False) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class Translator:
         self._arguments: dict[str, str] = {}
 
     def updates(self, event: events.AgentEvent) -> Iterator[Update]:
-        """What a client is told of an event; nothing of most."""
+        """The updates for an event; most events have none."""
         match event:
             case events.UserMessage() if self._replaying:
                 yield from _of_user(event)
@@ -91,7 +91,7 @@ class Translator:
                     yield update_agent_thought_text(told)
 
     def is_known(self, call_id: str) -> bool:
-        """Whether the client was told of this call."""
+        """Whether this call has been sent to the client."""
         return call_id in self._arguments
 
     def _text(self, text: str) -> Iterator[Update]:
@@ -133,12 +133,12 @@ class Translator:
 
 
 def plan(todo: TodoList) -> AgentPlanUpdate:
-    """The task list."""
+    """The task list as an update."""
     return update_plan(plan_entry(one_line(item.text), status=_STATES[item.state]) for item in todo.items)
 
 
 def usage(tokens: int, window: int, cost_usd: float | None, stats: ContextStats | None = None) -> UsageUpdate:
-    """How full the window is and what the session has cost; with `stats` what was done to keep it small."""
+    """An update on the tokens in the context window and the session's cost; with `stats` also on how it was reduced."""
     update = UsageUpdate(session_update="usage_update", used=tokens, size=window)
     if cost_usd is not None:
         update.cost = Cost(amount=cost_usd, currency="USD")
@@ -156,7 +156,7 @@ def usage(tokens: int, window: int, cost_usd: float | None, stats: ContextStats 
 
 
 def remark(title: str, *texts: str) -> str:
-    """Something the program says, as a paragraph among the model's thoughts."""
+    """A message of the program, as a paragraph among the model's thoughts."""
     return f"**{one_line(title)}** {' '.join(clean(text) for text in texts if text)}".rstrip() + "\n\n"
 
 

@@ -103,7 +103,7 @@ def _subtype(report: Report) -> str:
             return "error_during_execution" if report.is_error else "success"
 
 
-def both(first: events.TurnFinished | None, second: events.TurnFinished | None) -> events.TurnFinished | None:
+def combined(first: events.TurnFinished | None, second: events.TurnFinished | None) -> events.TurnFinished | None:
     """Two turns combined: the end of the second, the sums of both."""
     if first is None or second is None:
         return second or first

@@ -21,7 +21,7 @@ from tui_agent.agent.turn.turn import unanswered
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report, both, report_json
+from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report, combined, report_json
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
@@ -190,7 +190,7 @@ async def _turn(
                     pass
             if streaming:
                 _print_json(events.encode(event))
-    outcome.finished = both(outcome.finished, finished)
+    outcome.finished = combined(outcome.finished, finished)
 
 
 async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:

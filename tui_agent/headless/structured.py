@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 """The most bytes of a schema, which is part of the request."""
 
-_MOST_PROBLEMS: Final = 10
+_MAX_PROBLEMS: Final = 10
 _PROBLEM_CHARACTERS: Final = 300
 _FENCED: Final = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 
@@ -100,7 +100,7 @@ class ResultSchema:
             errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError, re.error) as error:
             return (f"the schema cannot be applied: {error}"[:_PROBLEM_CHARACTERS],)
-        told = [f"at {error.json_path}: {error.message}"[:_PROBLEM_CHARACTERS] for error in errors[:_MOST_PROBLEMS]]
+        told = [f"at {error.json_path}: {error.message}"[:_PROBLEM_CHARACTERS] for error in errors[:_MAX_PROBLEMS]]
         return (*told, f"and {len(errors) - len(told)} more") if len(errors) > len(told) else tuple(told)
 
 

@@ -1,1 +1,1 @@
-"""Recorded sessions, played again under other rules for the context, without any network."""
+"""Replaying recorded sessions under other context policies, without any network."""

@@ -1,10 +1,10 @@
-"""The bill of a policy: what its prompts are made of, what a provider's cache spares of them, and what that costs.
+"""Billing a policy: the parts of its prompts, what a provider's prompt cache saves, and the cost.
 
-A prompt is a list of parts with running sizes, so that a call costs what has changed since the one before. The cache
-follows what providers document. Anthropic ("Prompt caching"): an entry is kept for each marked prefix; a request reads
-the longest one at a mark or up to 20 blocks before it, which renews its time; nothing shorter than the model's minimum
-is kept. Gemini ("Context caching"): implicit, the longest common prefix with a recent request, above a minimum; nothing
-to mark.
+A prompt is a list of parts with running sums of their sizes, so that simulating a call takes time only for what has
+changed since the one before. The cache follows the providers' documentation. Anthropic ("Prompt caching"): an entry is
+kept for each marked prefix; a request reads the longest one at a mark or up to 20 blocks before it, which renews its
+time to live; nothing shorter than the model's minimum is kept. Gemini ("Context caching"): implicit, for the longest
+common prefix with a recent request, above a minimum; there is nothing to mark.
 """
 
 import sys
@@ -23,26 +23,26 @@ PartKind: TypeAlias = Literal[
 ]
 
 _WRITTEN: Final = frozenset(("summary", "digest"))
-"""Parts that a model wrote of others."""
+"""Parts that a model wrote to replace others."""
 
 LOOKBACK = 20
-"""How many blocks before a mark Anthropic looks for an entry."""
+"""The number of blocks before a mark in which Anthropic looks for an entry."""
 REWRITE_TOKENS = 1_000
-"""An edit that has at least this much of an earlier request billed again counts as a rewrite."""
+"""An edit counts as a rewrite if at least this many tokens of the earlier request are billed again."""
 WRITING_SPEED: Final = 60
-"""Output tokens a second at which a summary is taken to be written: stated, not measured."""
+"""Output tokens per second at which summaries are assumed to be written: an assumption, not measured."""
 FETCH_OUTPUT = 80
-"""Tokens of the answer that asks for something again."""
+"""Output tokens of the call that fetches something again."""
 LARGEST_FETCH = 20_000
-"""Tokens of the largest result that is fetched at once; more is paged."""
+"""Tokens of the largest result that is fetched at once; a larger one is read in pages."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptPart:
-    """A block of a prompt. `mentions` can be read in it; the text of each of `fetchable` can be fetched through it.
+    """A block of a prompt. `mentions` occur in its text; it says where to fetch each of `fetchable`.
 
-    `recorded` is what it shows, whole or in part; `text` what it says where that is not of the recording. `depths` are
-    those of a summary's mentions: through how many summaries each has passed. One that is missing passed through one.
+    `recorded` is the message that it shows, in full or in part; `text` is its text if that is not in the recording.
+    `depths` says for a summary's mentions through how many summaries each has passed; the default is one.
     """
 
     kind: PartKind
@@ -54,15 +54,16 @@ class PromptPart:
     depths: Mapping[int, int] = field(default_factory=dict)
 
     def depth(self, mention: int) -> int:
-        """Through how many summaries a mention in this part has passed; 0: it is read where it was said."""
+        """The number of summaries that a mention in this part has passed through; 0: it is verbatim."""
         return self.depths.get(mention, 1) if self.kind in _WRITTEN else 0
 
 
 class Prompt:
-    """The parts of the next request. A place in it is a number of parts: those before it.
+    """The parts of the next request. A place in it is the number of parts before it.
 
-    `unchanged` is how many of its first parts the last request had too, `sent` how many that one had. `edges` are the
-    places where the policy marks the end of a prefix for the cache; system prompt and end are always marked.
+    `unchanged` is the number of leading parts that the last request had too, `sent` the number of parts that it had.
+    `edges` are the places where the policy marks the end of a prefix for the cache; the end of the system prompt and of
+    the request are always marked.
     """
 
     def __init__(self, fixed: int) -> None:
@@ -81,11 +82,11 @@ class Prompt:
 
     @property
     def tokens(self) -> int:
-        """The size of the whole prompt."""
+        """The tokens of the whole prompt."""
         return self._ends[-1]
 
     def size(self, place: int) -> int:
-        """The size of all before this place."""
+        """The tokens before this place."""
         return self._ends[place - 1] if place else 0
 
     def append(self, part: PromptPart) -> None:
@@ -104,7 +105,7 @@ class Prompt:
         self._resize(start)
 
     def replace(self, changes: dict[int, PromptPart]) -> None:
-        """Put other parts in the places of these."""
+        """Replace the parts at these places."""
         for place, part in changes.items():
             self._count(self.parts[place], -1)
             self.parts[place] = part
@@ -113,7 +114,7 @@ class Prompt:
             self._resize(min(changes))
 
     def show(self, parts: Sequence[PromptPart]) -> None:
-        """Make these the parts after the system prompt; what is the same at both ends counts as unchanged."""
+        """Replace all parts after the system prompt; equal ones at the start and the end count as unchanged."""
         old, new = self.parts, [self.parts[0], *parts]
         start = common(old, new)
         if start == len(old):
@@ -124,22 +125,24 @@ class Prompt:
             self.splice(start, len(old) - end, new[start : len(new) - end])
 
     def mark_sent(self) -> None:
-        """The request with all this was made."""
+        """Record that the request has been sent."""
         self.unchanged = self.sent = len(self.parts)
         self.sent_tokens = self.tokens
 
     def holds(self, mention: int) -> bool:
-        """Whether a mention can be read in the prompt."""
+        """Whether a mention occurs in the prompt."""
         return mention in self._held
 
     def depth(self, mention: int) -> int:
-        """Through how few summaries a mention that the prompt holds has passed: 0 verbatim, 1 a summary of turns."""
+        """The least number of summaries that a mention in the prompt has passed through: 0 verbatim, 1 a summary of
+        turns.
+        """
         if mention in self._verbatim:
             return 0
         return min((part.depth(mention) for part in self.parts if mention in part.mentions), default=0)
 
     def leads_to(self, result: RecordedMessage) -> bool:
-        """Whether something in the prompt says where the result can be found."""
+        """Whether something in the prompt says where to fetch the result."""
         return result.index in self._fetchable
 
     def _resize(self, start: int) -> None:
@@ -167,7 +170,7 @@ def _add(counts: dict[int, int], keys: Iterable[int], change: int) -> None:
 
 
 def common(one: list[T], other: list[T]) -> int:
-    """How many of the first parts, or messages, are the same."""
+    """The length of the common prefix of two lists."""
     shorter = min(len(one), len(other))
     if one[:shorter] == other[:shorter]:
         return shorter
@@ -175,7 +178,7 @@ def common(one: list[T], other: list[T]) -> int:
 
 
 class CacheUse(NamedTuple):
-    """Tokens of one prompt: all, read from the cache, written to it."""
+    """Tokens of one prompt: in total, read from the cache, written to it."""
 
     total: int
     read: int
@@ -183,9 +186,9 @@ class CacheUse(NamedTuple):
 
 
 class PromptCache:
-    """The entries of one conversation, as places in its prompt, and when each runs out.
+    """The cache entries of one conversation, as places in its prompt, and when each expires.
 
-    A prompt's parts that are not `unchanged` are other bytes, so the entries beyond them are worthless.
+    Only a prompt's `unchanged` parts have the same bytes, so entries after them are lost.
     """
 
     def __init__(self, *, ttl_s: float, minimum: int, marked: bool) -> None:
@@ -196,15 +199,15 @@ class PromptCache:
         self._last = float("-inf")
 
     def seed(self, place: int, now: float) -> None:
-        """Another conversation has sent the parts before this place; they are in the cache already."""
+        """Add an entry at this place: another conversation has sent the same prefix."""
         self._ends[place] = now + self._ttl
 
     def is_cold(self, now: float) -> bool:
-        """Whether everything has run out."""
+        """Whether all entries have expired."""
         return now - self._last >= self._ttl
 
     def use(self, prompt: Prompt, now: float) -> CacheUse:
-        """Send the prompt at this time; it is then marked as sent."""
+        """Send the prompt at this time, and mark it as sent."""
         self._forget(prompt.unchanged, now)
         hit = self._use_marked(prompt, now) if self._marked else self._use_implicit(prompt, now)
         self._last = now
@@ -213,7 +216,7 @@ class PromptCache:
         return CacheUse(total, read, self.written(total) - read if self._marked else 0)
 
     def written(self, tokens: int) -> int:
-        """How many tokens a request of so many writes that finds nothing in the cache."""
+        """The tokens that a request of this size writes if nothing of it is in the cache."""
         return tokens if self._marked and tokens >= self._minimum else 0
 
     def _forget(self, unchanged: int, now: float) -> None:
@@ -236,7 +239,7 @@ class PromptCache:
         return hit
 
     def _nearest(self, mark: int) -> int:
-        """The longest entry at a mark or shortly before it; 0: there is none."""
+        """The longest entry at a mark or at most `LOOKBACK` blocks before it; 0 if there is none."""
         return max((place for place in self._ends if 0 <= mark - place < LOOKBACK), default=0)
 
     def _use_implicit(self, prompt: Prompt, now: float) -> int:
@@ -250,9 +253,9 @@ class PromptCache:
 
 @dataclass(slots=True)
 class Bill:
-    """Sums over a replay. Costs in USD, everything else in tokens or counts.
+    """The sums of a replay. Costs are in USD, everything else in tokens or counts.
 
-    A wait is one step for which a call had to wait until summaries were written; its length is their tokens.
+    A wait is one step before which a call had to wait for summaries; its length is their tokens.
     """
 
     calls: int = 0
@@ -276,19 +279,19 @@ class Bill:
 
     @property
     def awaited_tokens(self) -> int:
-        """The tokens of summaries until whose writing a call had to wait."""
+        """The tokens of the summaries that calls had to wait for."""
         return self.summary_tokens - self.written_beside
 
     @property
     def total(self) -> float:
-        """What the session would have cost: its calls, its summaries, and what had to be fetched again."""
+        """The cost of the session in USD: its calls, its summaries, and fetching results again."""
         return self.cost + self.summary_cost + self.fetch_cost
 
 
 class Ledger:
-    """Bills one policy on one model, whose cache it owns. `small` is the model that may write summaries in its place.
+    """Bills one policy on one model, and owns the cache. `small` is the model that may write summaries instead.
 
-    `window` is in tokens (0: the model's).
+    `window` is the context window in tokens (0: the model's).
     """
 
     def __init__(self, profile: ModelProfile, small: ModelProfile | None = None, window: int = 0) -> None:
@@ -299,7 +302,7 @@ class Ledger:
         self.cache = _cache_of(profile)
 
     def call(self, prompt: Prompt, output: int, now: float) -> Usage:
-        """One of the session's own calls; what it used."""
+        """Bill one of the session's own calls; returns its usage."""
         bill, cold, earlier = self.bill, self.cache.is_cold(now), prompt.sent_tokens
         edited = prompt.unchanged < prompt.sent
         use = self.cache.use(prompt, now)
@@ -318,22 +321,22 @@ class Ledger:
         return usage
 
     def summary(self, prompt: Prompt, output: int, now: float) -> Usage:
-        """A summary written by the session's model at the end of the running request, the instruction in `prompt`."""
+        """Bill a summary that the session's model writes continuing `prompt`, which includes the instruction."""
         return self._summarised(self.profile, _usage(self.cache.use(prompt, now), output))
 
     def separate(self, profile: ModelProfile, tokens: int, output: int) -> Usage:
-        """A summary written by this model on a request of its own, of which no cache holds or keeps anything."""
+        """Bill a summary that this model writes for a separate request, without any caching."""
         return self._summarised(profile, _usage(CacheUse(tokens, 0, 0), output))
 
     def note_wait(self, tokens: int) -> None:
-        """The next call had to wait until so many tokens of summaries were written."""
+        """Record that the next call had to wait for this many tokens of summaries."""
         if tokens:
             self.bill.waits += 1
             self.bill.waited += tokens
             self.bill.longest_wait = max(self.bill.longest_wait, tokens)
 
     def fetch(self, results: Sequence[RecordedMessage], prompt: Prompt) -> None:
-        """What had left the view is fetched again, all in one step: one more call, and its text is new to the cache."""
+        """Bill fetching results that had left the view, all in one step: one more call, and uncached tokens of text."""
         tokens = sum(min(result.tokens, LARGEST_FETCH) for result in results)
         asked = FETCH_OUTPUT * len(results)
         extra = Usage(
@@ -354,7 +357,7 @@ class Ledger:
 
 
 def _cache_of(profile: ModelProfile) -> PromptCache:
-    # A local model bills nothing and reports no reads: its cache is as if it kept nothing.
+    # A local model bills nothing and reports no cache reads: simulate no cache.
     minimum = profile.cache_minimum if profile.cache != "none" else sys.maxsize
     return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.cache == "marked")
 

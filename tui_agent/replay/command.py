@@ -1,4 +1,4 @@
-"""`tui-agent replay`: read a recording, replay it under each policy on each model, and report as a table or as data."""
+"""`tui-agent replay`: replays a recording under each policy on each model, and reports as a table or as JSON."""
 
 import math
 import sys
@@ -28,11 +28,11 @@ from tui_agent.text import printable
 BAR_AFTER_S: Final = 0.8
 """Seconds after which progress is shown on a terminal."""
 SHOWN_PROBLEMS: Final = 5
-"""How many of the lines that could not be used the table names."""
+"""The most unusable lines of the recording that the table lists."""
 _BAR_WIDTH = 30
 _BAR_EVERY_S = 0.1
 SHOWN_CALLS: Final = 5
-"""How many of the calls whose cache read was predicted wrongly the table names; JSON has all."""
+"""The most calls with a wrongly predicted cache read that the table lists; JSON has all."""
 _HEADINGS = (
     "policy",
     "cost $",
@@ -68,11 +68,11 @@ def replay_report(
     as_json: bool,
     picture: str = "",
 ) -> str:
-    """The report on the recording that `named` names (a file, a session's id or folder).
+    """The report on the recording `named` (a file, a session's id or folder).
 
-    `names` are policies (none: all), `models` model ids (none: the recording's own, else the frontier model of the
-    settings), `window` in tokens (0: that of the settings, else the model's). `picture` is the file that the
-    frontier is drawn to (empty: none). Raises `UnreadableRecording`.
+    `names` are policies (empty: all), `models` model ids (empty: the recording's own, else the frontier model of the
+    settings), `window` is in tokens (0: that of the settings, else the model's). `picture` is the file for a plot of
+    the frontier (empty: none). Raises `UnreadableRecording`.
     """
     if picture:
         _check_picture(Path(picture).expanduser())
@@ -105,9 +105,7 @@ def replay_report(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is told of the replays of one recording. `measured` and `accuracies` are there where usage is recorded;
-    the latter by model and window.
-    """
+    """The data of a report on one recording. `measured` and `accuracies` (by model and window) need recorded usage."""
 
     recording: Recording
     script: Script
@@ -123,7 +121,7 @@ def _accuracies(
     outcomes: Sequence[Outcome],
     profiles: Sequence[ModelProfile],
 ) -> dict[tuple[str, int], Accuracy]:
-    """What "as recorded" predicted against what was recorded, for the model that answered; for any if none is told."""
+    """The accuracy of "as recorded", for the recording's model; for all models if the recording names none."""
     found: dict[tuple[str, int], Accuracy] = {}
     by_id = {profile.id: profile for profile in profiles}
     for outcome in outcomes:
@@ -136,7 +134,7 @@ def _accuracies(
 
 
 def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue) -> bool:
-    """Whether the recording may be this model's."""
+    """Whether the recording may have been made with this model."""
     try:
         return not recording.model or catalogue.quick_profile(recording.model).name == profile.name
     except UnknownModel:
@@ -144,7 +142,7 @@ def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue)
 
 
 def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelProfile:
-    """The profile with the time to live that the recording's prefixes had; writing one for an hour costs 2x input
+    """The profile with the cache's time to live in the recording; writing for an hour costs twice the input price
     (Anthropic, "Prompt caching").
     """
     ttl_s = recording.cache_ttl_s
@@ -163,7 +161,7 @@ def _is_edited(recording: Recording) -> bool:
 
 
 def _check_picture(path: Path) -> None:
-    """Raises `UnreadableRecording` before anything is replayed where the picture could not be written."""
+    """Check before the replay that the picture can be written. Raises `UnreadableRecording`."""
     if path.is_dir() or not path.parent.is_dir():
         why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise UnreadableRecording(f"--plot: {path} cannot be written: {why}. Name a file in a folder that exists.")
@@ -189,7 +187,7 @@ def _profile(catalogue: Catalogue, setting: str, name: str) -> ModelProfile:
 
 
 def _default_model(recording: Recording, settings: Settings) -> str:
-    """The model that answered, where its prices are known."""
+    """The first with known prices: the recording's model, the settings' model, else Anthropic's frontier model."""
     for name in (recording.model, settings.model.id):
         if name:
             try:
@@ -201,13 +199,13 @@ def _default_model(recording: Recording, settings: Settings) -> str:
 
 
 def small_beside(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
-    """The model beside it that may write summaries in its place, as in a session."""
+    """The small model that may write summaries instead, as in a session."""
     name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
     return _profile(catalogue_of(settings), "the small model", name) if name else None
 
 
 class ProgressBar:
-    """One line on standard error, on a terminal and once it takes long; elsewhere nothing."""
+    """A progress bar on standard error: shown only on a terminal, and after `BAR_AFTER_S` seconds."""
 
     def __init__(self) -> None:
         self._shown = False
@@ -215,7 +213,7 @@ class ProgressBar:
         self._next = time.monotonic() + BAR_AFTER_S
 
     def show(self, doing: str, done: int, total: int) -> None:
-        """So much of it is done."""
+        """Show progress."""
         if not self._wanted or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _BAR_EVERY_S
@@ -226,7 +224,7 @@ class ProgressBar:
         self._shown = True
 
     def counting(self, doing: str, total: int) -> Callable[[], None]:
-        """To be called after each of `total` steps."""
+        """A function to call after each of `total` steps."""
         done = 0
 
         def step() -> None:
@@ -237,7 +235,7 @@ class ProgressBar:
         return step
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the bar."""
         if self._shown:
             sys.stderr.write("\r" + " " * (_BAR_WIDTH + 24) + "\r")
             sys.stderr.flush()
@@ -245,7 +243,7 @@ class ProgressBar:
 
 
 def table(report: Report) -> str:
-    """The replays of one recording as text of at most 100 columns, one block for each model."""
+    """The report as text of at most 100 columns, one block for each model."""
     recording, script = report.recording, report.script
     name = printable(recording.name)
     lines = [f"{name}: {len(script.calls):,} calls, {script.tokens:,} tokens said ({recording.format})"]
@@ -279,7 +277,7 @@ def table(report: Report) -> str:
 
 
 def _accuracy_lines(accuracy: Accuracy) -> list[str]:
-    """How far the row "as recorded" is off, in words."""
+    """How accurate the row "as recorded" is, in words."""
     predicted, recorded = accuracy.predicted, accuracy.recorded
     cost, recorded_cost = accuracy.costs
     sums = (
@@ -312,7 +310,7 @@ def _percent(predicted: float, recorded: float) -> str:
 
 
 def document(report: Report) -> str:
-    """The same as one JSON object; costs in USD, shares of 1, times in seconds, everything else in tokens or counts."""
+    """The report as a JSON object: costs in USD, shares from 0 to 1, times in seconds, all else in tokens or counts."""
     recording, script, measured = report.recording, report.script, report.measured
     told: dict[str, object] = {
         "recording": recording.name,
@@ -359,7 +357,7 @@ def _accuracy_record(accuracy: Accuracy, window: int) -> dict[str, object]:
 
 
 def _error(predicted: float, recorded: float) -> float | None:
-    """The error as a share of what was recorded; None where nothing was."""
+    """The error as a share of the recorded value; None if that is 0."""
     error = error_of(predicted, recorded)
     return error if math.isfinite(error) else None
 

@@ -1,6 +1,6 @@
-"""The frontier as a picture: what each policy costs against what it keeps verbatim, as an SVG.
+"""Plotting the frontier as SVG: the cost of each policy against the share that it keeps verbatim.
 
-It is drawn by hand, so that nothing has to be installed for it, and carries its own colours for light and dark.
+The SVG is written without a library, so that nothing has to be installed, and has colours for light and dark.
 """
 
 import math
@@ -13,10 +13,10 @@ from tui_agent.replay.simulation import OURS, Outcome
 
 WIDTH: Final = 760
 PANEL_HEIGHT: Final = 440
-"""Pixels; each model has a panel."""
+"""Pixels of one model's panel."""
 LABEL_SIZE: Final = 12
 CHARACTER_WIDTH: Final = 7.2
-"""Pixels of a label's character at most: sans-serif fonts have 0.5 to 0.6 of their size."""
+"""The most pixels of a label's character: in sans-serif fonts it is 0.5 to 0.6 of the font size."""
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 24, 62, 56
 _DOT = 4.5
@@ -24,7 +24,7 @@ _SAME_DOT = 3.0
 _TICKS = 5
 _STEPS = (1, 2, 2.5, 5, 10)
 _TURNS = (0, 180, 315, 45, 225, 135, 270, 90, 337, 23, 203, 157)
-"""Directions in which a label is tried, in degrees, clockwise from the right."""
+"""Directions in which a label is placed, in the order they are tried: degrees clockwise from the right."""
 
 _STYLE = """\
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #3d444d; }
@@ -62,13 +62,13 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: "Box") -> bool:
-        """Whether the two have a place in common."""
+        """Whether the two overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
     def lies_in(self, other: "Box") -> bool:
-        """Whether nothing of it is outside the other."""
+        """Whether it is entirely inside the other."""
         return (
             self.left >= other.left
             and self.right <= other.right
@@ -78,7 +78,7 @@ class Box(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """One policy, or several that come out the same: where it is drawn, how it is called, and its class."""
+    """The dot of one policy, or of several with the same result: position, label and CSS class."""
 
     x: float
     y: float
@@ -87,7 +87,7 @@ class Dot(NamedTuple):
 
 
 class Label(NamedTuple):
-    """The text of a dot and the place it takes; `leads`: a line joins the two."""
+    """A dot's label and its box; `leads`: a line connects the two."""
 
     dot: Dot
     box: Box
@@ -95,9 +95,9 @@ class Label(NamedTuple):
 
 
 def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes that no other beats in both dollars and verbatim share, the cheapest first.
+    """The outcomes that no other beats in both cost and verbatim share, cheapest first.
 
-    One with a call that would not have fitted the window could not have been had.
+    Outcomes with a call that would not have fitted the window are left out.
     """
     found: list[Outcome] = []
     possible = [each for each in outcomes if not each.bill.overflows]
@@ -108,7 +108,7 @@ def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def plot(name: str, outcomes: Sequence[Outcome]) -> str:
-    """The picture of these outcomes, one panel for each model; `name` is the recording's."""
+    """The plot of these outcomes as SVG, with a panel for each model; `name` is the recording's."""
     panels = list(dict.fromkeys((outcome.model, outcome.window) for outcome in outcomes))
     height = PANEL_HEIGHT * len(panels)
     told = _plain(name)
@@ -138,13 +138,13 @@ def _description(outcomes: Sequence[Outcome]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text from a recording as text of a picture: no control characters, no markup."""
+    """Text from a recording escaped for SVG: no control characters, no markup."""
     return escape("".join(character for character in text if character.isprintable()))
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where values lie between two places, and the values that are named on it."""
+    """An axis: maps values from `low` to `high` to pixels from `start` to `end`; `ticks` are the labelled values."""
 
     low: float
     high: float
@@ -153,14 +153,14 @@ class Axis:
     ticks: tuple[float, ...]
 
     def place(self, value: float) -> float:
-        """The place of a value."""
+        """The pixel position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 def axis(values: Sequence[float], start: float, end: float, *, most: float = math.inf) -> Axis:
-    """An axis on which these values have some room; it ends at `most` at the latest."""
+    """An axis for these values with some margin; it ends at `most` at the latest."""
     low, high = min(values), max(values)
-    # Values that hardly differ stay near each other.
+    # A minimal margin, so that values that hardly differ stay close together.
     room = max((high - low) * 0.12, abs(high) * 0.01, 0.001)
     low, high = max(0.0, low - room), min(most + room / 4, high + room)
     step = _step(high - low)
@@ -170,7 +170,7 @@ def axis(values: Sequence[float], start: float, end: float, *, most: float = mat
 
 
 def _step(span: float) -> float:
-    """A round distance that leaves about five ticks in a span."""
+    """A round tick distance that gives about five ticks in a span."""
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     return next((power * step for step in _STEPS if span / (power * step) <= _TICKS), power * 10)
 
@@ -189,7 +189,7 @@ class _Panel:
         self._dots = self._dots_of(outcomes)
 
     def lines(self) -> Iterator[str]:
-        """The panel's elements, the hindmost first."""
+        """The panel's elements, back to front."""
         area = self._area
         yield f'<text class="title" x="{area.left}" y="28">{self._title}</text>'
         yield f'<text class="quiet" x="{area.left}" y="47">share of the needed text that is still verbatim</text>'
@@ -221,7 +221,7 @@ class _Panel:
         return self._x.place(outcome.bill.total), self._y.place(outcome.evidence.verbatim_share)
 
     def _dots_of(self, outcomes: Sequence[Outcome]) -> list[Dot]:
-        """A dot for each place; policies that come out the same share one."""
+        """A dot for each position; policies with the same result share one."""
         dots: list[Dot] = []
         for outcome in outcomes:
             x, y = self._place(outcome)
@@ -236,7 +236,7 @@ class _Panel:
         return dots
 
     def _steps(self) -> str:
-        """The frontier: for each sum of money, the most that can be kept verbatim for it."""
+        """The frontier as a step line: for each cost, the largest verbatim share."""
         if not self._line:
             return ""
         (x, y), *rest = self._line
@@ -246,7 +246,7 @@ class _Panel:
 
 
 def place_labels(dots: Sequence[Dot], area: Box) -> list[Label]:
-    """A place for each dot's name in which it covers no other name and no dot; the nearest that is free."""
+    """Place each dot's label at the nearest position where it covers no other label and no dot."""
     taken = [Box(dot.x - _DOT - 2, dot.y - _DOT - 2, dot.x + _DOT + 2, dot.y + _DOT + 2) for dot in dots]
     labels: list[Label] = []
     for dot in sorted(dots, key=lambda each: (each.y, each.x)):
@@ -260,19 +260,19 @@ def place_labels(dots: Sequence[Dot], area: Box) -> list[Label]:
 
 
 def _places(dot: Dot) -> Iterator[tuple[Box, bool]]:
-    """Boxes around a dot, the nearest first, and whether one is so far away that a line must lead to it."""
+    """Boxes around a dot, nearest first, each with whether it is so far away that it needs a connecting line."""
     width, height = len(dot.name) * CHARACTER_WIDTH, LABEL_SIZE + 4.0
     for distance in range(8, 400, 8):
         for turn in _TURNS:
             across, down = math.cos(math.radians(turn)), math.sin(math.radians(turn))
-            # The edge of the text that is nearest to the dot lies in this direction.
+            # Place the box so that its nearest edge is in this direction.
             x = dot.x + across * distance + (across - 1) * width / 2
             y = dot.y + down * distance + (down - 1) * height / 2
             yield Box(x, y, x + width, y + height), distance > 16
 
 
 def _anchored(label: Label) -> tuple[float, str]:
-    """Where a label's text is held, so that one that is narrower than its box stays near its dot."""
+    """The x position and text anchor of a label, so that a text narrower than its box stays near its dot."""
     box, x = label.box, label.dot.x
     if box.left >= x:
         return box.left, "start"

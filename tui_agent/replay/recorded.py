@@ -1,10 +1,10 @@
-"""A recording under the rules it was recorded under: its requests, the sizes they tell, and how far off a replay is.
+"""Replaying a recording's own requests: the policy "as recorded", measured sizes, and the accuracy of the replay.
 
-What is predicted is checked against what the provider counted. Each call is predicted from what was recorded before
-it: what an earlier call sent is as large as that call's usage says, what is new has the characters to a token that are
-usual in the recording, and what is read and written is simulated. Given are the requests and their times, the lengths
-of the answers, the size of system prompt and tools, and how much of these the first call found in the cache, where
-another session had written it.
+Predictions are compared with what the provider counted. Each call is predicted from what was recorded before it: the
+size of what an earlier call sent is known from that call's usage, new content has the recording's usual number of
+characters per token, and cache reads and writes are simulated. Taken as given are the requests and their times, the
+lengths of the answers, the size of system prompt and tools, and how much of these the first call read from the cache,
+because another session had written it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,21 +38,22 @@ from tui_agent.settings import Settings
 from tui_agent.storage.recordings.recording import Recording, is_metered
 
 AS_RECORDED: Final = "as recorded"
-"""The name of the policy under which a session was recorded."""
+"""The name of the policy that repeats the recorded requests."""
 CLOSE_READ: Final = 0.05
-"""A predicted cache read is close within this share of the recorded one."""
+"""A predicted cache read counts as close if its error is at most this share of the recorded one."""
 
 _LEAST_GROWTH = 0.2
-"""A request that grew by less than this share of what is new in it had lost something else."""
+"""If a request grew by less than this share of its new content, something else was removed from it."""
 _LEAST_FACTOR, _LARGEST_FACTOR = 1 / 3, 3.0
-"""Beyond these the usage of a recording does not go with what its messages say."""
+"""Outside this range, the usage of a recording does not match its messages."""
 _NOT_MESSAGES = ("system", "tools", "reasoning")
 
 
 class AsRecorded:
-    """Sends what was sent: the view of the recorded log at each call, every recorded edit at its place.
+    """Repeats the recorded requests: the view of the recorded log at each call, with every recorded edit.
 
-    `protected` are the tokens before which a session of ours marks the end of a prefix; 0 for other systems.
+    `protected` is the size in tokens of the protected tail, before which this program marks the end of a prefix; 0 for
+    recordings of other systems.
     """
 
     def __init__(self, setup: Setup, recording: Recording, protected: int) -> None:
@@ -73,7 +74,7 @@ class AsRecorded:
         self.clearings = 0
 
     def before(self, call: RecordedCall) -> None:
-        """Take in all that was recorded before this call."""
+        """Add all that was recorded before this call."""
         if call.number == 1 and self._shared:
             self._ledger.cache.seed(1, call.time)
             self.prompt.unchanged = 1
@@ -85,7 +86,7 @@ class AsRecorded:
         self._request()
 
     def after(self, call: RecordedCall, used: Usage) -> None:
-        """The answer is the next entry of the log."""
+        """Add the answer, which is the next entry of the log."""
 
     def _take(self, entry: AnyEntry, now: float) -> None:
         match entry:
@@ -94,7 +95,7 @@ class AsRecorded:
                 self._shown.will_cover(self._view, entry.first, entry.last)
                 if not self._tells_summaries:
                     written = text_tokens(entry.text, factor=self._script.factor)
-                    # Where its usage is not recorded, it is taken to have been asked for with the prompt in the cache.
+                    # If its usage is not recorded, assume that the prompt was in the cache.
                     self._bill(entry.usage or Usage(cache_read_tokens=1, output_tokens=written), "", now)
                 self.compactions += 1
             case UnattributedCall(purpose="summary" | "digest"):
@@ -110,7 +111,7 @@ class AsRecorded:
         self._view.apply(entry)
 
     def _bill(self, usage: Usage, model: str, now: float) -> None:
-        """Bill a summary: at the end of the running request where that was read, else on a request of its own."""
+        """Bill a summary: as a continuation of the running request if it read the cache, else as a separate request."""
         ledger = self._ledger
         if usage.cache_read_tokens:
             self.prompt.edges = (len(self.prompt),)
@@ -122,7 +123,7 @@ class AsRecorded:
             ledger.separate(small or ledger.profile, usage.input_tokens, usage.output_tokens)
 
     def _request(self) -> None:
-        """Make the prompt the next request: with the marks of a session of ours, else with one where the last ended."""
+        """Set the prompt to the next request, with this program's cache marks, or with one where the last one ended."""
         messages = self._view.messages()
         if self._protected:
             edges = {self._protected_edge(len(messages)), self._sent - 1}
@@ -133,11 +134,11 @@ class AsRecorded:
             self.prompt.edges = (1 + len(self._head), min(self.prompt.sent, self.prompt.unchanged))
 
     def _show(self, edges: Sequence[int] = ()) -> None:
-        """Make the prompt the view."""
+        """Set the prompt to the view."""
         self._shown.show(self.prompt, self._view, self._view.messages(), edges, head=self._head)
 
     def _protected_edge(self, messages: int) -> int:
-        """The message before the protected tail as the last edit left it (`ContextEngine.request`); -1: none."""
+        """The message before the protected tail at the time of the last edit (`ContextEngine.request`); -1 for none."""
         edited = self._view.edits
         if self._edge[0] != edited or self._edge[1] >= messages:
             factor = self._script.factor
@@ -147,7 +148,7 @@ class AsRecorded:
 
 
 def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], AsRecorded]:
-    """The policy under which a session was recorded; of a session of ours, under these settings."""
+    """The policy that repeats a recording's requests; `settings` give the protected tail of this program's sessions."""
 
     def make(setup: Setup) -> AsRecorded:
         ours = recording.format == "session"
@@ -157,7 +158,7 @@ def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], A
 
 
 def _read_first(script: Script, minimum: int) -> int:
-    """What the first call read of system prompt and tools: another session has written it."""
+    """The tokens of system prompt and tools that the first call read from the cache, written by another session."""
     usage = script.calls[0].answer.message.usage if script.calls else None
     read = min(usage.cache_read_tokens, script.fixed) if usage is not None else 0
     return read if read >= minimum else 0
@@ -167,10 +168,10 @@ def _read_first(script: Script, minimum: int) -> int:
 
 
 def measure(recording: Recording) -> Measured | None:
-    """The sizes that the recorded usage tells; None where no usage is recorded.
+    """The sizes derived from the recorded usage; None if no usage is recorded.
 
-    What is new in a request is as large as the request has grown; system prompt and tools are what is left of the first
-    one. Where a request shrank and no edit is recorded, what is new in it counts as usual.
+    New content of a request is as large as the request has grown; system prompt and tools are the rest of the first
+    one. If a request shrank without a recorded edit, its new content is given the usual size.
     """
     metered = {message.seq: message.usage for message in recording.metered if message.usage is not None}
     if not metered:
@@ -213,7 +214,7 @@ def measure(recording: Recording) -> Measured | None:
 
 
 def _usual_factor(recording: Recording, metered: Mapping[int, Usage]) -> float:
-    """`Script.factor`: the median over all that was added, request by request; 1 where that makes no sense."""
+    """`Script.factor`: the median over what each request added; 1 if that is implausible."""
     grown: list[tuple[float, int]] = []
     view, earlier, edits, tokens = View(), NOTHING, 0, 0
     for entry in recording.log:
@@ -239,7 +240,7 @@ def _usual_factor(recording: Recording, metered: Mapping[int, Usage]) -> float:
 
 
 class ComparedCall(NamedTuple):
-    """One call as it was predicted and as it was recorded; costs in USD, None where the price is not known."""
+    """One call as predicted and as recorded; costs in USD, None if the price is not known."""
 
     number: int
     predicted: Usage
@@ -249,36 +250,36 @@ class ComparedCall(NamedTuple):
 
     @property
     def is_close(self) -> bool:
-        """Whether the predicted cache read is within 5% of the recorded one."""
+        """Whether the predicted cache read is close to the recorded one (`CLOSE_READ`)."""
         recorded = self.recorded.cache_read_tokens
         return abs(self.predicted.cache_read_tokens - recorded) <= CLOSE_READ * recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How a replay of a recording's own requests compares with what was recorded of them, call by call."""
+    """The comparison of predicted and recorded usage, call by call."""
 
     model: str
     calls: tuple[ComparedCall, ...]
 
     @property
     def predicted(self) -> Usage:
-        """The sum of what was predicted."""
+        """The sum of the predicted usage."""
         return sum((call.predicted for call in self.calls), Usage())
 
     @property
     def recorded(self) -> Usage:
-        """The sum of what was recorded."""
+        """The sum of the recorded usage."""
         return sum((call.recorded for call in self.calls), Usage())
 
     @property
     def costs(self) -> tuple[float, float]:
-        """What all calls cost, predicted and recorded, in USD."""
+        """The cost of all calls, predicted and recorded, in USD."""
         return sum(call.predicted_cost for call in self.calls), sum(call.recorded_cost for call in self.calls)
 
     @property
     def far(self) -> tuple[ComparedCall, ...]:
-        """The calls whose cache read was predicted wrongly."""
+        """The calls whose predicted cache read is not close."""
         return tuple(call for call in self.calls if not call.is_close)
 
     @property
@@ -288,7 +289,7 @@ class Accuracy:
 
 
 def error_of(predicted: float, recorded: float) -> float:
-    """How much too high a prediction is, as a share of what was recorded; infinite where nothing was."""
+    """The relative error of a prediction, positive if it is too high; infinite if the recorded value is 0."""
     if predicted == recorded:
         return 0.0
     return (predicted - recorded) / recorded if recorded else float("inf")
@@ -297,7 +298,7 @@ def error_of(predicted: float, recorded: float) -> float:
 def compare(
     recording: Recording, measured: Measured, script: Script, used: Sequence[Usage], profile: ModelProfile
 ) -> Accuracy | None:
-    """What was predicted of the recorded calls of one model against their usage; None where none is recorded."""
+    """Compare predicted with recorded usage for the calls of one model; None if none is recorded."""
     found: list[ComparedCall] = []
     for call, predicted in zip(script.calls, used, strict=True):
         message = call.answer.message
@@ -309,9 +310,9 @@ def compare(
 
 
 def _without_surprise(used: Usage, surprise: int) -> Usage:
-    """What was used, had what was new in the request been as large as usual.
+    """The usage as if the new content of the request had the usual size.
 
-    Nothing new is read, unless a call in between, whose usage is not recorded, has sent it.
+    New content is never read from the cache, unless a call in between, without recorded usage, has sent it.
     """
     total = used.input_tokens - surprise
     read = min(used.cache_read_tokens, total)

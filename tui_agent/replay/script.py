@@ -1,8 +1,8 @@
-"""A recording prepared for replaying: its calls in order, each with what arrived before it and what it needs.
+"""Preparing a recording for replays: its calls in order, each with what arrived before it and what it needs.
 
-What every policy shares is worked out once: how many tokens each message takes, and which exact names and numbers it
-mentions. A call needs those that its answer uses and that were first seen in an earlier tool result. Such a mention is
-known by its number.
+What all policies share is computed once: the tokens of each message, and the exact names and numbers that it mentions.
+A call needs those that its answer uses and that first occurred in an earlier tool result. Mentions are identified by
+numbers.
 """
 
 import math
@@ -19,24 +19,24 @@ from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size
 from tui_agent.storage.recordings.recording import Recording
 
 CHARS_PER_TOKEN = 2.9
-"""ASCII characters a token stands for in coding sessions; other characters count 1.5 tokens each."""
+"""ASCII characters per token in coding sessions; other characters count as 1.5 tokens each."""
 IMAGE_TOKENS = 1_200
 ASSUMED_FIXED = 8_000
-"""Tokens of system prompt and tools where the recording keeps none."""
+"""Tokens of system prompt and tools if the recording does not have them."""
 ASSUMED_GAP_S, ASSUMED_PAUSE_S = 20.0, 600.0
 ASSUMED_COLD_SHARE = 0.03
-"""Where the recording keeps no times: seconds between calls, and the share of calls, each after a word of the user's,
-before which so long a pause is made that the cache has run out."""
+"""If the recording has no times: the share of calls, each after a user message, before which a pause is assumed that is
+so long (`ASSUMED_PAUSE_S`) that the cache has expired; between other calls pass `ASSUMED_GAP_S` seconds."""
 PAGING_TOOLS = frozenset(("read_file", "recall"))
-"""Our tools whose results are pages of a bounded size."""
+"""Tools of this program whose results are pages of limited size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a recording's usage says of sizes: tokens of system prompt and tools, `Script.factor`, and of each block.
+    """Sizes derived from a recording's usage: tokens of system prompt and tools, `Script.factor`, tokens of each block.
 
-    `surprises` tells for a call, by its answer's number in the log, how much larger than that factor says what was new
-    in its request was, in tokens.
+    `surprises` gives for a call, by its answer's number in the log, how many tokens its new content had more than the
+    factor predicts.
     """
 
     fixed: int
@@ -46,16 +46,16 @@ class Measured:
 
     @property
     def chars_per_token(self) -> float:
-        """ASCII characters a token stands for."""
+        """ASCII characters per token."""
         return CHARS_PER_TOKEN / self.factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedMessage:
-    """The user's words, an answer, or one tool's result, as recorded. `index` counts them from 0.
+    """A recorded user message, answer or tool result. `index` numbers them from 0.
 
-    `text` is what is said in it, `mentions` those in it that some call needs. `call` is what a result answers;
-    `is_page`: it is one page of a larger text, which its tool has bounded itself.
+    `mentions` are those in its `text` that some call needs. `call` is the call of a result; `is_page`: it is one page
+    of a larger text, limited by its tool.
     """
 
     index: int
@@ -73,9 +73,10 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedCall:
-    """One call of the model: what arrived since the last one, the answer, and when it was made (seconds).
+    """One call of the model: what arrived since the last one, the answer, and its time in seconds.
 
-    `output` is what the answer took, reasoning included; `needed` are mentions. `starts_turn`: the user has spoken.
+    `output` is the tokens of the answer, including reasoning; `needed` are mentions. `starts_turn`: a user message
+    arrived.
     """
 
     number: int
@@ -89,11 +90,11 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """All calls. `fixed` is the size of system prompt and tools in tokens, `assumed` says what is not recorded.
+    """All calls. `fixed` is the size of system prompt and tools in tokens, `assumed` lists what is not recorded.
 
-    `factor` is how many tokens were counted for each one that `CHARS_PER_TOKEN` gives, pictures aside; `sizes` are
-    those of the blocks whose own size is known better.
-    `numbers` are the mentions that some call needs; `sources` the results that hold each, oldest first.
+    `factor` is the ratio of counted tokens to those that `CHARS_PER_TOKEN` gives, except for pictures; `sizes` are the
+    tokens of blocks that are known more exactly. `numbers` are the mentions that some call needs; `sources` are the
+    results that contain each, oldest first.
     """
 
     calls: tuple[RecordedCall, ...]
@@ -108,7 +109,7 @@ class Script:
 
     @property
     def tokens(self) -> int:
-        """The tokens of all that is said."""
+        """The tokens of all messages."""
         return sum(message.tokens for call in self.calls for message in (*call.arrived, call.answer))
 
     def tokens_of(self, block: Block) -> int:
@@ -117,11 +118,11 @@ class Script:
         return block_tokens((block,), self.factor) if known is None else known
 
     def mentions_in(self, text: str) -> frozenset[int]:
-        """The needed mentions in a text that is not of the recording, such as a summary."""
+        """The needed mentions in a text that is not in the recording, such as a summary."""
         return frozenset(self.numbers[each] for each in mentions(text) if each in self.numbers)
 
     def mentions_of(self, block: Block) -> frozenset[int]:
-        """The needed mentions in a block of the recording."""
+        """The needed mentions in a recorded block."""
         known = self._in_blocks.get(block)
         if known is None:
             known = self._in_blocks[block] = self.mentions_in(_text_of((block,)))
@@ -129,23 +130,23 @@ class Script:
 
 
 def tokens_of(size: Size, factor: float = 1.0) -> int:
-    """The tokens of a raw size, as every policy is billed; `factor` is that of `Script`."""
+    """The tokens of a size, as billed for every policy; `factor` is that of `Script`."""
     text = (size.ascii / CHARS_PER_TOKEN + size.other * 1.5) * factor
     return math.ceil(text) + round(size.images * IMAGE_TOKENS)
 
 
 def text_tokens(*texts: str, factor: float = 1.0) -> int:
-    """The tokens of these texts together."""
+    """The sum of the tokens of these texts."""
     return tokens_of(size_of_text(*texts), factor)
 
 
 def block_tokens(blocks: Iterable[Block], factor: float = 1.0) -> int:
-    """The tokens of these blocks, each counted alone."""
+    """The sum of the tokens of these blocks, each counted alone."""
     return sum(tokens_of(size_of_block(block), factor) for block in blocks)
 
 
 def make_script(recording: Recording, measured: Measured | None = None) -> Script:
-    """The script of a recording, in sizes as they were `measured` in it; None: as they are assumed of any."""
+    """The script of a recording, with the sizes `measured` in it; if None, with estimated sizes."""
     factor, sizes = (measured.factor, measured.sizes) if measured else (1.0, dict[Block, int]())
     messages = [_without_reasoning(message) for message in recording.messages]
     texts = [_text_of(message.blocks) for message in messages]
@@ -192,7 +193,7 @@ def _is_answer(message: Message) -> bool:
 
 
 def _without_reasoning(message: Message) -> Message:
-    """The message without its reasoning, which is billed as output and never carried."""
+    """The message without its reasoning, which is billed as output but not kept in the prompt."""
     if not any(isinstance(block, Reasoning) for block in message.blocks):
         return message
     kept = tuple(block for block in message.blocks if not isinstance(block, Reasoning))
@@ -200,7 +201,7 @@ def _without_reasoning(message: Message) -> Message:
 
 
 def _output_tokens(message: Message, factor: float) -> int:
-    """What an answer took, its reasoning included: as recorded, else by its size."""
+    """The output tokens of an answer, including reasoning: as recorded, else estimated."""
     if message.usage is not None and message.usage.output_tokens:
         return message.usage.output_tokens
     blocks = (Text(block.text) if isinstance(block, Reasoning) else block for block in message.blocks)
@@ -208,7 +209,7 @@ def _output_tokens(message: Message, factor: float) -> int:
 
 
 def _text_of(blocks: Iterable[Block]) -> str:
-    """What is said in the blocks as one text: calls as their name and the texts of their arguments."""
+    """The blocks as one text; for calls, the name and the strings in the arguments."""
     parts: list[str] = []
     for block in blocks:
         match block:
@@ -222,7 +223,7 @@ def _text_of(blocks: Iterable[Block]) -> str:
 
 
 def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozenset[int]], dict[str, int]]:
-    """What each message needs, and the numbers of all mentions that some message needs."""
+    """The mentions that each message needs, and the numbers of all needed mentions."""
     first_in_result: dict[str, bool] = {}
     numbers: dict[str, int] = {}
     needs: list[frozenset[int]] = []
@@ -238,7 +239,7 @@ def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozens
 
 
 def _calls_answered(messages: list[Message]) -> list[ToolCall | None]:
-    """For each message, the call that it answers; None for what is no result."""
+    """For each message the call that it answers; None if it is not a result."""
     calls: dict[str, ToolCall] = {}
     answered: list[ToolCall | None] = []
     for message in messages:

@@ -1,4 +1,4 @@
-"""What a session would have cost under each of the named policies, and what of it would have stayed word for word."""
+"""What a session would have cost under each named policy, and how much of it would have stayed verbatim."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from tui_agent.storage.recordings.recording import UnreadableRecording
 def policy_outcomes(
     folder: Path, settings: Settings, profile: ModelProfile, *, window: int, step: Step | None = None
 ) -> tuple[Outcome, ...]:
-    """The session in `folder`, replayed under each of `POLICIES` on this model; `window` in tokens.
+    """Replay the session in `folder` under each of `POLICIES` on this model; `window` is in tokens.
 
-    Slow for a long session: about three seconds for 500 calls and policy. `step` is called after each call and may
-    raise to stop it. Raises `UnreadableRecording` where nothing was answered yet or the model's prices are not known.
+    Slow for a long session: about 3 s per policy for 500 calls. `step` is called after each call and may raise to stop.
+    Raises `UnreadableRecording` if there is no answer yet, or the model's prices are not known.
     """
     recording = read_recording(str(folder), folder.parent)
     if profile.prices is None:

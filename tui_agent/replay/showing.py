@@ -1,4 +1,4 @@
-"""A request of ours as the parts of a prompt: what each of its blocks shows of the recording."""
+"""Converting a request of the context engine to the parts of a prompt: what each block shows of the recording."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,9 +12,9 @@ from tui_agent.replay.script import RecordedMessage, Script
 
 
 class ShownBlocks:
-    """Knows what the view of one conversation shows, block by block. `digests` are the digests written in it.
+    """Tracks what the view of one conversation shows, block by block. `digests` are the digests written in it.
 
-    Reasoning is billed as output and not carried, as everywhere in a replay.
+    As everywhere in a replay, reasoning is billed as output but not kept in the prompt.
     """
 
     def __init__(self, script: Script) -> None:
@@ -28,15 +28,15 @@ class ShownBlocks:
         self._depths: dict[tuple[int, int], dict[int, int]] = {}
 
     def arrived(self, result: RecordedMessage, seq: int) -> None:
-        """A recorded result became the entry `seq`."""
+        """Record that a result became the entry `seq`."""
         self._result_of_entry[seq] = result
         for block in result.message.blocks:
             if isinstance(block, ToolResult):
                 self._result_of_call[block.call_id] = result
 
     def will_cover(self, view: View, first: int, last: int) -> None:
-        """A summary of the entries from `first` to `last` is being written: of the original turns, where others stand
-        for them now.
+        """Prepare for a summary of the entries from `first` to `last`: it covers the original turns, even where the
+        view shows a replacement.
         """
         merging = any(first <= boundary.first <= last for boundary in view.boundaries())
         groups = view.originals(first, last) if merging else view.groups()
@@ -55,7 +55,7 @@ class ShownBlocks:
         *,
         head: Sequence[PromptPart] = (),
     ) -> None:
-        """Make the prompt the one of these messages, after the parts of `head`; `edges` are those of the request."""
+        """Set the prompt to the parts `head` and these messages; `edges` are those of the request."""
         messages = list(messages)
         shared = common(self._messages, messages)
         del self._message_parts[shared:]
@@ -89,7 +89,7 @@ class ShownBlocks:
                 first, last = boundary.first, boundary.last
                 results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
                 mentions, below = script.mentions_in(block.text), self._depths.get((first, last), {})
-                # One that was put together from the summaries of parts is one text deeper.
+                # A summary merged from partial summaries is one level deeper.
                 depths = {mention: below.get(mention, 1) + boundary.depth - 1 for mention in mentions}
                 return PromptPart("summary", tokens, mentions, results, text=block.text, depths=depths)
             case Text() if any(digest in block.text for digest in self.digests):
@@ -99,5 +99,5 @@ class ShownBlocks:
 
 
 def _shown_as(view: View, text: str) -> Boundary | None:
-    """The boundary that is shown with this text, if there is one."""
+    """The boundary that is shown as this text; None if there is none."""
     return next((boundary for boundary in view.boundaries() if boundary.text == text), None)

@@ -1,4 +1,4 @@
-"""Every policy by name, and replaying a script under one: what is sent, what it costs, and what could still be seen."""
+"""All policies by name, and replaying a script under one: what is sent, what it costs, and what stays in view."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -21,28 +21,28 @@ Step = Callable[[], None]
 PRESETS: tuple[Preset, ...] = ("layered", "digest", "summary-only", "off")
 OURS: tuple[str, ...] = (*PRESETS, *POLICIES)
 NAMES: tuple[str, ...] = (*OURS, "none", *COMPARED)
-"""Every policy, ours first."""
+"""All policies, this program's first."""
 
 
 class UnknownPolicy(UnreadableRecording):
-    """A policy's name that is none."""
+    """There is no policy with this name."""
 
 
 def preset_policy(preset: Preset, settings: Settings) -> MakePolicy:
-    """A preset of ours under these settings."""
+    """A preset of this program under these settings."""
     context = msgspec.structs.replace(settings.context, preset=preset)
     chosen = msgspec.structs.replace(settings, context=context)
     return lambda setup: EnginePolicy(setup, chosen)
 
 
 def named_policy(name: PolicyName, settings: Settings) -> MakePolicy:
-    """One of the choices of `/policy` under these settings."""
+    """A policy of `/policy` under these settings."""
     chosen = with_policy(settings, name)
     return lambda setup: EnginePolicy(setup, chosen)
 
 
 def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
-    """The policies with these names, all for none given. Raises `UnknownPolicy`."""
+    """The policies with these names; all if none are given. Raises `UnknownPolicy`."""
     found: dict[str, MakePolicy] = {}
     for name in names or NAMES:
         preset = next((each for each in PRESETS if each == name), None)
@@ -64,10 +64,10 @@ def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
 
 @dataclass(slots=True)
 class Evidence:
-    """Of what the calls needed: how much could be read in view, how much only found through something in view.
+    """How many of the mentions that calls needed were in view, and how many only reachable through something in view.
 
-    `depths` counts what was in view by the summaries it had passed through: 0 verbatim, 1 in a summary of the turns,
-    2 in a summary of a summary, and so on.
+    `depths` counts those in view by the number of summaries they had passed through: 0 verbatim, 1 in a summary of the
+    turns, 2 in a summary of a summary, and so on.
     """
 
     needed: int = 0
@@ -77,29 +77,31 @@ class Evidence:
 
     @property
     def share(self) -> float:
-        """The share in view; 1 where nothing was needed."""
+        """The share in view; 1 if nothing was needed."""
         return self.in_view / self.needed if self.needed else 1.0
 
     @property
     def verbatim_share(self) -> float:
-        """The share in view where it was said, in no summary; 1 where nothing was needed."""
+        """The share in view verbatim, not in a summary; 1 if nothing was needed."""
         return self.depths[0] / self.needed if self.needed else 1.0
 
     @property
     def depth(self) -> float:
-        """Through how many summaries what was in view, and not verbatim, had passed on average; 0: all is verbatim."""
+        """The average number of summaries that mentions in view, except verbatim ones, had passed through; 0 if all are
+        verbatim.
+        """
         summarised = self.in_view - self.depths[0]
         return sum(depth * count for depth, count in self.depths.items()) / summarised if summarised else 0.0
 
     @property
     def pointer_share(self) -> float:
-        """The share that is not in view but that something in view leads to."""
+        """The share that is not in view but reachable through something in view."""
         return self.pointed_to / self.needed if self.needed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a policy made of a recording on one model. `used` is what each of its calls used."""
+    """The result of a policy for a recording on one model. `used` is the usage of each call."""
 
     policy: str
     model: str
@@ -121,7 +123,7 @@ def simulate(
     window: int = 0,
     step: Step | None = None,
 ) -> Outcome:
-    """Replay the script under a policy. `window` overrides the model's; `step` is called after each call."""
+    """Replay the script under a policy. `window` (tokens) overrides the model's; `step` is called after each call."""
     window = window or profile.window
     ledger = Ledger(profile, small, window)
     policy = make(Setup(script, ledger, window))
@@ -144,7 +146,7 @@ def simulate(
 
 @dataclass(slots=True)
 class _Search:
-    """Looks for what each call needs. What was fetched since the prompt was last edited need not be fetched twice."""
+    """Looks for what each call needs. A result is fetched at most once between two edits of the prompt."""
 
     script: Script
     policy: Policy
@@ -154,7 +156,7 @@ class _Search:
     edits: int = 0
 
     def look_for_what_is_needed(self, call: RecordedCall) -> None:
-        """Count what is in view; what has left it but is pointed to is fetched again."""
+        """Count what is in view, and fetch again what is not but is reachable."""
         edits = self.policy.compactions + self.policy.clearings
         if edits != self.edits:
             self.fetched.clear()
@@ -177,7 +179,7 @@ class _Search:
             self.ledger.fetch(missing, self.policy.prompt)
 
     def _source_of(self, mention: int, call: RecordedCall) -> RecordedMessage | None:
-        """The result to fetch for a mention: one fetched already, else the smallest that something in view leads to."""
+        """The result to fetch for a mention: one fetched already, else the smallest that is reachable."""
         earlier = [each for each in self.script.sources.get(mention, ()) if each.index < call.answer.index]
         found = [each for each in earlier if each.index in self.fetched or self.policy.prompt.leads_to(each)]
         return min(found, key=lambda each: (each.index not in self.fetched, each.tokens), default=None)

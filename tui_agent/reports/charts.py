@@ -1,4 +1,4 @@
-"""Curves for a page: inline SVG without scripts, coloured by the page's own variables for light and dark."""
+"""Line charts for a page: inline SVG without scripts, in the page's own colours for light and dark."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -8,12 +8,14 @@ from tui_agent.reports.wording import safe
 
 WIDTH: Final = 720
 HEIGHT: Final = 150
-"""Units of the drawing; the page scales it to its column."""
+"""Size in SVG units; the page scales the chart to its column."""
 
-MOST_POINTS: Final = 360
-"""Points that are drawn: one for two units of width. Of more, the highest of each run of neighbours is."""
+MAX_POINTS: Final = 360
+"""The most points that are drawn: one for two units of width. Of more, the highest of each group of neighbours is
+drawn.
+"""
 
-MOST_MARKS: Final = 120
+MAX_MARKS: Final = 120
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 8, 10, 20
 _LINES = 2
 
@@ -29,7 +31,7 @@ svg .spot:hover { fill: var(--accent); fill-opacity: .18; }"""
 
 
 class Point(NamedTuple):
-    """A value at a place on the horizontal axis, and what is said of it where the pointer rests."""
+    """A value at a position on the horizontal axis, and its tooltip."""
 
     at: int
     value: float
@@ -37,16 +39,16 @@ class Point(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A line across the curve, and what happened there."""
+    """A vertical line at a position on the horizontal axis, and its tooltip."""
 
     at: int
     told: str
 
 
 def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float], str]) -> Iterator[str]:
-    """A drawing of these points, in the order of `at`; `scale` says a value of the vertical axis.
+    """A chart of these points, sorted by `at`; `scale` formats a value of the vertical axis.
 
-    Its size does not depend on how many points there are.
+    The size of its markup is bounded, however many points there are.
     """
     first, last = (points[0].at, points[-1].at) if points else (0, 1)
     top = nice_ceiling(max((point.value for point in points), default=0.0))
@@ -80,8 +82,8 @@ def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float
     yield f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 5}" text-anchor="end">call {last:,}</text></svg>'
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """At most `most` points and the last: of neighbours the highest, so that no peak is lost."""
+def thinned(points: Sequence[Point], most: int = MAX_POINTS) -> Sequence[Point]:
+    """At most `most` points, and the last: of each group of neighbours the highest, so that no peak is lost."""
     size = math.ceil(len(points) / most)
     if size <= 1:
         return points
@@ -92,7 +94,7 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
 
 
 def nice_ceiling(value: float) -> float:
-    """The next of 1, 2, 4, 6, 8, 10, 20 … at or above a value, so that its half is a plain number too; 1 for none."""
+    """The next of 1, 2, 4, 6, 8, 10, 20 … at or above a value, so that half of it is a round number too; 1 for 0."""
     if value <= 0:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
@@ -100,5 +102,5 @@ def nice_ceiling(value: float) -> float:
 
 
 def _spread(marks: Sequence[Mark]) -> Sequence[Mark]:
-    step = math.ceil(len(marks) / MOST_MARKS)
+    step = math.ceil(len(marks) / MAX_MARKS)
     return marks[:: max(1, step)]

@@ -1,4 +1,4 @@
-"""A whole session as a file for people or programs: Markdown, a page of HTML, or JSON, by the file's ending."""
+"""Exporting a whole session to a file: Markdown, HTML or JSON, by the file's suffix."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,21 +11,21 @@ from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Message, ModelSwitched, Prefix, Queued
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
-from tui_agent.reports.wording import moment
+from tui_agent.reports.wording import time_text
 from tui_agent.text import as_typed, call_summary, clean, one_line
 from tui_agent.tool_titles import tool_title
 
 ENDINGS: Final = (".md", ".html", ".json")
 NAME_WORDS: Final = 6
 NAME_CHARACTERS: Final = 48
-"""How much of the first words makes the name of a file."""
+"""The most words and characters of the first message in a file's name."""
 TITLE_CHARACTERS: Final = 120
 
 
 def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
-    """Write all of the session called `name` to `path`; how many bytes that is. Blocks: call it in a thread.
+    """Write the session called `name` to `path`; returns the number of bytes. Blocks: call it in a thread.
 
-    Raises `OSError`, then nothing is left behind, and `ValueError` for another ending than `ENDINGS`.
+    Raises `OSError`, and leaves no file behind then; `ValueError` for a suffix that is not in `ENDINGS`.
     """
     ending = path.suffix.lower()
     if ending == ".html":
@@ -42,8 +42,8 @@ def export(path: Path, name: str, entries: Sequence[AnyEntry]) -> int:
 
 
 def file_name(entries: Sequence[AnyEntry]) -> str:
-    """How a file of this session is called, without its ending: the day it was begun, and the user's first words."""
-    day = moment(entries[0].time, "%Y-%m-%d") if entries else "session"
+    """A file name for this session, without suffix: the date of its start, and the user's first words."""
+    day = time_text(entries[0].time, "%Y-%m-%d") if entries else "session"
     words = re.findall(r"\w+", _first_words(entries).lower())[:NAME_WORDS]
     return "-".join((day, *words))[:NAME_CHARACTERS].rstrip("-")
 
@@ -55,19 +55,17 @@ def _first_words(entries: Sequence[AnyEntry]) -> str:
 
 
 def document(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
-    """One JSON object: the session's name and every entry of its log as it is kept, of all branches."""
+    """One JSON object: the session's name and all entries of its log, unchanged and of all branches."""
     yield msgspec.json.format(msgspec.json.encode({"session": name, "entries": entries})).decode() + "\n"
 
 
 def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
-    """What was said, called, answered and done to the context, in the order in which it was, each call with its result;
-    what the model was told before all that comes last.
-    """
+    """Messages, calls with their results, and changes to the context in their order; the system prompt comes last."""
     queued = {entry.seq: entry for entry in entries if isinstance(entry, Queued)}
     results, alone = _paired(entries)
     begun = False
     yield f"# {_escaped(_first_words(entries) or one_line(name))}\n"
-    yield f"\nSession {one_line(name)}{f', {moment(entries[0].time)}' if entries else ''}\n"
+    yield f"\nSession {one_line(name)}{f', {time_text(entries[0].time)}' if entries else ''}\n"
     for entry in entries:
         if isinstance(entry, ModelSwitched) and not begun:
             # Each answer says whose it is; that one was chosen before the first is no event.
@@ -75,7 +73,7 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
         begun = begun or isinstance(entry, Message)
         match entry:
             case Message(role="assistant"):
-                yield f"\n## {one_line(entry.model) or 'The model'} · {moment(entry.time)}\n"
+                yield f"\n## {one_line(entry.model) or 'The model'} · {time_text(entry.time)}\n"
                 for block in entry.blocks:
                     if isinstance(block, ToolCall):
                         yield _called(block, results.get((entry.seq, block.id)))
@@ -86,10 +84,10 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
                     yield _folded("Result of a call", _result(entry))
             case Message():
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
-                yield f"\n## {title} · {moment(entry.time)}\n"
+                yield f"\n## {title} · {time_text(entry.time)}\n"
                 yield from map(_said, entry.blocks)
             case Delivered():
-                yield f"\n## You · {moment(entry.time)}\n"
+                yield f"\n## You · {time_text(entry.time)}\n"
                 yield from map(_said, queued[entry.queued].blocks if entry.queued in queued else ())
             case ContextEntry():
                 line = step_line(entry)

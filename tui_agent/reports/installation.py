@@ -1,4 +1,4 @@
-"""The texts of `tui-agent config` and `tui-agent doctor`."""
+"""The reports of `tui-agent config` and `tui-agent doctor`."""
 
 import json
 import os
@@ -33,7 +33,7 @@ PACKAGES = ("textual", "msgspec", "aiosqlite", "genai-prices")
 
 
 def config_report(settings: Settings, *, as_json: bool) -> str:
-    """Every setting with its effective value and where the value comes from; the notices of the load at the end."""
+    """All settings with their effective values and sources; then the notices from loading them."""
     effective = values_by_key(settings)
     if as_json:
         document = {key: {"value": effective[key], "source": settings.source(key)} for key in settings_by_key()}
@@ -46,17 +46,17 @@ def config_report(settings: Settings, *, as_json: bool) -> str:
 
 
 class Finding(NamedTuple):
-    """One line of the doctor."""
+    """One line of the doctor's report."""
 
     ok: bool
     subject: str
     detail: str
     needed: bool = True
-    """Whether the program is not healthy without it."""
+    """Whether a failure makes the whole report fail."""
 
 
 def doctor_report(home: Path, folder: Path, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """What the program needs and whether it is there, as text, and whether everything needed is. Shows no key."""
+    """The report on what the program needs, and whether everything needed is present. Shows no API key."""
     findings = list(_findings(home, folder, environ))
     width = max(len(finding.subject) for finding in findings)
     lines = [f"{_mark(finding)}  {finding.subject:<{width}}  {finding.detail}" for finding in findings]
@@ -91,7 +91,7 @@ def _findings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
 
 
 def _catalogue(home: Path, folder: Path, environ: Mapping[str, str]) -> Catalogue:
-    """The models there are by the settings; the package's, where those are not valid."""
+    """The model catalogue by the settings; the built-in one if those are not valid."""
     project = project_root(folder)
     try:
         return catalogue_of(load_settings(home, project, trusted=is_trusted(project, home), environ=environ))
@@ -107,14 +107,14 @@ def _package(name: str) -> Finding:
 
 
 def _key(provider: Provider, environ: Mapping[str, str]) -> Finding:
-    """Which of a provider's variables has a key."""
+    """Which of a provider's environment variables has a key."""
     held = next((variable for variable in provider.keys if environ.get(variable)), "")
     detail = "not set" if not held else "set" if held == provider.key else f"{held} is set"
     return Finding(bool(held), provider.key, detail, needed=False)
 
 
 def _tokenizer() -> Finding:
-    """Whether texts are counted by a tokenizer: besides the package, its ranks must be on this machine."""
+    """Whether tokens are counted by a tokenizer: its package and its ranks must be on this machine."""
     package = _package("tiktoken")
     if not package.ok:
         return package
@@ -131,7 +131,7 @@ def _tokenizer() -> Finding:
 
 
 def _database(home: Path) -> Finding:
-    """Whether sessions can be kept: a write-ahead log works on the file system of `home`."""
+    """Whether sessions can be stored: SQLite's write-ahead log must work on the file system of `home`."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home, prefix=".doctor-") as place:

@@ -1,8 +1,8 @@
-"""A session as one page of HTML that needs nothing else: the conversation with its calls as cards, what was done to the
-context, and what the calls used.
+"""A session as a self-contained HTML page: the conversation with tool calls as cards, the changes to the context, and
+the usage of the model calls.
 
-Whatever stands in a session was written by a user, a model, a tool or a server. All of it is escaped; the page's own
-policy forbids every script and every address to be loaded; and a link is one only where it leads to the web.
+Everything in a session is untrusted. All of it is escaped; the page's content security policy forbids scripts and
+loading from any address; and only links to the web become links.
 """
 
 import json
@@ -38,7 +38,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.log import Log
 from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
-from tui_agent.reports.wording import lasting, moment, safe, short_number
+from tui_agent.reports.wording import duration_text, safe, short_number, time_text
 from tui_agent.text import call_summary, clean, counted, money_text, one_line
 from tui_agent.tool_titles import tool_title
 
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 PAGE_CHARACTERS: Final = 12_000_000
-"""What the cards of a page show in all, about: a browser scrolls a page of that size at ease."""
+"""About how many characters the cards of a page show in all: a browser scrolls a page of that size smoothly."""
 
 CARD_CHARACTERS: Final = (400, 20_000)
-"""Least and most that is shown of one text in a card."""
+"""The least and the most characters that are shown of one text in a card."""
 
 PROSE_CHARACTERS: Final = 40_000
-"""Most that is shown of what the user or the model said in one message."""
+"""The most characters that are shown of one message of the user's or the model's."""
 
 PICTURE_CHARACTERS: Final = 16_000_000
-"""What the pictures of a page may take in all, base64-encoded; the others are named only."""
+"""The most characters of all pictures on a page, base64-encoded; further ones are only named."""
 
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SAFE_LINKS: Final = ("http://", "https://", "mailto:")
@@ -105,7 +105,7 @@ nav ol { max-height: 24rem; overflow-y: auto; padding-left: 3rem; }
 
 
 class Remark(NamedTuple):
-    """What the conversation does not hold, such as a refused permission: when (seconds since 1970), and a line."""
+    """An event that is not in the log, such as a refused permission: its time (seconds since 1970) and a line."""
 
     time: float
     text: str
@@ -115,8 +115,8 @@ class Remark(NamedTuple):
 def session_page(name: str, entries: Sequence[AnyEntry], remarks: Iterable[Remark] = ()) -> Iterator[str]:
     """The page of the session called `name`, in pieces.
 
-    `entries` are all of its log, in order; what was said on branches that were left is shown too, marked as such.
-    `remarks` are put between them by their time. Raises `ValueError` where the entries are no whole log.
+    `entries` are its whole log, in order; abandoned branches are shown too, and marked. `remarks` are inserted by their
+    time. Raises `ValueError` if the entries are not a complete log.
     """
     session = _Session(entries)
     yield from session.head(name)
@@ -127,7 +127,7 @@ def session_page(name: str, entries: Sequence[AnyEntry], remarks: Iterable[Remar
 
 
 class _Session:
-    """What the parts of a page need to know of the whole."""
+    """A session's data that all parts of the page need."""
 
     def __init__(self, entries: Sequence[AnyEntry]) -> None:
         log = Log(entries)
@@ -181,7 +181,7 @@ class _Session:
         )
 
     def figures(self) -> Iterator[str]:
-        """The curves of context and cost over the model calls, with what was done to the context across them."""
+        """The charts of context and cost over the model calls, with marks for changes to the context."""
         sizes: list[Point] = []
         costs: list[Point] = []
         marks: list[Mark] = []
@@ -191,7 +191,7 @@ class _Session:
             if call is not None:
                 number += 1
                 spent += call.cost_usd or 0.0
-                when = moment(entry.time)
+                when = time_text(entry.time)
                 costs.append(Point(number, spent, f"call {number:,}, {when}: {money_text(spent)} so far"))
                 if call.purpose == "answer":
                     tokens = call.usage.input_tokens + call.usage.output_tokens
@@ -214,7 +214,7 @@ class _Session:
             yield "</ol></details></nav>\n"
 
     def conversation(self, remarks: Sequence[Remark]) -> Iterator[str]:
-        """Everything in its order, a section for each turn so that a browser lays out only what is in sight."""
+        """Everything in its order, with a section for each turn so that a browser lays out only what is visible."""
         waiting = iter(remarks)
         remark = next(waiting, None)
         yield '<section class="turn">\n'
@@ -259,7 +259,7 @@ class _Session:
                 pass
 
     def _said(self, blocks: Iterable[object], time: float) -> Iterator[str]:
-        yield f'<p class="quiet">{moment(time)}</p>'
+        yield f'<p class="quiet">{time_text(time)}</p>'
         for block in blocks:
             if isinstance(block, Text):
                 yield f'<div class="user">{safe(_cut(block.text, PROSE_CHARACTERS))}</div>\n'
@@ -280,14 +280,14 @@ class _Session:
         yield f'<p class="quiet used">{safe(_used(message))}</p>\n'
 
     def _call(self, call: ToolCall, entry: Message | None) -> str:
-        """A call with the entry of its result, as one card."""
+        """A call and its result as one card."""
         body = [self._pre(_indented(call.malformed or call.arguments))]
         told = [call_summary(call.arguments)]
         bad = False
         if entry is None:
             told.append("no result")
         else:
-            told += [entry.summary, lasting(entry.duration_ms) if entry.duration_ms else ""]
+            told += [entry.summary, duration_text(entry.duration_ms) if entry.duration_ms else ""]
             body += [_diff(_cut(entry.diff, self._card))] if entry.diff else []
             for block in entry.blocks:
                 if isinstance(block, ToolResult):
@@ -314,7 +314,7 @@ class _Session:
         return f'<img alt="A picture of the conversation" loading="lazy" src="data:{image.media_type};base64,{data}">\n'
 
     def _words(self, entry: AnyEntry) -> str | None:
-        """What the user said with this entry; None where it is nothing of theirs."""
+        """The user's text in this entry; None if it is not the user's."""
         match entry:
             case Message(role="user", kind="", user_visible=True):
                 return _joined(entry.blocks)
@@ -335,7 +335,7 @@ _NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]")
 
 
 def step_line(entry: AnyEntry) -> str:
-    """What an entry did to the context or the course of the conversation, on one line."""
+    """What an entry did to the context or the conversation's branches, on one line."""
     match entry:
         case Summarized():
             done = "Summary in place of what came before"
@@ -377,13 +377,13 @@ def _used(message: Message) -> str:
         cached = f" ({short_number(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
         told.append(f"{short_number(usage.input_tokens)} in{cached}, {short_number(usage.output_tokens)} out")
         told.append(money_text(message.cost_usd))
-    told.append(lasting(message.duration_ms) if message.duration_ms else "")
+    told.append(duration_text(message.duration_ms) if message.duration_ms else "")
     told.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
     return " · ".join(filter(None, told))
 
 
 def _span(entries: Sequence[AnyEntry]) -> str:
-    first, last = moment(entries[0].time), moment(entries[-1].time)
+    first, last = time_text(entries[0].time), time_text(entries[-1].time)
     return first if first == last else f"{first} to {last}"
 
 
@@ -400,7 +400,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _indented(arguments: str) -> str:
-    """The arguments of a call as people read them: a text of many lines as one."""
+    """The arguments of a call for people to read, with line breaks in strings shown as such."""
     try:
         values = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -423,7 +423,7 @@ def _diff(diff: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """An answer's Markdown as HTML. What is HTML in it is shown as the text it is, and no picture is loaded."""
+    """An answer's Markdown as HTML. HTML in it is shown as text, and no picture is loaded."""
     rendered: str = _parser().render(clean(_cut(text, PROSE_CHARACTERS)))
     return rendered
 
@@ -439,7 +439,7 @@ def _parser() -> "MarkdownIt":
 
 
 def _link(_renderer: object, tokens: Sequence["Token"], index: int, *_: object) -> str:
-    """A link that leads to the web, and says where; any other is only its text."""
+    """A link to the web, with its address as tooltip; any other link becomes plain text."""
     address = str(tokens[index].attrGet("href") or "")
     if not address.lower().startswith(_SAFE_LINKS):
         return "<a>"

@@ -1,4 +1,4 @@
-"""The text of `tui-agent sessions`."""
+"""The report of `tui-agent sessions`."""
 
 import asyncio
 import json
@@ -7,23 +7,24 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from tui_agent.reports.wording import moment
+from tui_agent.reports.wording import time_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo, find_session, list_sessions, noted_folder, session_to_continue
 from tui_agent.text import counted, money_text, short_path
 
 
 class ReportError(Exception):
-    """What was asked for cannot be shown; the text says why and what to do."""
+    """The report cannot be made; the text says why and what to do."""
 
 
 LEAST_TITLE: Final = 16
-"""Cells of a session's title that are shown, however narrow the terminal is."""
+"""Cells of a session's title that are shown even in a narrow terminal."""
 
 
 def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
-    """The sessions kept in `home` in which something was said, newest first: a table, or a JSON object a line. The
-    folder of one that was begun elsewhere is named. Titles are cut to lines of `width` cells; 0: they are whole.
+    """The sessions in `home` that are not empty, newest first, as a table or as JSON lines.
+
+    The table names the folder of sessions from other folders. Titles are cut to fit `width` cells; 0: they are not cut.
 
     Raises ReportError.
     """
@@ -38,7 +39,7 @@ def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
 
 
 async def folder_of(home: Path, text: str) -> Path:
-    """The folder of the session, or subtask, that `text` names; empty: the newest one of the working folder.
+    """The folder of the session or subtask that `text` names; if empty, of the newest one in the working folder.
 
     Raises `StorageError`.
     """
@@ -46,7 +47,7 @@ async def folder_of(home: Path, text: str) -> Path:
 
 
 def _session_line(session: SessionInfo, here: str, width: int) -> str:
-    when = moment(session.updated or session.created)
+    when = time_text(session.updated or session.created)
     if session.problem:
         return f"{session.id}  {when}  cannot be read: {session.problem}"
     figures = f"{counted(session.messages, 'message'):<14}  {money_text(session.cost_usd):>9}  {session.model:<28}"
@@ -66,5 +67,5 @@ def _session_json(session: SessionInfo) -> str:
 
 
 def explained(error: StorageError) -> ReportError:
-    """What a store says, as a report's error."""
+    """A storage error as a `ReportError`."""
     return ReportError(f"{error.message} {error.hint}".strip())

@@ -1,4 +1,4 @@
-"""The record of a session: as a person reads it, as JSON lines, as a page, and whether it is unchanged."""
+"""Reports on the trace of a session: for people, as JSON lines, as an HTML page, and its verification."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ import msgspec
 
 from tui_agent.reports.pages import Remark, session_page
 from tui_agent.reports.sessions import ReportError, explained, folder_of
-from tui_agent.reports.wording import lasting, moment, short_number
+from tui_agent.reports.wording import duration_text, short_number, time_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.storage.store import Kind
@@ -20,22 +20,22 @@ from tui_agent.text import as_typed, call_summary, counted, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3
-"""Seconds between two looks at a record that is followed."""
+"""Seconds between two reads of a trace that is followed."""
 
 SUMMARY_CHARACTERS: Final = 200
 _KIND_WIDTH: Final = max(map(len, KINDS))
 _REMARKS: Final = frozenset({"permission", "cache_miss", "alert", "error", "trace_gap"})
-"""Kinds of the record's own that a page shows between what was said; of permissions, only what was refused."""
+"""Kinds of trace events that a page shows between the messages; of permissions, only refusals."""
 
 
 def trace_lines(
     home: Path, session: str, *, as_json: bool = False, kinds: Collection[str] = (), follow: bool = False
 ) -> Iterator[str]:
-    """The record of a session (see `folder_of`), an event a line, oldest first: for people, or as JSON objects (seq,
+    """The trace of a session (see `folder_of`), an event a line, oldest first: for people, or as JSON objects (seq,
     time in seconds since 1970, kind, body).
 
-    `kinds`: only these; `follow`: goes on with what is added, without end. Raises `ReportError`, first for a kind that
-    there is not.
+    `kinds`: only these; `follow`: then wait for new events, without end. Raises `ReportError`, also for an unknown
+    kind.
     """
     if unknown := sorted(set(kinds) - set(KINDS)):
         raise ReportError(f"--kind: there is no kind {unknown[0]!r}; there are {', '.join(KINDS)}")
@@ -56,7 +56,7 @@ def trace_lines(
 
 
 def trace_page(home: Path, session: str) -> Iterator[str]:
-    """The session as a page of HTML, in pieces. Raises `ReportError`."""
+    """The session as an HTML page, in pieces. Raises `ReportError`."""
     try:
         folder = asyncio.run(folder_of(home, session))
     except StorageError as error:
@@ -71,7 +71,7 @@ def trace_page(home: Path, session: str) -> Iterator[str]:
 
 
 def verification(home: Path, session: str) -> tuple[str, bool]:
-    """What a check of a session's record found, and whether all is well. Raises ReportError."""
+    """The result of verifying a session's trace, and whether it is intact. Raises ReportError."""
     try:
         report = verify(asyncio.run(folder_of(home, session)))
     except StorageError as error:
@@ -82,22 +82,24 @@ def verification(home: Path, session: str) -> tuple[str, bool]:
 
 
 def event_line(event: TraceEvent) -> str:
-    """An event as a person reads it: when, what kind, and what it says, with tokens, costs and durations."""
+    """An event for people to read: time, kind and summary, with tokens, costs and durations."""
     try:
         said = summary_of(event.kind, msgspec.json.decode(event.body, type=dict[str, object]))
     except msgspec.MsgspecError:
         said = event.body
-    return f"{moment(event.time, '%m-%d %H:%M:%S')}  {event.kind:<{_KIND_WIDTH}}  {one_line(said, SUMMARY_CHARACTERS)}"
+    return (
+        f"{time_text(event.time, '%m-%d %H:%M:%S')}  {event.kind:<{_KIND_WIDTH}}  {one_line(said, SUMMARY_CHARACTERS)}"
+    )
 
 
 def summary_of(kind: str, body: dict[str, object]) -> str:
-    """What an event's body says, in a few words; of a body this version does not know, its fields."""
+    """A summary of an event's body in a few words; for an unknown kind, its fields."""
     said = _SUMMARIES.get(kind, _fields)(body)
     return said or _fields(body)
 
 
 def _remarks(folder: Path) -> Iterator[Remark]:
-    """What the record alone knows. A session without one has its page all the same."""
+    """The events that are only in the trace; none if there is no trace."""
     try:
         for event in read_events(folder):
             if event.kind in _REMARKS and not entry_of(event):
@@ -144,7 +146,7 @@ def _model_usage(body: dict[str, object]) -> str:
         f"{short_number(_number(body, 'output_tokens'))} out",
         money_text(_number(body, "cost_usd") if body.get("cost_usd") is not None else None),
     ]
-    told += [lasting(_number(body, "duration_ms"))] if body.get("duration_ms") else []
+    told += [duration_text(_number(body, "duration_ms"))] if body.get("duration_ms") else []
     told += [_text(body, "purpose")] if _text(body, "purpose") not in {"", "answer"} else []
     return f"{_text(body, 'model')}: {', '.join(told)}"
 
@@ -155,7 +157,7 @@ def _tool_call(body: dict[str, object]) -> str:
 
 def _tool_result(body: dict[str, object]) -> str:
     text = _text(body, "text")
-    lasted = f", {lasting(_number(body, 'duration_ms'))}" if body.get("duration_ms") else ""
+    lasted = f", {duration_text(_number(body, 'duration_ms'))}" if body.get("duration_ms") else ""
     failed = "failed, " if body.get("is_error") else ""
     return f"{failed}{counted(len(text), 'character')}{lasted}: {text}"
 
@@ -170,7 +172,7 @@ def _context(body: dict[str, object]) -> str:
 
 
 def _of_entry(body: dict[str, object]) -> str:
-    """A derived entry: its tag, the sizes around it, why, what it cost, and what else is short."""
+    """A summary of a context entry: tag, sizes before and after, reason, cost, and other short fields."""
     told = [_text(body, "entry").replace("_", " ")]
     if body.get("before"):
         told.append(f"{short_number(_number(body, 'before'))} → {short_number(_number(body, 'after'))} tokens")
@@ -235,7 +237,7 @@ def _number(body: dict[str, object], name: str) -> float:
 
 
 def _event_json(event: TraceEvent) -> str:
-    # The body is JSON already; decoding it only to encode it again could change what is shown of a damaged record.
+    # The body is JSON already; decoding and encoding it again could change what is shown of a damaged trace.
     return msgspec.json.encode(
         {"seq": event.seq, "time": event.time, "kind": event.kind, "body": msgspec.Raw(event.body.encode())}
     ).decode()

@@ -1,4 +1,4 @@
-"""How reports say times, sizes and counts, and text that is not trusted in HTML."""
+"""Formatting of times, durations and counts in reports, and escaping untrusted text for HTML."""
 
 from datetime import datetime
 from html import escape
@@ -6,15 +6,15 @@ from html import escape
 from tui_agent.text import clean
 
 
-def moment(seconds: float, form: str = "%Y-%m-%d %H:%M") -> str:
-    """A time (seconds since 1970) in the zone of this machine, as `strftime` has it."""
+def time_text(seconds: float, form: str = "%Y-%m-%d %H:%M") -> str:
+    """A time (seconds since 1970) in the local time zone, formatted by `strftime`."""
     try:
         return datetime.fromtimestamp(seconds).strftime(form)
     except (ValueError, OverflowError, OSError):
         return "at no known time"
 
 
-def lasting(milliseconds: float) -> str:
+def duration_text(milliseconds: float) -> str:
     """A duration: ``340 ms``, ``4.2 s``, ``3 min 20 s``."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
@@ -23,7 +23,7 @@ def lasting(milliseconds: float) -> str:
 
 
 def short_number(number: float) -> str:
-    """A count in three digits: ``512``, ``8.4k``, ``120k``, ``1.2M``."""
+    """A count with up to three digits: ``512``, ``8.4k``, ``120k``, ``1.2M``."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if number >= 0.9995 * size:
             shown = number / size
@@ -32,5 +32,5 @@ def short_number(number: float) -> str:
 
 
 def safe(text: str) -> str:
-    """Untrusted text as text in HTML: no markup, no control or direction characters."""
+    """Untrusted text escaped for HTML, without control and direction characters."""
     return escape(clean(text))

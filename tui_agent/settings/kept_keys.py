@@ -16,9 +16,9 @@ Returned = TypeVar("Returned")
 
 SERVICE: Final = "tui-agent"
 KEPT_FILE: Final = "keyring.json"
-LOOKING_S: Final = 10.0
+LOOKUP_TIMEOUT_S: Final = 10.0
 """Seconds to wait for the keyring at the start."""
-KEEPING_S: Final = 60.0
+SAVE_TIMEOUT_S: Final = 60.0
 """Seconds to wait for the keyring to save a key: it may ask the user to unlock it."""
 
 
@@ -39,12 +39,12 @@ def kept_variables(home: Path) -> tuple[str, ...]:
 def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
     """Set each unset variable whose key is saved; returns what went wrong, for the user, or an empty text.
 
-    May take `LOOKING_S`: call it in a thread.
+    May take `LOOKUP_TIMEOUT_S`: call it in a thread.
     """
     wanted = [name for name in kept_variables(home) if not environ.get(name)]
     for variable in wanted:
         try:
-            key = _asked(partial(_look_up, variable), LOOKING_S)
+            key = _asked(partial(_look_up, variable), LOOKUP_TIMEOUT_S)
         except KeyringProblem as problem:
             return f"The key kept for {variable} cannot be read: {problem}"
         if not key:
@@ -55,7 +55,7 @@ def bring_keys(home: Path, environ: MutableMapping[str, str]) -> str:
 
 def keyring_name() -> str:
     """The name of the system's keyring. Raises KeyringProblem if there is none."""
-    return _asked(_usable, LOOKING_S)
+    return _asked(_usable, LOOKUP_TIMEOUT_S)
 
 
 def keep_key(home: Path, variable: str, key: str) -> None:
@@ -67,7 +67,7 @@ def keep_key(home: Path, variable: str, key: str) -> None:
         _usable()
         keyring.set_password(SERVICE, variable, key)
 
-    _asked(keep, KEEPING_S)
+    _asked(keep, SAVE_TIMEOUT_S)
     _note(home, {*kept_variables(home), variable})
 
 
@@ -81,7 +81,7 @@ def forget_key(home: Path, variable: str) -> None:
         with suppress(PasswordDeleteError):  # it is gone already
             keyring.delete_password(SERVICE, variable)
 
-    _asked(forget, KEEPING_S)
+    _asked(forget, SAVE_TIMEOUT_S)
     _note(home, {*kept_variables(home)} - {variable})
 
 

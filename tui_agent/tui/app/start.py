@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui_agent.arguments import Arguments, ExitCode
-from tui_agent.aside import share_often
+from tui_agent.aside import shorten_switch_interval
 from tui_agent.settings import Settings
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 
@@ -69,7 +69,7 @@ def _mark_pastes(marked: bool) -> None:
 
 
 def _run(arguments: Arguments, settings: Settings, keys: EarlyKeys, before_opening: Callable[[], None]) -> int:
-    share_often()
+    shorten_switch_interval()
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.terminal.textual_internals import terminal_driver

@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 async def open_for_screen(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> Opened:
     """Open the session that the arguments ask for.
 
-    Raises SessionUnavailable after with_state the user why it cannot be opened, or why the program ends.
+    Raises SessionUnavailable after telling the user why it cannot be opened, or why the program ends.
     """
     arguments, settings = await _with_trust(arguments, settings, host)
     return await _opened_session(arguments, settings, host, ask)

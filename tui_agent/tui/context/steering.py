@@ -132,11 +132,11 @@ class Steering:
     @contextmanager
     def told_if_slow(self, what: str) -> Iterator[None]:
         """Show in the status bar what is being done, if it takes longer than `SLOW_S`."""
-        with_state = asyncio.get_running_loop().call_later(SLOW_S, self._host.working, what)
+        telling = asyncio.get_running_loop().call_later(SLOW_S, self._host.working, what)
         try:
             yield
         finally:
-            with_state.cancel()
+            telling.cancel()
             if self._host.status.status.activity == what:
                 self._host.working("")
 
