@@ -311,10 +311,11 @@ def _is_for_commands(rule: Rule) -> bool:
 
 
 def _table_knows(prefix: Prefix) -> bool:
+    if not prefix.more:
+        return False
     name = prefix.words[0].text
     return (
-        prefix.more
-        and names_known(name)
+        names_known(name)
         and name not in {"echo", "true", "false"}
         and not uncovered(prefix, SimpleCommand(prefix.words))
         and not _names_another(prefix, tuple(word.text for word in prefix.words))
