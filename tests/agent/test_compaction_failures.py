@@ -199,7 +199,7 @@ async def test_killed_during_a_compaction(tmp_path: Path, monkeypatch: pytest.Mo
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         try:
-            assert await asyncio.to_thread(asked.wait, 100), "no summary was asked for"
+            assert await asyncio.to_thread(asked.wait, 200), "no summary was asked for"
         finally:
             child.send_signal(signal.SIGKILL)
             child.wait()
