@@ -135,10 +135,12 @@ async def watched(
             text = "".join(f"line {each} of page {number} names item_{number}_{each}\n" for each in range(500))
             (folder / "project" / f"page_{number}.txt").write_text(text)
     reader = Reader(Reading(), lambda _: summary)
-    with in_thread(AnthropicServer(reader, windows={CLAUDE: 20_000 if tight else 60_000})) as server:
+    window = 20_000 if tight else 60_000
+    with in_thread(AnthropicServer(reader, windows={CLAUDE: window})) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        settings = {**SOON, "context.max_tokens": "1024"} if tight else SOON
+        # Set, too: the server's word comes too late for a busy machine.
+        settings = {**SOON, "context.context_window": str(window), **({"context.max_tokens": "1024"} if tight else {})}
         async with talking(folder, settings, resume=resume) as session:
             yield Watched(session, server, reader)
 
