@@ -350,7 +350,7 @@ async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch
         assert revised.facts_left_out > draft.facts_left_out
         result = await session.agent.accept(draft, edited)
         assert (result.error, result.after) == ("", revised.after)
-        expected = re.search(r"at most \$([\d.]+),", (await cost(session.agent, "")).text)
+        expected = re.search(r"at most \$([\d.]+) plus", (await cost(session.agent, "")).text)
         spent = session.agent.tracker.session.cost_usd
         await say(session, "Go on.")
         assert expected is not None

@@ -142,9 +142,9 @@ def test_a_photograph_taken_upright_stays_upright() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no picture"),
-        (b"words", "no picture"),
-        (b"\xff\xd8\xff" + bytes(500), "no picture"),
+        (b"", "not a picture"),
+        (b"words", "not a picture"),
+        (b"\xff\xd8\xff" + bytes(500), "not a picture"),
         (photograph()[:50_000], "damaged"),
     ],
 )

@@ -235,6 +235,28 @@ async def run(
 
 
 @EACH_KIND
+async def test_a_folder_of_programs_does_not_show_the_keys_beside_it(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Path(tempfile.mkdtemp(prefix="outside-", dir="/tmp"))
+    outside = Outside(place)
+    program = place / "bin" / "shown-program"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho it runs\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    tool, background, sandbox = tools_in(outside, kind)
+    try:
+        text = await run(tool, outside, f"shown-program; cat {outside.home}/.ssh/id_ed25519 {outside.home}/.netrc")
+        assert "it runs" in text
+        assert "SECRET" not in text
+    finally:
+        await background.close()
+        sandbox.close()
+        outside.close()
+
+
+@EACH_KIND
 async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a SECRET")
     for name in ("SSH_AUTH_SOCK", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS"):

@@ -43,7 +43,7 @@ def test_what_only_begins_like_one(text: str) -> None:
     ("encoded", "reason"),
     [
         (lambda: ENCODED[:-3], "cut"),
-        (lambda: base64.b64encode(b"no picture at all").decode(), "no picture"),
+        (lambda: base64.b64encode(b"no picture at all").decode(), "not a picture"),
         (lambda: base64.b64encode(PNG + bytes(MAX_IMAGE_BYTES)).decode(), "too large"),
         (lambda: "A" * (3 * MAX_IMAGE_BYTES), "too large"),
     ],

@@ -172,7 +172,7 @@ class Sandbox:
             and os.path.realpath(path) == str(path)
             and not any(_is_at(str(path), place) for place in hidden)
         ]
-        programs = _programs_among_temporary_files(environment.get("PATH", ""))
+        programs = _programs_among_temporary_files(environment.get("PATH", ""), hidden)
         # Programs of the project, such as in its virtual environment, stay writable like all of it.
         own = [path for path in programs if any(_is_at(str(path), place) for place in writable)]
         shown = [*self.places.shown, *(path for path in programs if path not in own)]
@@ -256,14 +256,18 @@ def _is_at(path: str, place: str) -> bool:
     return path == place or path.startswith(f"{place}/")
 
 
-def _programs_among_temporary_files(search_path: str) -> list[Path]:
-    """Folders of the PATH in the system's temporary folders, which the command would not see otherwise."""
+def _programs_among_temporary_files(search_path: str, hidden: Sequence[str]) -> list[Path]:
+    """Folders of the PATH in the system's temporary folders, which the command would not see otherwise. A folder named
+    ``bin`` comes with the one it is in, for the libraries there, unless that holds something hidden.
+    """
     found = []
     for entry in search_path.split(os.pathsep):
         folder = os.path.realpath(entry) if entry.startswith("/") else ""
-        if folder.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - names of places
-            path = Path(folder)
-            found.append(path.parent if path.name == "bin" and path.parent.parent != Path("/") else path)
+        if not folder.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - names of places
+            continue
+        path, above = Path(folder), Path(folder).parent
+        whole = path.name == "bin" and above.parent != Path("/") and not any(_is_at(at, str(above)) for at in hidden)
+        found.append(above if whole else path)
     return found
 
 

@@ -246,7 +246,8 @@ class TuiAgent(BaseApp):
 
     async def _painted(self) -> None:
         painted = asyncio.Event()
-        self.pane.call_after_refresh(painted.set)
+        # Called next, the pane has asked to be painted by then: otherwise the screen may find nothing to wait for.
+        self.pane.call_next(lambda: self.pane.call_after_refresh(painted.set))
         await painted.wait()
 
     def _begin_anew(self) -> None:
