@@ -87,7 +87,7 @@ def _resumed(program: Program, bare: Path) -> list[Figure]:
     return [
         Figure(f"resuming {LONG:,} turns: first paint", statistics.median(ours), "s"),
         Figure(f"resuming {LONG:,} turns: against a bare Textual app", ratio, "x", 1.5),
-        Figure(f"resuming {LONG:,} turns: its end is seen", statistics.median(tails), "s"),
+        Figure(f"resuming {LONG:,} turns: its end is seen", statistics.median(tails), "s", 0.5),
         Figure(f"resuming {LONG:,} turns: slowest of {len(keys)} keys meanwhile", 1000 * max(keys), "ms"),
         Figure(f"resuming {LONG:,} turns: memory (resident)", memory, "MB", 120),
     ]

@@ -12,7 +12,7 @@ from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.welcome import MAX_NAMES, command_example, example, names_in
+from tui_agent.tui.app.welcome import MAX_NAMES, command_example, example, folder_name, names_in
 
 __all__ = ["_environment", "arguments"]
 
@@ -44,6 +44,18 @@ def test_the_example_fits_the_folder(names: list[str], asked: str) -> None:
 )
 def test_the_commands_for_the_offline_model_fit_the_folder(names: list[str], commands: str) -> None:
     assert command_example(names).startswith(commands)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/srv/ledger", "/srv/ledger"),
+        ("/srv/teams/accounting/services/reports/ledger", "…/accounting/services/reports/ledger"),
+        ("/srv/" + "long" * 20, "…" + ("long" * 20)[-35:]),
+    ],
+)
+def test_only_the_end_of_a_long_path_is_in_the_title(folder: str, name: str) -> None:
+    assert folder_name(Path(folder)) == name
 
 
 def test_names_are_safe_and_few(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ MAX_NAMES: Final = 1000
 """The most files of the folder considered for an example."""
 MAX_LOCAL: Final = 2
 """The most local models named."""
+MAX_PATH: Final = 36
+"""The most characters of the folder's path in the title: with them it takes one line of 60 columns."""
 _CODE: Final = (".py", ".ts", ".js", ".go", ".rs", ".java", ".rb", ".c", ".cpp", ".cs", ".swift", ".kt", ".sh")
 _TEXT: Final = (*_CODE, ".md", ".rst", ".txt", ".toml", ".json", ".yaml", ".yml", ".xml", ".mod", ".html")
 _TESTS: Final = ("tests", "test", "spec", "__tests__")
@@ -70,7 +72,7 @@ class Welcome:
         """Show the welcome before the settings are known. `help_key`: the key that shows the help, as shown to the
         user.
         """
-        title = f"tui-agent {__version__} · {short_path(self._folder)}"
+        title = f"tui-agent {__version__} · {folder_name(self._folder)}"
         text = "" if self._resuming else f"\n{ASK}"
         self._block = say(Level.WELCOME, title, text, f"{help_key} {HINT}")
 
@@ -98,6 +100,20 @@ def words(facts: Facts, names: Iterable[str]) -> str:
     else:
         lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
     return "\n".join(["", *lines])
+
+
+def folder_name(folder: Path) -> str:
+    """The path of a folder; only the end of a long one, so that the title stays on one line."""
+    whole = short_path(folder)
+    if len(whole) <= MAX_PATH:
+        return whole
+    end = next((part for part in _ends(folder) if len(part) < MAX_PATH), folder.name[1 - MAX_PATH :])
+    return f"…{end}"
+
+
+def _ends(folder: Path) -> Iterable[str]:
+    """The ends of a path that begin at a slash, longest first."""
+    return (f"/{'/'.join(folder.parts[start:])}" for start in range(1, len(folder.parts)))
 
 
 def columns(pairs: Sequence[tuple[str, str]]) -> list[str]:
