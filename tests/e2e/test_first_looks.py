@@ -146,7 +146,7 @@ def _points_at_the_gauge(person: Person) -> None:
     row = person.terminal.screen.lines
     column = person.status.index("%")
     person.sends(f"\x1b[<35;{column};{row}M")
-    person.sees("of 60,000 tokens; next comes", "clearing at 46%", "compaction at 65%", "A tick stands")
+    person.sees("of 60,000 tokens; next comes", "clearing at 46%", "compaction at 65%", "A tick marks")
     person.sends("\x1b[<35;2;1M")
     person.no_longer_sees("next comes")
 

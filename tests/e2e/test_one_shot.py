@@ -41,7 +41,7 @@ def test_the_offline_model_answers_where_it_is_chosen(program: Program) -> None:
     assert (chosen["exit"], chosen["stderr"]) == (0, "")
     again = program.run("-c", "-p", "read calc.py")
     assert again.returncode == 0
-    assert "The offline model goes on with this conversation" in again.stderr
+    assert "The offline model continues this conversation" in again.stderr
     (program.home / "config.json").write_text('{"model": {"id": "offline"}}')
     assert program.run("-p", "read calc.py").returncode == 0
 

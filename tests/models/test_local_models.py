@@ -107,4 +107,4 @@ async def test_esc_stops_a_download_and_says_what_is_here(
             assert await asyncio.to_thread(server.pull_left.wait, 60)
     assert "The download of qwen3:4b is stopped" in told
     assert "0.5 of 2.0 GB are here" in told
-    assert "/model ollama:qwen3:4b goes on with it" in told
+    assert "/model ollama:qwen3:4b resumes it" in told

@@ -87,7 +87,7 @@ async def _why_nobody_answers(session: Session, arguments: Arguments, settings: 
     if not unchosen or (_is_command(arguments) and await own_prompt(session.agent, arguments.prompt or "") is None):
         return ""
     if session.resumed:
-        _say("The offline model goes on with this conversation; --model chooses another.")
+        _say("The offline model continues this conversation; --model chooses another.")
         return ""
     pulled = await asyncio.to_thread(pulled_models, settings.ollama.host)
     local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"

@@ -172,7 +172,7 @@ def test_what_was_not_sent_is_back_in_the_prompt_even_after_it_was_killed(start:
     terminal.process.wait()
     terminal = start()
     terminal.shows("│ half a thought")
-    terminal.shows("What you had not sent is back in the prompt")
+    terminal.shows("Your unsent text is back in the prompt")
     assert "half a thought" in on_disk()
     terminal.process.send(" more\r")
     terminal.until(lambda: not on_disk())

@@ -123,7 +123,7 @@ async def tree(agent: "Agent", number: str) -> Reply:
         for branch in branches
     ]
     title = f"{len(branches)} branches" if len(branches) != 1 else "One branch"
-    return Reply(f"{title}; /tree NUMBER goes on with one", "\n".join(lines))
+    return Reply(f"{title}; /tree NUMBER switches to one", "\n".join(lines))
 
 
 def _words(text: str) -> str:

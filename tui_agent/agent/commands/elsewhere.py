@@ -23,7 +23,7 @@ _INSTEAD: Final = {
     "search find grep history": "/recall WORD finds whatever was said, in your prompts too",
     "agents agent hooks plugins plugin commands": "/extensions lists what you and the project bring",
     "title": "/rename gives the session another title",
-    "session chat chats load continue": "/resume goes on with another session",
+    "session chat chats load continue": "/resume opens another session",
     "reset restart": "/new begins a new session",
     "compress condense": "/compact summarises older turns",
     "branch btw side": "/fork tries another way from here, /tree leads back",

@@ -28,7 +28,7 @@ Emit: TypeAlias = Callable[[events.AgentEvent], None]
 WATCHDOG = "watchdog"
 """The name under which the watchdog asks its question, in place of a tool's."""
 
-_ESCALATES = "The provider's frontier model goes on from the next step."
+_ESCALATES = "The provider's strongest model takes over from the next step."
 _BY_HAND = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 HINTS: Final = {
-    "auth": "Enter another key with /key, or set the variable anew, and send the message again; "
+    "auth": "Enter another key with /key, or set the variable again, and send the message again; "
     "everything so far is kept.",
     "context_overflow": "Choose a model with a larger window with /model, or start a new session; nothing is lost.",
     "rate_limited": "Wait a little and send the message again; everything so far is kept.",
@@ -32,7 +32,7 @@ UNANSWERED_PLAN: Final = (
 """The hints if the model asks a question or submits a plan and nobody can answer."""
 
 UNASKED_WATCHDOG: Final = (
-    "Everything so far is kept. --watchdog warn only tells of it, --watchdog auto goes on with a larger model; with "
+    "Everything so far is kept. --watchdog warn only warns, --watchdog auto continues with a larger model; with "
     "--watchdog prompt somebody must be there: go on in the full-screen app with -c."
 )
 """The hint if the watchdog asks and nobody can answer."""

@@ -54,8 +54,8 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError) as error:
         raise ConnectionLost(not_running(address.url)) from error
     except (httpx.HTTPError, msgspec.ValidationError, ValueError) as error:
-        raise ModelError(f"The download of {plain(model)} broke off: try again, it goes on where it was.") from error
+        raise ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.") from error
     finally:
         await client.aclose()
     if not finished:
-        raise ModelError(f"The download of {plain(model)} broke off: try again, it goes on where it was.")
+        raise ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")

@@ -152,7 +152,7 @@ class BaseApp(TerminalApp):
         self._drafts.session = session
         if text := await asyncio.to_thread(self._drafts.bring_back):
             self.give_back(text)
-            self.say(Level.INFO, "What you had not sent is back in the prompt", hint="Ctrl+C empties it")
+            self.say(Level.INFO, "Your unsent text is back in the prompt", hint="Ctrl+C clears it")
 
     @cached_property
     def _files(self) -> "ProjectFiles":

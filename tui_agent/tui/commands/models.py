@@ -148,7 +148,7 @@ async def _downloaded(host: Host, name: str, download: "AsyncGenerator[PullProgr
     finally:
         host.working("")
     size = f"{newest.done / 1e9:.1f} of {newest.total / 1e9:.1f} GB are here" if newest.total else "Nothing is here yet"
-    host.say(Level.INFO, f"The download of {one_line(model, 40)} is stopped", size, f"/model {name} goes on with it")
+    host.say(Level.INFO, f"The download of {one_line(model, 40)} is stopped", size, f"/model {name} resumes it")
     return False
 
 

@@ -19,7 +19,7 @@ from tui_agent.tui.wording import compact_count, model_label
 
 GAUGE: Final = (
     "ctx shows how full the model's window is, as its last request was measured (~ where that is estimated, as it is "
-    "after an undo). Eviction puts a result that is too large into a file as it comes. A tick stands where more is "
+    "after an undo). Eviction puts a result that is too large into a file as it comes. A tick marks where more is "
     "done: clearing takes old tool results out, compaction summarises older turns. F2 shows all of it, with its price."
 )
 """Explains the gauge, in the help and in its tooltip."""

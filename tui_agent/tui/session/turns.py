@@ -276,7 +276,7 @@ class TurnView:
         self._transcript.add_notice(
             Level.WARNING,
             event.sentence,
-            "The answer begins anew." if began_anew else "",
+            "The answer starts again." if began_anew else "",
         )
         self._active(f"waiting for try {event.attempt + 1}")
 
