@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -161,14 +163,32 @@ def test_ctrl_c_held_down_leaves_the_terminal_whole(start: Start) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_where_nobody_reads_the_terminal(start: Start, number: signal.Signals) -> None:
     terminal = start()
+    fill_up(terminal)
+    os.kill(terminal.process.pid, number)
+    assert terminal.process.wait(60) == 130
+
+
+@pytest.mark.soak
+def test_ctrl_c_ends_it_where_nobody_reads_the_terminal(start: Start) -> None:
+    """Held down, it is a signal from where the settings of the terminal are restored."""
+    terminal = start()
+    fill_up(terminal)
+    terminal.process.send("\x03\x03")
+    for _ in range(600):
+        with suppress(subprocess.TimeoutExpired):
+            assert terminal.process.wait(0.1) == 0
+            break
+        terminal.process.send("\x03")
+    assert settings_of(terminal)[:4] == settings_of_a_new_one()[:4]
+
+
+def fill_up(terminal: Terminal) -> None:
+    """Have it print until it stands still, as it waits for somebody to read."""
     terminal.shows("ready")
     terminal.process.send("x\x7f" * 4000)
     app, spent = psutil.Process(terminal.process.pid), -1.0
     while spent != (spent := sum(app.cpu_times()[:2])):
-        # Until it stands still, as it waits for somebody to read.
         time.sleep(1)
-    os.kill(terminal.process.pid, number)
-    assert terminal.process.wait(60) == 130
 
 
 def test_a_terminal_that_is_gone_ends_it(start: Start) -> None:

@@ -181,12 +181,14 @@ class Leaving:
 
     def _end(self) -> None:
         """End the process, after restoring the terminal if that is not done yet and the terminal accepts output."""
+        # Restored, the terminal turns every further Ctrl+C into a signal, which is no reason for this end.
+        code = self._code
         giving = Thread(target=self._give_terminal_back, name="give back", daemon=True)
         giving.start()
         giving.join(GIVE_BACK_S)
         while giving.is_alive() and self._app.terminal_took_within(GIVE_BACK_S):
             giving.join(GIVE_BACK_S)
-        os._exit(self._code)
+        os._exit(code)
 
     def _give_terminal_back(self) -> None:
         self._app.keep_draft()
