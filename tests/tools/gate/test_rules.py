@@ -103,7 +103,7 @@ def test_a_rule_stands_up_to_its_own_proof(text: str) -> None:
         ("run_command(make test)", "make test; x"),
         ("run_command(make *)", "makex"),
         ("edit_file(*)", "/etc/hosts"),
-        ("edit_file(src/*)", "/work/src/x"),
+        ("edit_file(src/*)", "/elsewhere/src/x"),
         ("fetch_url(https://a.org/*)", "https://a.org.evil/"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is written and not sent yet, on disk: it outlasts the program, however that ends."""
+"""Unsent text of the prompt, kept on disk so that it survives any end of the program."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.session_lock import SessionLock
 
 MAX_CHARACTERS: Final = 4_000_000
-"""Of a longer text what was pasted is left out."""
+"""The longest draft that is saved whole; in a longer one, pastes are reduced to their chips."""
 KEPT_S: Final = 30 * 86_400.0
-"""Seconds for which a draft waits until its folder is worked in again."""
+"""Seconds after which a draft that nobody came back to is deleted."""
 _NAME: Final = "draft.json"
 
 
 class Draft(NamedTuple):
-    """A text, and where it was written: the working folder, and the session's id, empty before there was one."""
+    """An unsent text. folder: the working folder. session: the session's id; empty before a session was open."""
 
     folder: str
     session: str
@@ -36,8 +36,10 @@ class _Left(NamedTuple):
 
 
 class Drafts:
-    """The draft of this process, in a folder of its own below `home`, which a lock says is in use; and those of
-    processes that are gone. A disk that cannot be written to is no reason to keep anyone from typing.
+    """The draft of this process, and those that ended processes have left.
+
+    Each process has a folder below `home`, locked while it runs. Errors of the disk are ignored: they must not keep the
+    user from typing.
     """
 
     def __init__(self, home: Path, folder: Path) -> None:
@@ -51,11 +53,11 @@ class Drafts:
         self._turn = Lock()
 
     def hold(self, text: str) -> None:
-        """Have this as the draft from the next `write` on."""
+        """Set the draft that the next `write` saves."""
         self._text = text if text.strip() else ""
 
     def write(self) -> None:
-        """Bring the draft to the disk; from any thread."""
+        """Save the draft, or delete the file if the draft is empty. Callable from any thread."""
         with self._turn, suppress(OSError, StorageError):
             draft = Draft(self._folder, self.session, self._text)
             if draft.text == self._written.text and (not draft.text or draft == self._written):
@@ -67,8 +69,8 @@ class Drafts:
             self._written = draft
 
     def bring_back(self) -> str:
-        """What was written in this folder, or in this session, and never sent; it is the draft of this process from
-        here on. Empty: nothing.
+        """Take over the drafts left in this folder or session, oldest first, into this process's draft; returns their
+        text, empty if there are none.
         """
         found: list[_Left] = []
         with suppress(OSError):
@@ -85,7 +87,7 @@ class Drafts:
         return text
 
     def close(self) -> None:
-        """Leave nothing behind but a text that was not sent."""
+        """Release the lock, and delete the folder unless it holds an unsent text."""
         with self._turn:
             if self._lock is not None:
                 if self._place is not None and not self._written.text:
@@ -104,23 +106,23 @@ class Drafts:
     def _left_in(self, place: Path) -> "list[_Left]":
         if place == self._place or SessionLock.is_held(place):
             return []
-        # Of two programs that look at the same time one gets it.
+        # Raises if another process takes it over at the same time.
         lock = SessionLock.acquire(place)
-        is_meant = False
+        is_ours = False
         try:
             draft = _read(place / _NAME)
             if draft is None or (written_at := (place / _NAME).stat().st_mtime) < time() - KEPT_S:
                 shutil.rmtree(place, ignore_errors=True)
-            elif is_meant := draft.folder == self._folder or "" != draft.session == self.session:
+            elif is_ours := draft.folder == self._folder or "" != draft.session == self.session:
                 return [_Left(draft.text, written_at, place, lock)]
         finally:
-            if not is_meant:
+            if not is_ours:
                 lock.release()
         return []
 
 
 def _replace(path: Path, draft: Draft) -> None:
-    """Have all of it there, or what was there before. Not synced: that is for power cuts, and costs too much here."""
+    """Replace the file atomically. Not synced: that would only help after a power cut, and costs too much here."""
     new = path.with_suffix(".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as file:
         file.write(json.dumps(draft._asdict()).encode())
@@ -128,7 +130,7 @@ def _replace(path: Path, draft: Draft) -> None:
 
 
 def _read(path: Path) -> Draft | None:
-    """The draft in a file; None where there is none that can be read."""
+    """The draft in a file; None if there is none or it cannot be read."""
     try:
         found = json.loads(path.read_bytes())
         draft = Draft(**found) if isinstance(found, dict) else None
