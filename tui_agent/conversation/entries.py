@@ -14,7 +14,27 @@ import msgspec
 from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, ToolResult
 
 Role: TypeAlias = Literal["user", "assistant"]
-Kind: TypeAlias = Literal["", "tool_result", "tool_result_archived", "tool_summary", "summary", "checkpoint", "notice"]
+Kind: TypeAlias = Literal[
+    "",
+    "user_shell",
+    "hook",
+    "resource",
+    "approval",
+    "plan_begun",
+    "plan_over",
+    "notice",
+    "tool_result",
+    "tool_result_archived",
+    "tool_summary",
+    "summary",
+    "checkpoint",
+]
+"""Where a message comes from, besides its role.
+
+Empty: said by the user or the model. ``user_shell``: a shell command that the user ran, one call and its result.
+``hook``, ``resource``: what the user's hook or a server's resource added. ``approval``: the user approved a plan.
+``plan_begun``, ``plan_over``: the model is told of plan mode. ``notice``: any other word of the program to the model.
+"""
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
 Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
@@ -50,6 +70,23 @@ class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     evicted: bool = False
 
 
+class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Facts about a tool's result, for the program; the model reads the result's text.
+
+    `exit_code`: of a command that has ended; minus the signal's number if a signal ended it. `timed_out`: it was ended
+    for taking too long. `left_running`: the id of the process that goes on in the background; 0: none. `line_count`:
+    lines of the whole result, also if it was cut. `notes`: how many lines at the end of the text are the program's own.
+    `steps`: of the plan that the user approved.
+    """
+
+    exit_code: int | None = None
+    timed_out: bool = False
+    left_running: int = 0
+    line_count: int = 0
+    notes: int = 0
+    steps: tuple[str, ...] = ()
+
+
 class TraceHead(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The newest event of the trace that was on disk when the entry was written: its number (0: none yet) and hash."""
 
@@ -79,8 +116,11 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     assistant's message, `model` is who wrote it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
     is what that call used, `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it), and
     `trace` is the newest event of the trace at that time. For a tool's result, `summary` is the line shown to people,
-    `diff` is what it changed in a file, and `stop_reason` says why the call was not carried out (``denied``,
-    ``interrupted``).
+    `diff` is what it changed in a file, `outcome` are facts about it, and `stop_reason` says why the call was not
+    carried out (``denied``, ``interrupted``, ``unanswered``: nobody was there to answer its question).
+
+    `because` is the number of the user's message that it came because of, which may follow it; 0: none. Taking that
+    message back takes this one back too. `typed` is what the user typed, if that is not the text: a slash command.
     """
 
     role: Role
@@ -97,6 +137,9 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     artifact: Artifact | None = None
     summary: str = ""
     diff: str = ""
+    outcome: Outcome | None = None
+    because: int = 0
+    typed: str = ""
     trace: TraceHead | None = None
 
 
@@ -126,9 +169,17 @@ class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial
 
 
 class Queued(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="queued"):
-    """A message that the user sent while a turn was running."""
+    """A message that the user sent, or a command that they ran, while a turn was running. The fields are those of the
+    `Message` that it becomes.
+    """
 
-    blocks: tuple[Text | Image, ...]
+    blocks: tuple[Block, ...]
+    kind: Literal["", "user_shell"] = ""
+    typed: str = ""
+    summary: str = ""
+    outcome: Outcome | None = None
+    artifact: Artifact | None = None
+    duration_ms: int = 0
 
 
 class Delivered(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
@@ -147,6 +198,14 @@ class ModelSwitched(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="m
     """From here on, this model is used; `model` is ``provider:id``."""
 
     model: str
+
+
+class ModeChanged(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="mode_changed"):
+    """From here on, the permission mode is `mode`; before, it was `before`. `because`: see `Message`."""
+
+    mode: str
+    before: str
+    because: int = 0
 
 
 class HeadMoved(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="head_moved"):
@@ -353,6 +412,7 @@ AnyEntry: TypeAlias = (
     | Delivered
     | Withdrawn
     | ModelSwitched
+    | ModeChanged
     | HeadMoved
     | FilesKept
     | FilesChanged
@@ -405,14 +465,45 @@ def model_call(entry: AnyEntry) -> ModelCall | None:
             return None
 
 
-def user_message(text: str, *images: Image) -> Message:
-    """A message of the user."""
-    return Message(role="user", blocks=(Text(text), *images) if text.strip() else images)
+def user_message(text: str, *images: Image, typed: str = "") -> Message:
+    """A message of the user; `typed`: what they typed, if that is not the text."""
+    blocks: tuple[Block, ...] = (Text(text), *images) if text.strip() else images
+    return Message(role="user", blocks=blocks, typed=typed if typed != text else "")
 
 
-def notice(text: str) -> Message:
-    """A message from the program to the model: role user, kind ``notice``, not shown to the user."""
-    return Message(role="user", kind="notice", blocks=(Text(text),), user_visible=False)
+def notice(text: str, kind: Kind = "notice") -> Message:
+    """A message from the program to the model: role user, not shown to the user."""
+    return Message(role="user", kind=kind, blocks=(Text(text),), user_visible=False)
+
+
+def queued_of(message: Message) -> Queued:
+    """A message of the user's as it waits for the next step."""
+    return Queued(
+        blocks=message.blocks,
+        kind="user_shell" if message.kind == "user_shell" else "",
+        typed=message.typed,
+        summary=message.summary,
+        outcome=message.outcome,
+        artifact=message.artifact,
+        duration_ms=message.duration_ms,
+    )
+
+
+def delivered(queued: Queued, entry: Entry) -> Message:
+    """The message that a queued entry becomes, with the header of `entry`, which delivers it."""
+    return Message(
+        seq=entry.seq,
+        parent=entry.parent,
+        time=entry.time,
+        role="user",
+        blocks=queued.blocks,
+        kind=queued.kind,
+        typed=queued.typed,
+        summary=queued.summary,
+        outcome=queued.outcome,
+        artifact=queued.artifact,
+        duration_ms=queued.duration_ms,
+    )
 
 
 def tool_result(
@@ -423,6 +514,7 @@ def tool_result(
     summary: str = "",
     diff: str = "",
     stop_reason: str = "",
+    outcome: Outcome | None = None,
 ) -> Message:
     """The message that carries one tool result."""
     return Message(
@@ -434,4 +526,5 @@ def tool_result(
         summary=summary,
         diff=diff,
         stop_reason=stop_reason,
+        outcome=outcome,
     )

@@ -19,6 +19,7 @@ from tui_agent.conversation.entries import (
     FilesKept,
     HeadMoved,
     Message,
+    ModeChanged,
     ModelSwitched,
     Partial,
     Pinned,
@@ -32,13 +33,13 @@ from tui_agent.conversation.entries import (
     Withdrawn,
     Words,
     WordsEdited,
+    delivered,
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_block, size_of_text
 from tui_agent.conversation.states import (
     MessageState,
     ResultState,
-    size_of_blocks,
     state_of_message,
 )
 
@@ -63,6 +64,7 @@ class Fold:
         self.log = log
         self.prefix: Prefix | None = None
         self.model = ""
+        self.mode = ""
         self.partial = ""
         self.last_call: Message | None = None
         self.queued: dict[int, Queued] = {}
@@ -137,11 +139,13 @@ class Fold:
             case Delivered():
                 queued = self.queued.pop(entry.queued, None)
                 if queued is not None:
-                    self._add(MessageState(entry.seq, "user", "", size_of_blocks(queued.blocks), entry.time))
+                    self._take_message(delivered(queued, entry))
             case Withdrawn():
                 self.queued.pop(entry.queued, None)
             case ModelSwitched():
                 self.model = entry.model
+            case ModeChanged():
+                self.mode = entry.mode
             case HeadMoved() | UnattributedCall() | CeilingReached() | CeilingReset() | FilesKept() | FilesChanged():
                 pass
             case _:
@@ -161,7 +165,9 @@ class Fold:
             state = state_of_message(message)
             self._add(state)
             self.state_by_call.update(dict.fromkeys(state.calls, state))
-            if state.calls:
+            if state.results:
+                self._state_by_result[state.seq] = state
+            elif state.calls:
                 self.open[state.seq] = state
 
     def _take_result(self, message: Message) -> None:
@@ -213,9 +219,10 @@ class Fold:
                         self._recompute(state)
             case Shortened():
                 for seq in entry.items:
-                    self._cover_result(seq, entry)
                     state = self._state_at(seq)
-                    if state is not None:
+                    if state is None:
+                        self._cover_result(seq, entry)
+                    else:
                         state.shortenings += (entry,)
                         self._touch(state)
             case Summarized() | Checkpointed():

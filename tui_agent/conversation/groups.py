@@ -63,7 +63,9 @@ def group_of(state: MessageState, log: Log, active: AbstractSet[int]) -> Group:
         len(state.results) < len(state.calls),
         state.time,
         state.sizes,
-        {call_id: result.seq for call_id, result in state.results.items()} if state.results else _NO_RESULTS,
+        {call_id: result.seq for call_id, result in state.results.items()}
+        if state.results and state.role == "assistant"
+        else _NO_RESULTS,
         state.fingerprints,
         state,
         log,

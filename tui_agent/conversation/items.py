@@ -40,7 +40,7 @@ class Items(Sequence[Item]):
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
         self._states = [state for state in fold.states if state.shown]
-        self._starts = list(accumulate((1 + len(state.results) for state in self._states), initial=0))
+        self._starts = list(accumulate(map(_count, self._states), initial=0))
 
     def place_of(self, seq: int) -> int | None:
         """The index of the item with this number; None if there is none."""
@@ -84,6 +84,11 @@ def place_of(items: Sequence[Item], seq: int) -> int | None:
     return next((place for place, item in enumerate(items) if item.seq == seq), None)
 
 
+def _count(state: MessageState) -> int:
+    """How many items a state has. A command of the user's own is one, its result."""
+    return 1 + len(state.results) if state.role == "assistant" else 1
+
+
 def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
     """The items of one rendered message state: the message and its results."""
     covering = fold.boundaries.get(state.covered_by)
@@ -95,16 +100,19 @@ def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
     for category, size in state.sizes.items():
         if category != "results":
             own = own.plus(size)
-    yield Item(
-        state.seq,
-        state.seq,
-        state.category,
-        hidden or ("shortened" if state.shortened else "restored" if restored else "verbatim"),
-        state.pinned,
-        own,
-        state.full,
-        state.time,
-    )
+    if state.role == "assistant" or not state.results or state.shortened:
+        yield Item(
+            state.seq,
+            state.seq,
+            state.category,
+            hidden or ("shortened" if state.shortened else "restored" if restored else "verbatim"),
+            state.pinned,
+            own,
+            state.full,
+            state.time,
+        )
+        if state.role != "assistant":
+            return
     for place in state.results.values():
         yield Item(
             place.seq,

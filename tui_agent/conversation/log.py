@@ -16,7 +16,16 @@ from typing import Final, TypeVar, overload
 import msgspec
 from typing_extensions import override
 
-from tui_agent.conversation.entries import AnyEntry, HeadMoved, decode, encode
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Delivered,
+    HeadMoved,
+    Message,
+    Queued,
+    decode,
+    delivered,
+    encode,
+)
 
 AnEntry = TypeVar("AnEntry", bound=AnyEntry)
 Another = TypeVar("Another", bound=AnyEntry)
@@ -112,6 +121,16 @@ class Log:
     def kind(self, seq: int) -> type[AnyEntry]:
         """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]
+
+    def message(self, seq: int) -> Message | None:
+        """The message that entry `seq` is, or that it delivers; None if it is another kind of entry."""
+        match entry := self[seq]:
+            case Message():
+                return entry
+            case Delivered(queued=number) if 0 < number < seq and isinstance(queued := self[number], Queued):
+                return delivered(queued, entry)
+            case _:
+                return None
 
     def fork_point(self, one: int, other: int) -> int:
         """The newest common entry of the conversations that end at `one` and at `other`; 0 if there is none."""

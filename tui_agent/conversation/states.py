@@ -18,11 +18,9 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 from tui_agent.conversation.entries import (
     Artifact,
     Cleared,
-    Delivered,
     Digested,
     Kind,
     Message,
-    Queued,
     Restored,
     Role,
     Shortened,
@@ -121,7 +119,10 @@ class ResultState:
 class MessageState:
     """The state of one message of the view: the user's, a digest, or an assistant's together with its tool results.
 
-    One state is one group: a cut never falls inside it. `full` is the size of its own blocks in the log; `calls` are
+    One state is one group: a cut never falls inside it. A command that the user ran has its call and its result in one
+    message: the result has the number of the message.
+
+    `full` is the size of its own blocks in the log; `calls` are
     the ids of its calls and `names` the tools they call.
     `boundaries` are all that cover it, `covered_by` is the one that hides it, or 0. `opened_boundaries` start at it:
     their texts go before it. `restorations` are the `Restored` entries on it. Those in `unshortened` came while no
@@ -195,25 +196,44 @@ class MessageState:
     def category(self) -> Category:
         if self.role == "assistant":
             return "assistant"
-        if self.kind in ("tool_summary", "summary", "checkpoint"):
-            return "summaries"
-        return "notices" if self.kind == "notice" else "user"
+        match self.kind:
+            case "":
+                return "user"
+            case "user_shell":
+                return "results"
+            case "tool_summary" | "summary" | "checkpoint":
+                return "summaries"
+            case _:
+                return "notices"
 
 
 def state_of_message(message: Message) -> MessageState:
     """The new state of an agent-visible message other than a tool result, which joins the state of its call."""
     by_model = message.role == "assistant"
-    calls = calls_in(message.blocks) if by_model else {}
+    calls = calls_in(message.blocks) if by_model or message.kind == "user_shell" else {}
+    results = {
+        block.call_id: ResultState(
+            message.seq,
+            intern(calls[block.call_id].name),
+            size_of_block(user_shell_text(calls[block.call_id], block)),
+            message.artifact,
+            True,
+            message.time,
+        )
+        for block in (() if by_model else message.blocks)
+        if isinstance(block, ToolResult) and block.call_id in calls
+    }
     return MessageState(
         message.seq,
         message.role,
         message.kind,
-        size_of_blocks(message.blocks),
+        next((result.full for result in results.values()), None) or size_of_blocks(message.blocks),
         message.time,
         intern(message.model),
         message.prefix_hash,
         tuple(calls),
         tuple(intern(call.name) for call in calls.values()),
+        results or NO_RESULTS,
         reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if by_model else 0,
     )
 
@@ -237,16 +257,18 @@ def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
 
 def blocks_of(log: Log, seq: int) -> tuple[Block, ...]:
     """The blocks of the state with number `seq`, from the log."""
-    match entry := log[seq]:
-        case Message():
-            return entry.blocks
-        case Delivered():
-            queued = log[entry.queued]
-            return queued.blocks if isinstance(queued, Queued) else ()
-        case Digested():
-            return (Text(entry.text),)
-        case _:
-            return ()
+    entry = log[seq]
+    if isinstance(entry, Digested):
+        return (Text(entry.text),)
+    message = log.message(seq)
+    return message.blocks if message is not None else ()
+
+
+def user_shell_text(call: ToolCall, result: ToolResult) -> Text:
+    """What the model reads of a command that the user ran."""
+    arguments = msgspec.json.decode(call.arguments)
+    command = arguments.get("command", "") if isinstance(arguments, dict) else ""
+    return Text(f"<user-command>\n{command}\n</user-command>\n<output>\n{result.text}\n</output>")
 
 
 def result_of(log: Log, seq: int, call_id: str) -> ToolResult:
@@ -301,11 +323,8 @@ def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tupl
     if not state.fingerprints:
         return ()
     blocks = shown_blocks(state, log, active)
-    own, results = (
-        _sent_blocks(state, blocks),
-        tuple(_sent_result(state, each, log, active)[0] for each in _calls(state, blocks)),
-    )
-    segments = (Segment(state.role, own), Segment("user", results))
+    results = (_sent_result(state, call, log, active)[0] for call in _calls(state, blocks).values())
+    segments = (Segment(state.role, _sent_blocks(state, blocks)), Segment("user", tuple(results)))
     return tuple(segment for segment in segments if segment.blocks)
 
 
@@ -322,8 +341,8 @@ def render(state: MessageState, log: Log, active: AbstractSet[int]) -> None:
         count(_category_of(state, block), size_of_block(block))
     results: list[Block] = []
     calls = _calls(state, blocks)
-    for call_id in calls:
-        answer, shown = _sent_result(state, call_id, log, active)
+    for call_id, call in calls.items():
+        answer, shown = _sent_result(state, call, log, active)
         size, result_state = size_of_block(answer), state.results.get(call_id)
         if result_state is not None:
             result_state.state, result_state.size = shown, result_state.full if size == result_state.full else size
@@ -360,7 +379,7 @@ def _sent_blocks(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block,
                 own.append(block)
             case Image() if state.role == "user":
                 own.append(block)
-            case ToolCall() if calls.get(block.id) is block:
+            case ToolCall() if state.role == "assistant" and calls.get(block.id) is block:
                 own.append(block)
             case Reasoning() if state.with_reasoning:
                 own.append(block)
@@ -379,15 +398,17 @@ def _category_of(state: MessageState, block: Block) -> Category:
             return state.category
 
 
-def _sent_result(state: MessageState, call_id: str, log: Log, active: AbstractSet[int]) -> tuple[ToolResult, ItemState]:
+def _sent_result(
+    state: MessageState, call: ToolCall, log: Log, active: AbstractSet[int]
+) -> tuple[ToolResult | Text, ItemState]:
     """The result to send for a call and its state; a call without a result was interrupted."""
-    result_state = state.results.get(call_id)
+    result_state = state.results.get(call.id)
     if result_state is None:
-        return ToolResult(call_id, INTERRUPTED, is_error=True), "verbatim"
-    answer, shown = shown_result(result_state, call_id, log, pinned=state.pinned, active=active)
+        return ToolResult(call.id, INTERRUPTED, is_error=True), "verbatim"
+    answer, shown = shown_result(result_state, call.id, log, pinned=state.pinned, active=active)
     if not answer.text.strip() and not answer.images:
         answer = _with_text(answer, NO_OUTPUT)
-    return answer, shown
+    return (answer if state.role == "assistant" else user_shell_text(call, answer)), shown
 
 
 def counts_of(state: MessageState) -> Counts:
@@ -395,7 +416,8 @@ def counts_of(state: MessageState) -> Counts:
     if not state.shown:
         return NO_COUNTS
     if state.covered_by:
-        return Counts(hidden=state.full.characters + sum(each.full.characters for each in state.results.values()))
+        results = state.results.values() if state.role == "assistant" else ()
+        return Counts(hidden=state.full.characters + sum(each.full.characters for each in results))
     states = [each.state for each in state.results.values() if each.state not in ("verbatim", "restored")]
     if not states and not state.shortened:
         return NO_COUNTS

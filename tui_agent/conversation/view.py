@@ -395,6 +395,11 @@ class View:
         return self._fold.model
 
     @property
+    def mode(self) -> str:
+        """The permission mode that the conversation was last changed to; empty: to none."""
+        return self._fold.mode
+
+    @property
     def partial(self) -> str:
         """The text streamed so far of an unfinished reply."""
         return self._fold.partial
