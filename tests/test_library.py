@@ -88,7 +88,7 @@ async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_reasoning_of_a_list_read_from_another_program_goes_back_with_it() -> None:
-    from tui_agent import ContextEngine, ModelFacts, forms
+    from tui_agent import ContextEngine, ModelProfile, forms
 
     thought = {"type": "thinking", "thinking": "hm", "signature": "signed"}
     messages = [
@@ -96,6 +96,6 @@ def test_reasoning_of_a_list_read_from_another_program_goes_back_with_it() -> No
         {"role": "assistant", "content": [thought, {"type": "text", "text": "hi"}]},
         {"role": "user", "content": "and now?"},
     ]
-    engine = ContextEngine(model=ModelFacts(name="anthropic:claude-opus-5-5", window=200_000, bound_reasoning=True))
+    engine = ContextEngine(model=ModelProfile("anthropic", "claude-opus-5-5", window=200_000, bound_reasoning=True))
     engine.extend(forms.read("anthropic", messages))
     assert forms.write("anthropic", engine.request().request.messages) == messages

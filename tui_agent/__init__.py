@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tui_agent.context import effects as effects
     from tui_agent.context import forms as forms
     from tui_agent.context.changes import Outlook as Outlook
-    from tui_agent.context.economics import ModelFacts as ModelFacts
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tui_agent.conversation import blocks as blocks
     from tui_agent.conversation import entries as entries
     from tui_agent.conversation.log import Log as Log
+    from tui_agent.conversation.profile import ModelProfile as ModelProfile
     from tui_agent.conversation.request import ModelRequest as ModelRequest
     from tui_agent.conversation.request import RequestMessage as RequestMessage
     from tui_agent.conversation.view import View as View
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from tui_agent.models.base import ContextOverflow as ContextOverflow
     from tui_agent.models.base import Model as Model
     from tui_agent.models.base import ModelError as ModelError
-    from tui_agent.models.base import ModelProfile as ModelProfile
     from tui_agent.models.base import ReasoningDelta as ReasoningDelta
     from tui_agent.models.base import TextDelta as TextDelta
     from tui_agent.session import Session as Session
@@ -83,8 +82,7 @@ _PLACES = {
     "MemoryStore": "storage.store",
     "Model": "models.base",
     "ModelError": "models.base",
-    "ModelFacts": "context.economics",
-    "ModelProfile": "models.base",
+    "ModelProfile": "conversation.profile",
     "ModelRequest": "conversation.request",
     "NotRunning": "agent.turn.turns",
     "Outlook": "context.changes",

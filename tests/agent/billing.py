@@ -3,7 +3,7 @@
 from tests.servers.recording import Answer
 from tests.servers.server import ProtocolServer
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import Prices
+from tui_agent.conversation.profile import Prices
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.usage import cost_usd
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Callable
 
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Model, ModelProfile, StreamEvent
+from tui_agent.models.base import Model, StreamEvent
 
 Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
 

@@ -14,9 +14,10 @@ from tests.servers.script import Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.context.cache_watch import CacheMiss, CacheWatch, cold_send
-from tui_agent.context.economics import CacheState, Forecast, Rates
+from tui_agent.context.economics import CacheState, Forecast
 from tui_agent.conversation.blocks import Text, ToolDefinition
 from tui_agent.conversation.entries import Message, Shortened, Usage
+from tui_agent.conversation.profile import Rates
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.session import Session
 from tui_agent.storage.trace import read_events

@@ -13,7 +13,7 @@ from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
 from tui_agent.conversation.entries import Message, Usage
-from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.usage import UsageTracker
 from tui_agent.session import Session
 

@@ -9,7 +9,7 @@ from tests.agent.talking import say, talking
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import step_event
 from tui_agent.context.effects import Refusal, step_of
-from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.session import Session
 
 READS = ("read calc.py", "read test_calc.py", "find 'return' in .", "read calc.py and test_calc.py", "read calc.py")

@@ -15,11 +15,11 @@ from PIL import Image as Pillow
 
 from tests.agent.talking import put, say, talking
 from tests.agent.test_nothing_bricks import MODELS, PROVIDERS, failures, goes_on, run_with, serving
+from tests.profiles import model_named
 from tests.servers.pictures import picture_size
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent import Agent, ContextEngine
 from tui_agent.agent import events
-from tui_agent.context.economics import ModelFacts
 from tui_agent.context.effects import MemoryHost
 from tui_agent.context.layers.pictures import load_of
 from tui_agent.context.layers.recovery import NO_PICTURE
@@ -377,7 +377,7 @@ def test_a_request_too_large_for_the_provider(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_oldest_pictures_give_way_first() -> None:
-    engine = ContextEngine(model=ModelFacts(name="x", window=200_000, most_pictures=10, picture_bytes=4_000))
+    engine = ContextEngine(model=model_named("x", window=200_000, most_pictures=10, picture_bytes=4_000))
     for number in range(12):
         engine.extend([user_message(f"picture {number}", Image("image/png", f"{number:03}" * 100))])
     before = engine.fits

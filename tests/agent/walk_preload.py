@@ -4,7 +4,7 @@ import importlib
 
 from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.prices import look_up
 from tui_agent.tls import tls
 

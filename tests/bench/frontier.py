@@ -14,7 +14,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from tests.bench.policies import SMALL, scripts
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.plot import plot

@@ -21,9 +21,10 @@ from tui_agent.aside import aside, shorten_switch_interval
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
-from tui_agent.models.base import Completed, ModelProfile, Prices, StreamEvent
+from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.settings import Compaction, Settings
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.kept_files import KeptFiles

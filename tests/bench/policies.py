@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from tests.replay.sessions import write_session
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.policies import COMPARED, MakePolicy

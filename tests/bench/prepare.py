@@ -5,18 +5,19 @@ import time
 
 from tests.bench.log import MESSAGES, SMALL, long_log
 from tests.bench.report import Figure
-from tui_agent.context.economics import ModelFacts, Rates
+from tests.profiles import model_named
 from tui_agent.context.effects import MemoryHost
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Usage, tool_result
+from tui_agent.conversation.profile import Rates
 from tui_agent.settings import Compaction, Settings
 
-MODEL = ModelFacts(
-    name="offline:offline",
+MODEL = model_named(
+    "offline:offline",
     window=200_000_000,
     tier="frontier",
-    prices=((0, Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)),),
+    rates=Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25),
 )
 """A window in which nothing is due: what is measured is the looking, not a step."""
 

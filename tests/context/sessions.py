@@ -4,7 +4,7 @@ import json
 
 from tui_agent.context.budget import Budget, Thresholds, thresholds
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Rates, Situation
+from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Append, StepStarted, WriteBeside, step_of
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
@@ -19,6 +19,7 @@ from tui_agent.conversation.entries import (
     Usage,
     tool_result,
 )
+from tui_agent.conversation.profile import Rates
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction

@@ -4,7 +4,6 @@ import pytest
 
 from tui_agent.context.budget import (
     Budget,
-    KnownTier,
     Thresholds,
     Window,
     budget,
@@ -13,6 +12,7 @@ from tui_agent.context.budget import (
     resolve_window,
     thresholds,
 )
+from tui_agent.conversation.profile import Tier
 from tui_agent.settings import Clearing, Compaction, Context, ThresholdByTier
 
 
@@ -60,7 +60,7 @@ def test_an_unknown_window_is_limited_by_tokens_or_by_messages_and_refuses_nothi
     assert not found.clear.reached(10**9, messages=10**9)
 
 
-def at(window: int, tier: KnownTier, fixed: int = 0) -> Thresholds:
+def at(window: int, tier: Tier, fixed: int = 0) -> Thresholds:
     return thresholds(budget(window, fixed, 16_384), Clearing(), Compaction(), tier=tier)
 
 
@@ -81,7 +81,7 @@ def at(window: int, tier: KnownTier, fixed: int = 0) -> Thresholds:
     ],
 )
 def test_each_trigger_fires_at_its_number_and_not_before(
-    window: int, tier: KnownTier, clear: int, compact: int, limit: int
+    window: int, tier: Tier, clear: int, compact: int, limit: int
 ) -> None:
     found = at(window, tier)
     assert (found.clear.tokens, found.compact.tokens, found.limit.tokens) == (clear, compact, limit)
@@ -106,7 +106,7 @@ def test_clearing_starts_at_its_own_share_where_that_is_lower() -> None:
     ],
 )
 def test_whose_word_the_compaction_threshold_is(
-    tier: KnownTier, task: float | None, set_tiers: tuple[str, ...], share: float, source: str
+    tier: Tier, task: float | None, set_tiers: tuple[str, ...], share: float, source: str
 ) -> None:
     compaction = Compaction(threshold=0.8, threshold_by_tier=ThresholdByTier(small=0.30))
     found = thresholds(budget(1_000_000, 0, 16_384), Clearing(), compaction, tier=tier, task=task, set_tiers=set_tiers)

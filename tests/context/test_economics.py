@@ -8,12 +8,11 @@ import pytest
 
 from tests.context.performer import Performer
 from tests.context.sessions import comes
+from tests.profiles import model_named
 from tui_agent.context.budget import Budget, thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
     Forecast,
-    ModelFacts,
-    Rates,
     Situation,
     Summariser,
     Worth,
@@ -25,21 +24,21 @@ from tui_agent.context.economics import (
     compaction_worth,
     pays_from,
     reason_it_pays,
-    relative_rates,
     spoken_time,
     thrift_factor,
 )
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
+from tui_agent.conversation.profile import Prices, Rates
 from tui_agent.settings import Clearing, Compaction, Context, Settings
 
 KNOBS = Compaction(thrift=2, facts_tokens=4_000)
 """Those that the expected figures are of."""
 
 
-def known(*prices: float) -> Rates:
-    found = relative_rates(*prices)
+def known(input_usd: float, output: float, cache_read: float | None = None, cache_write: float | None = None) -> Rates:
+    found = Prices(input_usd, output, cache_read, cache_write).rates
     assert found is not None
     return found
 
@@ -133,7 +132,7 @@ def test_the_clearing_size_is_the_cheapest_of_its_neighbours() -> None:
 
 
 def test_without_prices_or_growth_only_the_thresholds_decide() -> None:
-    assert relative_rates(0, 0) is None
+    assert Prices(0, 0).rates is None
     unread = known(4, 20)
     assert unread.read == 0
     for priced, growth in ((None, 5_000.0), (unread, 5_000.0), (OPUS_55, 0.0)):
@@ -312,8 +311,7 @@ class Reading:
         lines: int = 300,
     ) -> None:
         self.now = NOW
-        prices = ((0, rates),) if rates is not None else ()
-        model = ModelFacts(name=NAME, window=window, tier="frontier", prices=prices)
+        model = model_named(NAME, window=window, tier="frontier", rates=rates)
         self.engine = ContextEngine(settings, model=model, clock=lambda: self.now)
         self.engine.extend([ModelSwitched(model=NAME), user_message("read them all")])
         for number in range(reads):

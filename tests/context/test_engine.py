@@ -10,8 +10,9 @@ from msgspec import structs
 
 from tests.context.performer import COST_USD, Performer, Writing, failing, written
 from tests.conversation.logs import broken_rules
+from tests.profiles import model_named
 from tui_agent.context.counting import Ratios
-from tui_agent.context.economics import ModelFacts, Rates, Situation
+from tui_agent.context.economics import Situation
 from tui_agent.context.effects import (
     Append,
     ArchiveTurns,
@@ -51,6 +52,7 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
+from tui_agent.conversation.profile import ModelProfile, Rates
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction, Context, Digests, Settings
 
@@ -74,14 +76,12 @@ class Chat:
         *,
         writing: Writing = failing,
         priced: bool = False,
-        small: ModelFacts | None = None,
+        small: ModelProfile | None = None,
         engine: ContextEngine | None = None,
     ) -> None:
-        prices = ((0, RATES),) if priced else ()
+        rates = RATES if priced else None
         self.now = 1_000.0
-        self.model = ModelFacts(
-            name=NAME, window=window, told_by_provider=True, tier="frontier", prices=prices, small=small
-        )
+        self.model = model_named(NAME, window=window, source="provider", tier="frontier", rates=rates, small=small)
         self.engine = engine or ContextEngine(settings, clock=lambda: self.now)
         self.engine.use(self.model)
         self.caller = Performer(self.engine, writing)
@@ -285,8 +285,8 @@ def test_a_layer_of_ones_own_sees_what_the_built_in_ones_have_left(writing: Writ
 @pytest.mark.parametrize(
     ("writing", "text"), [(written("Eleven files were read."), "Eleven files"), (failing, "- read_file")]
 )
-@pytest.mark.parametrize("small", [None, ModelFacts(name=SMALL, window=100_000)])
-def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelFacts | None) -> None:
+@pytest.mark.parametrize("small", [None, model_named(SMALL, window=100_000)])
+def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelProfile | None) -> None:
     settings = structs.replace(UNPRICED, context=Context(preset="digest"))
     chat = Chat(60_000, settings, writing=writing, small=small).grow(15)
     before = chat.tokens
@@ -619,7 +619,7 @@ def test_a_success_ends_the_pause() -> None:
 
 
 def test_a_summary_comes_about_also_where_every_model_fails() -> None:
-    chat = Chat(20_000, SUMMARIES, small=ModelFacts(name=SMALL, window=100_000)).grow(17)
+    chat = Chat(20_000, SUMMARIES, small=model_named(SMALL, window=100_000)).grow(17)
     chat.run(chat.engine.prepare())
     done = chat.caller.done[0]
     assert done.reason.endswith("an extract, without a model")
@@ -646,7 +646,7 @@ def test_another_model_that_writes_a_summary_counts_by_its_own_ratio(ratio: floa
     ratios = Ratios()
     for name, learned in ((NAME, 1.0), (SMALL, ratio)):
         assert ratios.learn(name, "rule", "prose", measured=1_000 * learned, estimated=1_000)
-    small = ModelFacts(name=SMALL, window=12_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.01)),))
+    small = model_named(SMALL, window=12_000, rates=Rates(0.1, 1.25, 5.0, 0.01))
     engine = ContextEngine(UNPRICED, ratios=ratios, clock=lambda: 1_000.0)
     chat = Chat(40_000, engine=engine, priced=True, small=small, writing=written(SUMMARY)).grow(14)
     chat.now += 10_000
@@ -675,7 +675,7 @@ def test_a_limit_is_learned_from_what_a_provider_told_and_from_nothing_else() ->
     assert (chat.engine.window.tokens, chat.engine.window.source) == (12_000, "provider")
     chat.engine.learn_limit(14_000)
     assert chat.engine.window.tokens == 12_000
-    chat.engine.use(structs.replace(chat.model, name="gemini:other"))
+    chat.engine.use(structs.replace(chat.model, provider="gemini", id="other"))
     assert chat.engine.window.tokens == 16_000
     chat.engine.use(chat.model)
     assert chat.engine.window.tokens == 12_000
@@ -705,7 +705,7 @@ def test_a_warning_is_said_once() -> None:
 
 def test_another_models_window_and_thresholds_are_told_before_it_answers() -> None:
     chat = Chat(40_000).grow(3)
-    other = ModelFacts(name="gemini:other", window=100_000, tier="small")
+    other = model_named("gemini:other", window=100_000, tier="small")
     window, limits = chat.engine.thresholds_with(other)
     assert (window.tokens, limits.compact.tokens) == (100_000, 35_000)
     assert chat.engine.window.tokens == 40_000
@@ -741,7 +741,7 @@ def test_the_cache_is_cold_after_its_time_a_switch_or_a_new_prefix(change: str) 
         case "time":
             chat.now += 301
         case "model":
-            chat.engine.use(structs.replace(chat.model, name="anthropic:other"))
+            chat.engine.use(structs.replace(chat.model, id="other"))
         case "prefix":
             chat.engine.extend([Prefix(system="others")])
         case _:

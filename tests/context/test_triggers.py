@@ -6,19 +6,19 @@ import pytest
 
 from tests.context.performer import Performer
 from tests.context.sessions import MODEL, Session, comes
-from tui_agent.context.budget import KnownTier
+from tests.profiles import model_named
 from tui_agent.context.counting import ASCII_TOKENS
-from tui_agent.context.economics import ModelFacts, Rates
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
+from tui_agent.conversation.profile import ModelProfile, Rates, Tier
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction, Context, Digests, Preset, Settings
 
 UNPRICED = Settings(clearing=Clearing(by_price=False), compaction=Compaction(thrift=0, background=False))
 RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
 
-COMPACTION: list[tuple[int, KnownTier, int]] = [
+COMPACTION: list[tuple[int, Tier, int]] = [
     (20_000, "frontier", 15_000),
     (60_000, "frontier", 45_000),
     (200_000, "frontier", 170_000),
@@ -34,7 +34,7 @@ COMPACTION: list[tuple[int, KnownTier, int]] = [
     (20_000, "unknown", 15_000),
     (200_000, "unknown", 170_000),
 ]
-CLEARING: list[tuple[int, KnownTier, int]] = [
+CLEARING: list[tuple[int, Tier, int]] = [
     (20_000, "frontier", 10_500),
     (60_000, "frontier", 31_500),
     (200_000, "frontier", 119_000),
@@ -47,16 +47,15 @@ CLEARING: list[tuple[int, KnownTier, int]] = [
 ]
 
 
-def facts(window: int, tier: KnownTier, rates: Rates | None = None) -> ModelFacts:
-    prices = ((0, rates),) if rates is not None else ()
-    return ModelFacts(name=MODEL, window=window, told_by_provider=True, max_output=128_000, tier=tier, prices=prices)
+def facts(window: int, tier: Tier, rates: Rates | None = None) -> ModelProfile:
+    return model_named(MODEL, window=window, source="provider", max_output=128_000, tier=tier, rates=rates)
 
 
 AWAITED = Settings(compaction=Compaction(background=False))
 """What is due is done there and then, so the thresholds hold to the token."""
 
 
-def engine(view: View, model: ModelFacts, settings: Settings = UNPRICED) -> ContextEngine:
+def engine(view: View, model: ModelProfile, settings: Settings = UNPRICED) -> ContextEngine:
     return ContextEngine(settings, view=view, model=model, clock=lambda: 100.0)
 
 
@@ -94,7 +93,7 @@ def filled_to(tokens: int, start: Callable[[], Session]) -> View:
 @pytest.mark.parametrize("between_turns", [False, True])
 @pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
 def test_compaction_fires_at_its_number_and_not_one_token_earlier(
-    window: int, tier: KnownTier, number: int, between_turns: bool
+    window: int, tier: Tier, number: int, between_turns: bool
 ) -> None:
     for tokens, first in ((number - 1, ""), (number, "summary")):
         view = filled_to(tokens, lambda: talk((number - 1_500) * 9 // 10))
@@ -102,7 +101,7 @@ def test_compaction_fires_at_its_number_and_not_one_token_earlier(
 
 
 @pytest.mark.parametrize(("window", "tier", "number"), CLEARING)
-def test_clearing_fires_above_its_number_and_not_one_token_earlier(window: int, tier: KnownTier, number: int) -> None:
+def test_clearing_fires_above_its_number_and_not_one_token_earlier(window: int, tier: Tier, number: int) -> None:
     for tokens, first in ((number, ""), (number + 1, "cleared")):
         view = filled_to(tokens, lambda: reading((number - 1_500) * 9 // 10))
         assert comes(engine(view, facts(window, tier))) == first, tokens
@@ -111,7 +110,7 @@ def test_clearing_fires_above_its_number_and_not_one_token_earlier(window: int, 
 @pytest.mark.parametrize("factor", [None, 1.1, 1.3])
 @pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
 def test_compaction_fires_at_the_call_that_reaches_its_number(
-    window: int, tier: KnownTier, number: int, factor: float | None
+    window: int, tier: Tier, number: int, factor: float | None
 ) -> None:
     grown = engine(Session().view, facts(window, tier))
     for _ in range(60):
@@ -202,7 +201,7 @@ def test_of_an_unknown_window_tokens_decide_or_the_number_of_messages() -> None:
 
 
 @pytest.mark.parametrize(("window", "tier", "number"), COMPACTION)
-def test_with_prices_no_layer_is_later_than_without(window: int, tier: KnownTier, number: int) -> None:
+def test_with_prices_no_layer_is_later_than_without(window: int, tier: Tier, number: int) -> None:
     """A priced session never stands at the trigger without a step that takes it below."""
     grown = ContextEngine(AWAITED, model=facts(window, tier, RATES), clock=lambda: float(len(grown.view.log)))
     caller = Performer(grown)

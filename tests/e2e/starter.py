@@ -303,7 +303,7 @@ def serve(number: int) -> None:
     """Import all, then fork a process for each task that comes over this socket, until it is closed."""
     from google.genai.types import GenerateContentConfig, GenerateContentResponse
 
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.conversation.profile import ModelProfile
     from tui_agent.models.prices import look_up
     from tui_agent.tls import tls
 

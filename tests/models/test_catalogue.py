@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.models.talking import create_model
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
-from tui_agent.models.base import ModelProfile, UnknownModel
+from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
 

@@ -7,13 +7,13 @@ import pytest
 from tests.models.talking import finish, request, user
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import (
     AuthFailed,
     Completed,
     ConnectionLost,
     ModelError,
-    ModelProfile,
     RateLimited,
     Retrying,
     StreamEvent,

@@ -5,7 +5,7 @@ from genai_prices import Usage as CatalogueUsage
 from genai_prices import calc_price
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import Prices
+from tui_agent.conversation.profile import Prices
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.models.usage import Totals, UsageTracker, cost_usd

@@ -8,8 +8,8 @@ from typing_extensions import override
 
 from tests.replay.sessions import write_session
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.sizes import size_of_block
-from tui_agent.models.base import ModelProfile, Prices
 from tui_agent.replay.billing import Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup

@@ -25,7 +25,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.recorded import Accuracy, as_recorded, compare, error_of, measure

@@ -47,8 +47,9 @@ from tui_agent.conversation.entries import (
     Undone,
     Usage,
 )
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Model, ModelProfile, StreamEvent
+from tui_agent.models.base import Model, StreamEvent
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import Setup

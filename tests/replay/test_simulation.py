@@ -9,7 +9,7 @@ from typing_extensions import override
 from tests.replay.recordings import answer, call, result, script_of, user
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Message, Prefix
-from tui_agent.models.base import Cache, ModelProfile, Prices
+from tui_agent.conversation.profile import Cache, ModelProfile, Prices
 from tui_agent.replay.billing import FETCH_OUTPUT
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Setup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script

@@ -10,9 +10,9 @@ from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.aside import aside
 from tui_agent.context.counting import load_tokenizer
-from tui_agent.context.economics import ModelFacts, Rates, relative_rates, time_rates
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
-from tui_agent.models.base import Model, ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.models.base import Model
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.settings.schema import Settings
@@ -148,11 +148,14 @@ class ActiveModel:
             self._record.engine.meter.counter.use(tokenizer)
         await self._record.use_model(self._facts())
 
-    def _facts(self) -> ModelFacts:
-        small = self.small
-        facts = model_facts(self.profile, small.profile if small is not None else None)
-        rates = time_rates(*self.speed) if self.profile.local else None
-        return msgspec.structs.replace(facts, prices=((0, rates),)) if rates is not None else facts
+    def _facts(self) -> ModelProfile:
+        small, speed = self.small, self.speed
+        return msgspec.structs.replace(
+            self.profile,
+            small=small.profile if small is not None else None,
+            reading=speed.reading,
+            writing=speed.writing,
+        )
 
 
 class SmallModels:
@@ -172,35 +175,3 @@ class SmallModels:
         """Close the models' connections."""
         for model in self._models.values():
             await model.close()
-
-
-def model_facts(profile: ModelProfile, small: ModelProfile | None = None) -> ModelFacts:
-    """The facts of a model that the context layers use; `small` may write its summaries."""
-    return ModelFacts(
-        name=profile.name,
-        window=profile.window,
-        told_by_provider=profile.source == "provider",
-        fixed_window=profile.fixed_window,
-        max_output=profile.max_output,
-        tier=profile.tier,
-        prices=_rates(profile.prices),
-        cache_ttl_s=float(profile.cache_ttl_s),
-        bound_reasoning=profile.bound_reasoning,
-        small=model_facts(small) if small is not None else None,
-        picture_bytes=profile.picture_bytes,
-        most_pictures=profile.most_pictures,
-        defers_tools=profile.defers_tools,
-    )
-
-
-def _rates(prices: Prices | None) -> tuple[tuple[int, Rates], ...]:
-    """Prices as multiples of the input price, each with the request size in tokens from which it applies; empty if
-    free.
-    """
-    if prices is None:
-        return ()
-    tiers = [(0, prices), *prices.above]
-    rated = [
-        (start, relative_rates(each.input, each.output, each.cache_read, each.cache_write)) for start, each in tiers
-    ]
-    return tuple((start, rates) for start, rates in rated if rates is not None)

@@ -47,8 +47,9 @@ from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.items import Item
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.todo import TodoList, newest_todo
-from tui_agent.models.base import Model, ModelProfile, UnknownModel
+from tui_agent.models.base import Model, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, catalogue_of
 from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker

@@ -7,8 +7,9 @@ Small models work well in subtasks, but as the main model of a long session they
 from collections.abc import Callable, Mapping, Sequence
 
 from tui_agent.agent.events import Notice
-from tui_agent.models.base import LocalModels, Model, ModelProfile, UnknownModel
-from tui_agent.models.base import Tier as ModelTier
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.profile import Tier as ModelTier
+from tui_agent.models.base import LocalModels, Model, UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.settings import PermissionMode, Settings, TaskClass, Tier, TierModels
 

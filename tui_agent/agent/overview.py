@@ -6,10 +6,8 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from tui_agent.agent import events
-from tui_agent.agent.active_model import model_facts
 from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import MILLION
 from tui_agent.context.effects import step_of
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
@@ -17,9 +15,9 @@ from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.entries import Delivered, Message, Queued, Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
+from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
-from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker
 from tui_agent.text import as_typed, call_summary, one_line
 from tui_agent.tool_titles import tool_title
@@ -152,11 +150,11 @@ def fullness(engine: ContextEngine) -> Fullness:
 
 def switch_outlook(engine: ContextEngine, other: ModelProfile) -> SwitchOutlook:
     """The effects of switching to the model `other`."""
-    tokens, now, then = engine.tokens, engine.model, model_facts(other)
-    window, limits = engine.thresholds_with(then)
+    tokens, now = engine.tokens, engine.model
+    window, limits = engine.thresholds_with(other)
     firing = [each for each in limits.all() if each.tokens and (each.layer == "limit" or not each.rests)]
     passed = [each.layer for each in firing if tokens >= each.tokens]
-    rates, rates_before = then.rates(tokens), now.rates(tokens)
+    rates, rates_before = other.rates(tokens), now.rates(tokens)
     return SwitchOutlook(
         before=now.name,
         after=other.name,

@@ -10,7 +10,6 @@ from typing import Literal
 import msgspec
 
 from tui_agent.aside import aside
-from tui_agent.context.economics import ModelFacts
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.state import policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
@@ -26,10 +25,10 @@ from tui_agent.conversation.entries import (
     model_call,
     tool_result,
 )
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.durable import to_completion
-from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
 
@@ -80,7 +79,7 @@ class Record:
             await self.append(*(Withdrawn(queued=queued) for queued in waiting))
         return seq
 
-    async def use_model(self, model: ModelFacts) -> None:
+    async def use_model(self, model: ModelProfile) -> None:
         """Tell the engine which model it decides for."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:

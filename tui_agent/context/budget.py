@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.settings import Clearing, Compaction, Context, Tier
+from tui_agent.conversation.profile import Tier
+from tui_agent.settings import Clearing, Compaction, Context
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
 
@@ -88,7 +89,6 @@ def budget_of(settings: Context, window: Window, fixed: int, *, max_output: int 
 
 
 LayerName: TypeAlias = Literal["clear", "compact", "limit"]
-KnownTier: TypeAlias = Tier | Literal["unknown"]
 
 
 class Threshold(NamedTuple):
@@ -143,7 +143,7 @@ def thresholds(
     clearing: Clearing,
     compaction: Compaction,
     *,
-    tier: KnownTier = "unknown",
+    tier: Tier = "unknown",
     task: float | None = None,
     set_tiers: Collection[str] = (),
     cliffs: tuple[int, ...] = (),
@@ -166,7 +166,7 @@ def thresholds(
 
 
 def tier_share(
-    compaction: Compaction, tier: KnownTier, task: float | None = None, set_tiers: Collection[str] = ()
+    compaction: Compaction, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
 ) -> tuple[float, str]:
     """The share of the window at which compaction starts, and what set it.
 
@@ -194,7 +194,7 @@ def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
 
 
 def _compact(
-    budget: Budget, compaction: Compaction, tier: KnownTier, task: float | None, set_tiers: Collection[str]
+    budget: Budget, compaction: Compaction, tier: Tier, task: float | None, set_tiers: Collection[str]
 ) -> Threshold:
     if not budget.known:
         if budget.max_context:

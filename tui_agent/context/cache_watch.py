@@ -6,9 +6,10 @@ Reads are expected only of providers that charge for cache writes (Anthropic); o
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from tui_agent.context.economics import MILLION, CacheState, Forecast, Rates, Situation
+from tui_agent.context.economics import CacheState, Forecast, Situation
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import MILLION, Rates
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.text import money_text
 

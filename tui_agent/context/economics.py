@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tui_agent.context.budget import Budget, KnownTier, Thresholds
+from tui_agent.context.budget import Budget, Thresholds
+from tui_agent.conversation.profile import MILLION, Rates
 from tui_agent.conversation.sizes import Size
 from tui_agent.settings import Compaction
 from tui_agent.text import money_text
 
-MILLION = 1_000_000
 LONGEST_SUMMARY = 3_000
 COLD_SHARE = 0.03
 """The share of calls that find the cache expired and pay the write price for everything they carry."""
@@ -28,66 +28,6 @@ TRANSCRIPT_SHARE = 0.4
 """The share of the view that a separate model is shown, since results are cut for it."""
 FACTS_SHARE = 5
 """The facts appended to a summary take at most a fifth of what it replaces."""
-
-
-CARRYING_SHARE = 0.05
-"""For a local model, the cost of carrying a token through a call, as a share of reading it: all later tokens attend to
-it. An 8B model that writes some hundred tokens after 16,000 reads 2 GB of attention beside 5 GB of weights for each of
-them. A model of 135M parameters, whose attention is heavy for its size, was measured at 0.16: reading 256 and writing
-128 tokens took 3.6 s of CPU after 500 tokens and 7.1 s after 4,000, at 6.3 ms for reading one
-(``python -m tests.local.carrying``).
-"""
-
-
-class Rates(NamedTuple):
-    """A model's prices as multiples of its input price, and that price per million tokens: in USD, or for a local
-    model, which costs only time, in seconds.
-    """
-
-    read: float
-    write: float
-    output: float
-    input_usd: float
-    input_s: float = 0.0
-
-
-class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the context layers know of a model, in tokens and seconds, with prices as `Rates`.
-
-    window: 0 if unknown; told_by_provider: it is from the provider rather than the catalogue; fixed_window: no setting
-    can enlarge it. prices: the rates, by the request size from which they apply, ascending from 0; empty: unknown.
-    bound_reasoning: reasoning is only accepted back under the prefix it was made under. small: the cheaper model that
-    could write summaries, if any. picture_bytes, most_pictures: the limits on pictures in one request, in bytes of
-    base64 and in number; 0: unknown. defers_tools: the provider accepts definitions that it shows the model only once
-    they were found.
-    """
-
-    name: str
-    window: int = 0
-    told_by_provider: bool = False
-    fixed_window: bool = False
-    max_output: int = 0
-    tier: KnownTier = "unknown"
-    prices: tuple[tuple[int, Rates], ...] = ()
-    cache_ttl_s: float = 300.0
-    bound_reasoning: bool = False
-    small: "ModelFacts | None" = None
-    picture_bytes: int = 0
-    most_pictures: int = 0
-    defers_tools: bool = False
-
-    def rates(self, tokens: float) -> Rates | None:
-        """The rates of a request of `tokens` tokens; None if unknown."""
-        holding: Rates | None = None
-        for start, rates in self.prices:
-            if holding is None or tokens > start:
-                holding = rates
-        return holding
-
-    @property
-    def cliffs(self) -> tuple[int, ...]:
-        """The request sizes in tokens above which the model costs more per token."""
-        return tuple(start for start, _ in self.prices if start)
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,30 +53,6 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     staying: int = 0
     tokens_of: Callable[[Size], int]
     mixed_tokens_of: Callable[[Size], int]
-
-
-def relative_rates(
-    input_usd: float, output_usd: float, cache_read_usd: float | None = None, cache_write_usd: float | None = None
-) -> Rates | None:
-    """Prices in USD per million tokens as multiples of the input price; None for a model that costs nothing.
-
-    An unknown read price becomes 0, which leaves every decision to the thresholds; without a separate price, writes
-    cost as much as input.
-    """
-    if input_usd <= 0:
-        return None
-    write = cache_write_usd if cache_write_usd else input_usd
-    return Rates((cache_read_usd or 0.0) / input_usd, write / input_usd, output_usd / input_usd, input_usd)
-
-
-def time_rates(reading: float, writing: float) -> Rates | None:
-    """The rates of a local model in time, from its speeds in tokens per second; None if a speed is unknown.
-
-    A local server caches the last prefix: after an edit it reads the tail again, everything else is carried.
-    """
-    if reading <= 0 or writing <= 0:
-        return None
-    return Rates(CARRYING_SHARE, 1.0, reading / writing, 0.0, MILLION / reading)
 
 
 def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | None:

@@ -26,7 +26,7 @@ from tui_agent.context.changes import (
     plan_words,
 )
 from tui_agent.context.counting import Ratios
-from tui_agent.context.economics import Forecast, ModelFacts, Situation
+from tui_agent.context.economics import Forecast, Situation
 from tui_agent.context.effects import Refusal, SaveText, StepDone, Steps, expect
 from tui_agent.context.layers.checkpoints import Checkpoints
 from tui_agent.context.layers.clearing import Clearing, stays
@@ -44,6 +44,7 @@ from tui_agent.context.summary.questions import Prompts
 from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import AnyContextEntry, Artifact, Message, Words
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
@@ -88,7 +89,7 @@ class ContextEngine(ContextState):
         *,
         prompts: Prompts | None = None,
         view: View | None = None,
-        model: ModelFacts | None = None,
+        model: ModelProfile | None = None,
         ratios: Ratios | None = None,
         task_threshold: float | None = None,
         never_clear: Collection[str] = (),
@@ -121,7 +122,7 @@ class ContextEngine(ContextState):
         self._edge: tuple[int, int] | None = None
 
     @override
-    def use(self, model: ModelFacts) -> None:
+    def use(self, model: ModelProfile) -> None:
         """Decide for this model from now on; also call it when more became known of the present one."""
         if model.name != self.model.name:
             self._sent = 0

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
 from tui_agent.context.counting import Counter, Ratios
-from tui_agent.context.economics import CacheState, ModelFacts, Situation, cache_state
+from tui_agent.context.economics import CacheState, Situation, cache_state
 from tui_agent.context.effects import Append, StepDone, Steps, expect, step_of
 from tui_agent.context.layers.clearing import protected_tokens
 from tui_agent.context.layers.pictures import load_of
@@ -15,6 +15,7 @@ from tui_agent.context.meter import TokenMeter
 from tui_agent.context.summary.words import words_limit
 from tui_agent.conversation.blocks import Reasoning, ToolDefinition
 from tui_agent.conversation.entries import AnyContextEntry, AnyEntry, Message, Prefix
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ReasoningPolicy
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
@@ -40,7 +41,7 @@ class ContextState:
         settings: Settings,
         *,
         view: View | None = None,
-        model: ModelFacts | None = None,
+        model: ModelProfile | None = None,
         ratios: Ratios | None = None,
         task_threshold: float | None = None,
         own_writers: Collection[str] = (),
@@ -49,7 +50,7 @@ class ContextState:
         self.settings = settings
         self.view = view or View()
         self.meter = TokenMeter(Counter(image_tokens=settings.context.image_tokens), ratios)
-        self.model = model or ModelFacts(name="")
+        self.model = model or ModelProfile("", "")
         self.renewed_prefix: Prefix | None = None
         self.running: Callable[[], Mapping[int, str]] = dict
         self.own_writers = frozenset(own_writers)
@@ -63,7 +64,7 @@ class ContextState:
         ]
         self.use(self.model)
 
-    def use(self, model: ModelFacts) -> None:
+    def use(self, model: ModelProfile) -> None:
         """Switch to this model; also call it when more became known of the present one."""
         cap = self._picture_caps.get(model.name, model.picture_bytes)
         self.model = structs.replace(model, picture_bytes=cap)
@@ -153,7 +154,7 @@ class ContextState:
         self._warned.update(new)
         return new
 
-    def thresholds_with(self, model: ModelFacts) -> tuple[Window, Thresholds]:
+    def thresholds_with(self, model: ModelProfile) -> tuple[Window, Thresholds]:
         """The window and thresholds another model would have."""
         return self._window_of(model), self._thresholds_of(model)
 
@@ -210,19 +211,19 @@ class ContextState:
 
     # For any model
 
-    def _window_of(self, model: ModelFacts) -> Window:
-        known = model.window if model.told_by_provider else 0
+    def _window_of(self, model: ModelProfile) -> Window:
+        known = model.window if model.source == "provider" else 0
         window = resolve_window(
-            self.settings.context, provider=known, catalogue=0 if model.told_by_provider else model.window
+            self.settings.context, provider=known, catalogue=0 if model.source == "provider" else model.window
         )
         cap = self._caps.get(model.name, 0) or (model.window if model.fixed_window else 0)
         return Window(cap, "provider") if cap and window.tokens > cap else window
 
-    def _budget_of(self, model: ModelFacts) -> Budget:
+    def _budget_of(self, model: ModelProfile) -> Budget:
         fixed = self.meter.fixed(self.view)
         return budget_of(self.settings.context, self._window_of(model), fixed, max_output=model.max_output)
 
-    def _thresholds_of(self, model: ModelFacts) -> Thresholds:
+    def _thresholds_of(self, model: ModelProfile) -> Thresholds:
         return thresholds(
             self._budget_of(model),
             self.settings.clearing,
@@ -238,6 +239,6 @@ def _has_reasoning(message: Message) -> bool:
     return any(isinstance(block, Reasoning) for block in message.blocks)
 
 
-def policy_of(model: ModelFacts) -> ReasoningPolicy:
+def policy_of(model: ModelProfile) -> ReasoningPolicy:
     """Which reasoning is sent back to a model."""
     return ReasoningPolicy(model.name, model.bound_reasoning)

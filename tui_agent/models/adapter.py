@@ -16,8 +16,9 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tui_agent.aside import uncollected
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.models.base import Completed, ConnectionLost, ModelError, ModelProfile, StreamEvent, ToolsRefused
+from tui_agent.models.base import Completed, ConnectionLost, ModelError, StreamEvent, ToolsRefused
 from tui_agent.models.encoding import Pieces, without_calls
 from tui_agent.models.errors import Refusal, WrongServerError, broke_off, unreadable, wrong_server
 from tui_agent.models.overflow import longest_answer_in

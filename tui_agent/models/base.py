@@ -11,75 +11,11 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Image
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.speed import Timings
 
-Tier: TypeAlias = Literal["frontier", "mid", "small", "unknown"]
-Cache: TypeAlias = Literal["marked", "implicit", "none"]
 StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
-
-
-class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Prices in USD per million tokens; a cache price of None: the same as `input`.
-
-    `above` are the prices of larger requests, ascending: pairs of a number of input tokens and the prices that hold for
-    the whole of a request with more.
-    """
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
-    above: tuple[tuple[int, "Prices"], ...] = ()
-
-
-FREE = Prices(0.0, 0.0, 0.0, 0.0)
-
-
-class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known about a model. `window`: its input capacity, `max_output`: its longest answer (tokens; 0: unknown).
-
-    `bound_reasoning`: the provider accepts its reasoning back only after the prefix it was generated with.
-    `cache`: ``marked``: the provider caches the prefixes that a request marks, and bills the writes; ``implicit``: it
-    caches any prefix and does not bill writes; ``none``. `cache_ttl_s`: seconds a cached prefix lives.
-    `cache_minimum`: tokens of the smallest prefix that is cached.
-    `fixed_window`: the model was loaded with this window, so settings can narrow but not widen it.
-    `picture_bytes` (in base64) and `most_pictures` limit all pictures of a request together; 0: no known limit.
-    `images`: it accepts pictures. `tools`: it accepts tools. `defers_tools`: it accepts deferred tool definitions.
-    `loose_calls`: its server does not enforce a format for calls, so they may appear in the text.
-    `local`: it runs on the user's own machines, where requests cost time instead of money. `size`: bytes on disk (0:
-    unknown); `loaded`: it is in memory now.
-    `catalogue`: its provider's id in the price catalogue (empty: not listed).
-    `source`: where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
-    """
-
-    provider: str
-    id: str
-    window: int = 0
-    max_output: int = 0
-    tier: Tier = "unknown"
-    prices: Prices | None = None
-    bound_reasoning: bool = False
-    fixed_window: bool = False
-    images: bool = True
-    cache: Cache = "none"
-    cache_ttl_s: int = 300
-    cache_minimum: int = 1024
-    picture_bytes: int = 0
-    most_pictures: int = 0
-    defers_tools: bool = False
-    catalogue: str = ""
-    local: bool = False
-    tools: bool = True
-    loose_calls: bool = False
-    size: int = 0
-    loaded: bool = False
-    source: str = "default"
-
-    @property
-    def name(self) -> str:
-        """``provider:id``, the name in entries and settings."""
-        return f"{self.provider}:{self.id}"
 
 
 class LocalModels(NamedTuple):

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.models.anthropic.record import ANTHROPIC
-from tui_agent.models.base import THIS_MACHINE, InstalledModel, LocalModels, Model, ModelProfile, Tier, UnknownModel
+from tui_agent.models.base import THIS_MACHINE, InstalledModel, LocalModels, Model, UnknownModel
 from tui_agent.models.bedrock.record import BEDROCK
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.record import GEMINI

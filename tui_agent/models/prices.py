@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tui_agent.models.base import ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.provider import Provider
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tui_agent.models.base import InstalledModel, LocalModels, Model, ModelProfile, PullProgress, Tier
+from tui_agent.conversation.profile import ModelProfile, Tier
+from tui_agent.models.base import InstalledModel, LocalModels, Model, PullProgress
 from tui_agent.settings.schema import TierModels
 
 NO_MODELS = TierModels(frontier="", mid="", small="")

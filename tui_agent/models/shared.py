@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.base import Model, ModelProfile, StreamEvent
+from tui_agent.models.base import Model, StreamEvent
 
 
 class SharedModel:

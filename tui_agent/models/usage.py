@@ -5,25 +5,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, Usage, model_call
-from tui_agent.models.base import Prices
+from tui_agent.conversation.profile import Prices
 
 MTOK = 1_000_000
-
-
-def prices_for(prices: Prices, input_tokens: int) -> Prices:
-    """The prices of a request with `input_tokens` tokens of input (see `Prices.above`)."""
-    holding = prices
-    for start, above in prices.above:
-        if input_tokens > start:
-            holding = above
-    return holding
 
 
 def cost_usd(usage: Usage, prices: Prices | None) -> float | None:
     """The cost of a call in USD; None if the prices are unknown."""
     if prices is None:
         return None
-    rates = prices_for(prices, usage.input_tokens)
+    rates = prices.of(usage.input_tokens)
     read = rates.input if rates.cache_read is None else rates.cache_read
     write = rates.input if rates.cache_write is None else rates.cache_write
     uncached = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)

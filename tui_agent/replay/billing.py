@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.script import RecordedMessage
 

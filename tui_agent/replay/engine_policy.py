@@ -12,7 +12,6 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from tui_agent.agent.active_model import model_facts
 from tui_agent.context.economics import LONGEST_SUMMARY
 from tui_agent.context.effects import (
     Answer,
@@ -66,7 +65,7 @@ class EnginePolicy:
         self._now = 0.0
         self.engine = ContextEngine(
             msgspec.structs.replace(settings, context=context),
-            model=model_facts(self._ledger.profile, self._ledger.small),
+            model=msgspec.structs.replace(self._ledger.profile, small=self._ledger.small),
             clock=lambda: self._now,
         )
         self.prompt = Prompt(setup.script.fixed)

@@ -25,10 +25,10 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Usage,
 )
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sizes import NOTHING, size_of_block
 from tui_agent.conversation.view import View
-from tui_agent.models.base import ModelProfile
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import Prompt, PromptPart, common
 from tui_agent.replay.policies import INSTRUCTION_TOKENS, Setup

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.replay.command import small_beside, with_recorded_cache
 from tui_agent.replay.recorded import measure
 from tui_agent.replay.script import make_script

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import msgspec
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import ModelProfile
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.replay.billing import Bill, Ledger
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup

@@ -11,15 +11,16 @@ from typing_extensions import override
 from tests.context.sessions import Session, situation, tokens, tokens_of
 from tests.examples import examples
 from tui_agent.context.budget import Budget, Threshold, budget, thresholds
-from tui_agent.context.economics import clearing_size, relative_rates
+from tui_agent.context.economics import clearing_size
 from tui_agent.context.layers.clearing import NextLook, candidates, plan_clearing, stays
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
+from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Clearing, Compaction
 
-OPUS = relative_rates(4, 20, 0.20, 5)
+OPUS = Prices(4, 20, 0.20, 5).rates
 SETTINGS = Clearing()
 ROOM = budget(200_000, 0, 16_384)
 RESULT = "r" * 9_000

@@ -2,19 +2,20 @@
 
 from msgspec import structs
 
-from tui_agent.context.economics import ModelFacts, Rates
+from tests.profiles import model_named
 from tui_agent.context.effects import Answer, Append, AskModel, Effect, Outcome, WriteBeside, carry_out
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Summarized, Usage, tool_result, user_message
+from tui_agent.conversation.profile import ModelProfile, Rates
 from tui_agent.settings import Settings
 
-SMALL = ModelFacts(name="anthropic:small", window=200_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.1)),))
-FRONTIER = ModelFacts(
-    name="anthropic:frontier",
+SMALL = model_named("anthropic:small", window=200_000, rates=Rates(0.1, 1.25, 5.0, 0.1))
+FRONTIER = model_named(
+    "anthropic:frontier",
     window=200_000,
     tier="frontier",
-    prices=((0, Rates(0.1, 1.25, 5.0, 5.0)),),
+    rates=Rates(0.1, 1.25, 5.0, 5.0),
     small=SMALL,
 )
 SUMMARY = "# Current state\n" + " ".join(f"Part {part} was read and holds what it should." for part in range(230))
@@ -23,7 +24,7 @@ SUMMARY = "# Current state\n" + " ".join(f"Part {part} was read and holds what i
 class Talk:
     """A conversation about many files, with summaries as long as they may be."""
 
-    def __init__(self, model: ModelFacts = FRONTIER) -> None:
+    def __init__(self, model: ModelProfile = FRONTIER) -> None:
         self.now = 0.0
         self.engine = ContextEngine(Settings(), model=model, clock=lambda: self.now)
         self.engine.extend([ModelSwitched(model=model.name), Prefix(system="Read.")])

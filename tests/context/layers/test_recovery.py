@@ -8,7 +8,7 @@ import pytest
 
 from tests.context.performer import Performer
 from tests.conversation.logs import broken_rules
-from tui_agent.context.economics import ModelFacts
+from tests.profiles import model_named
 from tui_agent.context.effects import AskModel, Refusal, SaveText
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.recovery import LEVELS, NO_PICTURE, OVERFLOW_STEPS, TOO_LARGE
@@ -31,7 +31,7 @@ LINE = "please read this line of text\n"
 
 
 def engine(window: int, settings: Settings | None = None, system: str = "rules " * 700) -> ContextEngine:
-    model = ModelFacts(name=MODEL, window=window, told_by_provider=True)
+    model = model_named(MODEL, window=window, source="provider")
     made = ContextEngine(settings, model=model, clock=lambda: 1.0)
     made.extend([ModelSwitched(model=MODEL), Prefix(system=system)])
     return made
@@ -288,7 +288,7 @@ def test_a_step_of_it_is_undone_like_any_other() -> None:
     pasted(here)
     caller, before = Performer(here), here.view.messages()
     caller.run(here.recover())
-    here.model = ModelFacts(name=MODEL, window=1_000_000, told_by_provider=True)
+    here.model = model_named(MODEL, window=1_000_000, source="provider")
     done = caller.run(here.undo())
     assert not isinstance(done, Refusal)
     assert here.view.messages() == before

@@ -24,7 +24,7 @@ from compaction_kit.semantic import SemanticChecklistCompactor
 from compaction_kit.semantic_corpus import build_semantic_heldout_session, build_semantic_session
 from compaction_kit.session import SeededSession, Turn, build_seeded_session
 
-from tui_agent.context.economics import ModelFacts
+from tests.profiles import model_named
 from tui_agent.context.effects import Answer, AskModel, MemoryHost, Refusal
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.summary.words import kept_words
@@ -34,7 +34,7 @@ from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage
 from tui_agent.conversation.request import words_block
 from tui_agent.settings import Compaction, Settings
 
-MODEL = ModelFacts(name="bench:model", window=200_000, told_by_provider=True, tier="frontier")
+MODEL = model_named("bench:model", window=200_000, source="provider", tier="frontier")
 NOTHING = "Everything went well so far, and the work goes on as it was planned. There is nothing else to tell."
 ROUNDS = 5
 LEAST = 0.95

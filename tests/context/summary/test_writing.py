@@ -7,8 +7,8 @@ import pytest
 from msgspec import structs
 
 from tests.context.talks import COMPACTION, PROMPTS, SUMMARY, Talk, compaction, planned
+from tests.profiles import model_named
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import ModelFacts, relative_rates
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
 from tui_agent.context.summary.plan import Material, SummaryPlan, accept, material_of
 from tui_agent.context.summary.rendering import CLOSE, OPEN
@@ -24,6 +24,7 @@ from tui_agent.context.summary.writing import (
 )
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Summarized, Usage
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
@@ -58,12 +59,10 @@ def doubled(size: Size) -> int:
     return 2 * estimate(size)
 
 
-def model(room: int, name: str = "anthropic:claude-opus-5-5", small: ModelFacts | None = None) -> ModelFacts:
+def model(room: int, name: str = "anthropic:claude-opus-5-5", small: ModelProfile | None = None) -> ModelProfile:
     """A model with so much room for one request beside its answer."""
     window = room + 4_096 if room >= 12_288 else room * 4 // 3
-    prices = relative_rates(4, 20, 0.2, 5)
-    assert prices is not None
-    return ModelFacts(name=name, window=window, prices=((0, prices),), small=small)
+    return model_named(name, window=window, rates=Prices(4, 20, 0.2, 5).rates, small=small)
 
 
 def request(instruction: str) -> ModelRequest:
@@ -72,7 +71,7 @@ def request(instruction: str) -> ModelRequest:
     )
 
 
-def writers(room: int, *, small: ModelFacts | None = None, own: bool = False) -> Writers:
+def writers(room: int, *, small: ModelProfile | None = None, own: bool = False) -> Writers:
     return Writers(model(room, small=small), 50_000, False, request, estimate, estimate, 131_072, own)
 
 
@@ -296,11 +295,11 @@ def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
 
 
 def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
-    cheap = relative_rates(0.5, 2.5, 0.05, 0.625)
+    cheap = Prices(0.5, 2.5, 0.05, 0.625).rates
     assert cheap is not None
-    small = ModelFacts(name="anthropic:claude-haiku-5-5", window=200_000, prices=((0, cheap),))
+    small = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap)
     warm, cold = writers(100_000, small=small), writers(100_000, small=small)._replace(cold=True)
-    dear = ModelFacts(name="anthropic:claude-haiku-5-5", window=200_000, prices=((0, cheap._replace(input_usd=9)),))
+    dear = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap._replace(input_usd=9))
     assert choose_writer(case.plan, case.made.parts, case.made.questions, cold).way == "separate"
     assert (
         choose_writer(case.plan, case.made.parts, case.made.questions, writers(100_000, small=dear)).way

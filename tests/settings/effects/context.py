@@ -7,25 +7,26 @@ from msgspec import structs
 
 from tests.context.performer import Performer, written
 from tests.context.sessions import MODEL, Session, comes
+from tests.profiles import model_named
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
-from tui_agent.context.economics import ModelFacts, Rates
 from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteBeside
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted
 from tui_agent.context.summary.plan import SummaryPlan
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, Usage, tool_result, user_message
+from tui_agent.conversation.profile import ModelProfile, Prices, Rates
 from tui_agent.settings import Settings
 
-FACTS = ModelFacts(name=MODEL, window=200_000, told_by_provider=True, max_output=128_000, tier="frontier")
+FACTS = model_named(MODEL, window=200_000, source="provider", max_output=128_000, tier="frontier")
 NOW = 100.0
-PRICES = ((0, Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)),)
+PRICES = Prices(4.0, 20.0, 0.2, 5.0)
 SUMMARY = "# Current state\nThe files were read one by one, and nothing else was done."
 
 
-def engine(settings: Settings, session: Session | None = None, model: ModelFacts = FACTS) -> ContextEngine:
+def engine(settings: Settings, session: Session | None = None, model: ModelProfile = FACTS) -> ContextEngine:
     return ContextEngine(
         settings,
         view=session.view if session is not None else None,
@@ -35,11 +36,11 @@ def engine(settings: Settings, session: Session | None = None, model: ModelFacts
     )
 
 
-def thresholds(settings: Settings, model: ModelFacts = FACTS) -> Thresholds:
+def thresholds(settings: Settings, model: ModelProfile = FACTS) -> Thresholds:
     return engine(settings, model=model).thresholds
 
 
-def prepared(settings: Settings, session: Session, model: ModelFacts = FACTS, text: str = SUMMARY) -> Performer:
+def prepared(settings: Settings, session: Session, model: ModelProfile = FACTS, text: str = SUMMARY) -> Performer:
     """What was done before the next call, every question being answered by `text`."""
     ready = engine(settings, session, model)
     caller = Performer(ready, written(text))
@@ -47,7 +48,7 @@ def prepared(settings: Settings, session: Session, model: ModelFacts = FACTS, te
     return caller
 
 
-def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) -> SummaryPlan:
+def compaction(settings: Settings, session: Session, model: ModelProfile = FACTS) -> SummaryPlan:
     """The compaction that is due."""
     ready = engine(settings, session, model)
     plan = ready.compaction.plan(ready.view, ready.situation(between_turns=False))
@@ -55,7 +56,7 @@ def compaction(settings: Settings, session: Session, model: ModelFacts = FACTS) 
     return plan
 
 
-def asked(settings: Settings, session: Session, model: ModelFacts = FACTS) -> str:
+def asked(settings: Settings, session: Session, model: ModelProfile = FACTS) -> str:
     """What the model was asked last, in its newest message."""
     question = prepared(settings, session, model).asked[-1]
     assert isinstance(question, AskModel)
@@ -70,7 +71,7 @@ def digest(settings: Settings, text: str = "Parts were read.") -> StepDone:
     return done
 
 
-def cleared(settings: Settings, session: Session, model: ModelFacts = FACTS) -> tuple[int, ...]:
+def cleared(settings: Settings, session: Session, model: ModelProfile = FACTS) -> tuple[int, ...]:
     """The results that are to be cleared now."""
     return tuple(
         seq
@@ -142,11 +143,11 @@ def limit(window: int = 200_000) -> Observe:
     return lambda settings, _: thresholds(settings, model).limit.tokens
 
 
-def compacts_at(model: ModelFacts) -> Observe:
+def compacts_at(model: ModelProfile) -> Observe:
     return lambda settings, _: thresholds(settings, model).compact
 
 
-def tier(name: str) -> ModelFacts:
+def tier(name: str) -> ModelProfile:
     return structs.replace(FACTS, tier=name)
 
 
@@ -221,7 +222,7 @@ def written_beside(settings: Settings, folder: Path) -> object:
 
 def separately_asked(settings: Settings, folder: Path) -> object:
     """What a cheaper model is shown of the turns it summarises."""
-    free = ModelFacts(name="anthropic:claude-haiku-5-5", window=500_000, prices=((0, Rates(0.1, 1.25, 5.0, 0.01)),))
+    free = model_named("anthropic:claude-haiku-5-5", window=500_000, rates=Rates(0.1, 1.25, 5.0, 0.01))
     return asked(settings, reading(190_000), structs.replace(FACTS, prices=PRICES, small=free))
 
 

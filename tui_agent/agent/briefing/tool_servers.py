@@ -9,7 +9,7 @@ from tui_agent.agent.extensions.prompts import OwnPrompt
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.models.base import Prices
+from tui_agent.conversation.profile import Prices
 from tui_agent.settings import Mcp
 from tui_agent.text import one_line
 from tui_agent.tools.base import Tool, ToolFailure

@@ -13,7 +13,7 @@ from tui_agent.text import counted, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.models.base import ModelProfile
+    from tui_agent.conversation.profile import ModelProfile
     from tui_agent.tools.gate.permissions import GrantedRule
 
 LEARNING_S: Final = 8.0

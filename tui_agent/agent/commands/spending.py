@@ -39,7 +39,7 @@ async def cost(agent: "Agent", _: str) -> Reply:
 
 
 def _next_call(agent: "Agent") -> str:
-    from tui_agent.context.economics import MILLION
+    from tui_agent.conversation.profile import MILLION
 
     engine = agent.engine
     tokens, cache = engine.tokens, engine.cache

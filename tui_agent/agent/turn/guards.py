@@ -16,9 +16,10 @@ from tui_agent.agent import events
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
 from tui_agent.conversation.entries import AnyEntry, CeilingReached, CeilingReset, Message
+from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.states import INTERRUPTED
-from tui_agent.models.base import ModelError, ModelProfile, Prices
-from tui_agent.models.usage import MTOK, UsageTracker, prices_for
+from tui_agent.models.base import ModelError
+from tui_agent.models.usage import MTOK, UsageTracker
 from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
@@ -201,7 +202,7 @@ class CostCeiling:
 
 def input_cost_usd(prices: Prices, tokens: int, cached: int = 0) -> float:
     """The cost in USD of `tokens` tokens of input, `cached` of them read from the provider's cache."""
-    rates = prices_for(prices, tokens)
+    rates = prices.of(tokens)
     read = rates.input if rates.cache_read is None else rates.cache_read
     held = min(cached, tokens)
     return ((tokens - held) * rates.input + held * read) / MTOK

@@ -12,7 +12,6 @@ from tui_agent.context.changes import resting_after_undo
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
     Forecast,
-    Rates,
     Situation,
     Worth,
     clearing_cost_per_token,
@@ -27,6 +26,7 @@ from tui_agent.context.summary.plan import SHORTEST_GAIN, SummaryPlan, plan_summ
 from tui_agent.context.summary.questions import FIVE, OUTLINE
 from tui_agent.context.summary.spans import Scale, span_before, start_by_messages, start_by_tokens
 from tui_agent.conversation.entries import Cleared
+from tui_agent.conversation.profile import Rates
 from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction as CompactionSettings
 from tui_agent.settings import Settings

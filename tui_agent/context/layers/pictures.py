@@ -7,9 +7,9 @@ within the provider's limits on bytes and number, and pictures that it refuses a
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from tui_agent.context.economics import ModelFacts
 from tui_agent.context.layers.recovery import NO_PICTURE, images_of, shown_of
 from tui_agent.conversation.blocks import Block, Image, Text, ToolResult
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.view import View
 
 AIM_SHARE: Final = 0.6
@@ -32,7 +32,7 @@ class PictureLoad(NamedTuple):
     pictures: int = 0
     bytes: int = 0
 
-    def fits(self, model: ModelFacts) -> bool:
+    def fits(self, model: ModelProfile) -> bool:
         """Whether the model's provider accepts them; 0 means no limit."""
         return (not model.most_pictures or self.pictures <= model.most_pictures) and (
             not model.picture_bytes or self.bytes <= model.picture_bytes
@@ -61,7 +61,7 @@ def load_of(view: View) -> PictureLoad:
     return PictureLoad(len(images), sum(len(image.data) for image in images))
 
 
-def plan_fewer(view: View, model: ModelFacts) -> tuple[Change, ...]:
+def plan_fewer(view: View, model: ModelProfile) -> tuple[Change, ...]:
     """The changes of pictures needed to stay within the limits; empty if none are."""
     shown = list(_all_shown(view))
     load = PictureLoad(len(shown), sum(len(each.image.data) for each in shown))

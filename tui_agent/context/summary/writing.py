@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Choice, ModelFacts, Summariser, choose_summariser
+from tui_agent.context.economics import Choice, Summariser, choose_summariser
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
 from tui_agent.context.summary.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
 from tui_agent.context.summary.questions import Questions
 from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
@@ -56,7 +57,7 @@ class Writers(NamedTuple):
     of that model and of the cheaper one. own: the caller's own writer is asked first.
     """
 
-    model: ModelFacts
+    model: ModelProfile
     tokens: int
     cold: bool
     request: Callable[[str], ModelRequest]
@@ -66,16 +67,16 @@ class Writers(NamedTuple):
     own: bool = False
 
     @property
-    def small(self) -> ModelFacts | None:
+    def small(self) -> ModelProfile | None:
         """The cheaper model, if it is a different one."""
         small = self.model.small
         return small if small is not None and small.name != self.model.name else None
 
-    def room(self, model: ModelFacts) -> int:
+    def room(self, model: ModelProfile) -> int:
         """The largest request, in tokens, that leaves `model` room for its answer."""
         return (model.window or self.default_window) - self.answer(model)
 
-    def answer(self, model: ModelFacts) -> int:
+    def answer(self, model: ModelProfile) -> int:
         """The answer limit for `model`, in tokens."""
         return answer_tokens(model.window or self.default_window)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
@@ -25,7 +26,7 @@ from tui_agent.models.anthropic.features import (
 )
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile, PictureRefused, Tier
+from tui_agent.models.base import ConnectionLost, ModelError, PictureRefused
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,

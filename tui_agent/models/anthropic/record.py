@@ -4,8 +4,9 @@ import os
 import re
 from pathlib import Path
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.anthropic.claude import PICTURE_BYTES, binds_reasoning, cache_minimum_of, most_pictures
-from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 

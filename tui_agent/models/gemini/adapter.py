@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.wire import fresh_id
 from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
-from tui_agent.models.base import ConnectionLost, ModelError, ModelProfile
+from tui_agent.models.base import ConnectionLost, ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,

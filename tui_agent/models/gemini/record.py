@@ -2,7 +2,8 @@
 
 import re
 
-from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 

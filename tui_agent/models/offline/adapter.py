@@ -15,13 +15,12 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import FREE, ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
 from tui_agent.models.base import (
-    FREE,
     Completed,
     ContextOverflow,
-    ModelProfile,
     ReasoningDelta,
     StopReason,
     StreamEvent,

@@ -1,6 +1,7 @@
 """The provider record of the offline model."""
 
-from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.provider import Provider
 
 NAME = "offline"

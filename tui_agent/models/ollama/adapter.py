@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
-from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError, ModelProfile
+from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import bad_address, plain, unreadable, wrong_server
 from tui_agent.models.measured import LastMeasured

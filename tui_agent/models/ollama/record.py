@@ -3,7 +3,8 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tui_agent.models.base import FREE, LocalModels, Model, ModelProfile, PullProgress
+from tui_agent.conversation.profile import FREE, ModelProfile
+from tui_agent.models.base import LocalModels, Model, PullProgress
 from tui_agent.models.ollama.address import VARIABLE, installed_models
 from tui_agent.models.ollama.facts import is_remote
 from tui_agent.models.provider import Provider

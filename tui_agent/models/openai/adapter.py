@@ -16,9 +16,10 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import Image, ToolResult
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
-from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, ModelError, ModelProfile, ToolsRefused
+from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, ModelError, ToolsRefused
 from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
     Refusal,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.models.base import Prices
+from tui_agent.conversation.profile import Prices
 
 PER_MTOK = 1_000_000
 

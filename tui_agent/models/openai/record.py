@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tui_agent.models.base import FREE, InstalledModel, LocalModels, Model, ModelProfile, Prices, Tier
+from tui_agent.conversation.profile import FREE, ModelProfile, Prices, Tier
+from tui_agent.models.base import InstalledModel, LocalModels, Model
 from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
 from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels

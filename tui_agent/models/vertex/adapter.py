@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.adapter import IDLE_TIMEOUT_S
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
 from tui_agent.models.anthropic.request import Options
-from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, ModelProfile
+from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.adapter import GeminiModel
 from tui_agent.models.provider import Provider

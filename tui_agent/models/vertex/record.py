@@ -3,8 +3,9 @@
 import re
 from importlib.util import find_spec
 
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.anthropic.record import ANTHROPIC, claude_profile
-from tui_agent.models.base import LocalModels, Model, ModelProfile
+from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.gemini.record import GEMINI, gemini_profile
 from tui_agent.models.provider import Provider
 

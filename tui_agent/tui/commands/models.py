@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.models.base import Model, ModelProfile, PullProgress
+    from tui_agent.conversation.profile import ModelProfile
+    from tui_agent.models.base import Model, PullProgress
     from tui_agent.models.catalogue import Catalogue
     from tui_agent.settings import Settings
     from tui_agent.tui.dialogs.pickers import Option
