@@ -34,17 +34,7 @@ VERBS = (
     "interrupt",
     "compact",
     "compact_if_needed",
-    "draft_compaction",
-    "draft_checkpoint",
-    "revise",
-    "accept",
     "checkpoint",
-    "clear_results",
-    "pin",
-    "restore",
-    "undo",
-    "preview",
-    "recall",
     "context_stats",
     "run_subtask",
     "swap_model",
@@ -71,7 +61,7 @@ async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.
         assert agent.has_compactor
         assert agent.has_checkpointer
         assert (await agent.compact_if_needed()).error == "nothing is due"
-        async with agent.held():
+        async with agent.turns.held():
             pass
         told = [event async for event in agent.run("read notes.txt")]
         assert isinstance(told[-1], tui_agent.events.TurnFinished)
@@ -82,7 +72,7 @@ async def test_a_session_is_steered_by_code(tmp_path: Path, monkeypatch: pytest.
         done = await agent.compact()
         assert done.error == ""
         assert done.after < done.before
-        assert not isinstance(await agent.undo(), tui_agent.Refusal)
+        assert not isinstance(await agent.context.undo(), tui_agent.Refusal)
     finally:
         await session.close()
 

@@ -324,7 +324,7 @@ async def _open(
         program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
         trace.record("session", {**program, "model": view.model})
         if arguments.fork:
-            await agent.fork()
+            await agent.branches.fork()
     except BaseException:
         await trace.close()
         raise

@@ -10,7 +10,7 @@ from tui_agent.context.summary.writing import Draft
 
 async def run(folder: Path, name: str) -> None:
     async with talking(folder, resume=name) as session:
-        draft = await session.agent.draft_compaction()
+        draft = await session.agent.context.draft()
         if not isinstance(draft, Draft):
             sys.exit(draft.reason)
         sys.stdout.write(f"{draft.after}\n")

@@ -231,19 +231,19 @@ class Walk:
     async def _put_something_back(self, agent: Agent, chance: random.Random) -> None:
         match chance.choice(("newest", "redo", "rewind")):
             case "newest":
-                planned = await agent.newest_file_changes()
+                planned = await agent.files.newest()
             case "redo":
-                planned = await agent.newest_file_changes(redo=True)
+                planned = await agent.files.newest(redo=True)
             case _:
-                prompts = agent.prompts()
-                planned = await agent.file_changes(chance.choice(prompts).seq) if prompts else None
+                prompts = agent.branches.prompts()
+                planned = await agent.files.changes(chance.choice(prompts).seq) if prompts else None
         if planned is not None:
             await self.checked(agent, planned)
 
     async def checked(self, agent: Agent, planned: PutBack) -> PutBackDone:
         """Put files back as planned; what was promised is done, byte for byte, and nothing else has changed."""
         before = picture(self.project)
-        done = await agent.put_back(planned)
+        done = await agent.files.put_back(planned)
         after = picture(self.project)
         assert done.failed == (), done.failed
         assert done.done == planned.ours
@@ -267,12 +267,12 @@ class Walk:
         """Rewind the files to some message: what nobody else has touched since is as it was. How many were put back."""
         chance = random.Random(f"{self.seed} end")
         async with self.agent() as agent:
-            prompts = [prompt for prompt in agent.prompts() if not is_note(prompt.text)]
+            prompts = [prompt for prompt in agent.branches.prompts() if not is_note(prompt.text)]
             if not prompts:
                 return 0
             prompt = chance.choice(prompts)
             turn = int(prompt.text.removeprefix("turn "))
-            planned = await agent.file_changes(prompt.seq)
+            planned = await agent.files.changes(prompt.seq)
             touched, then = self.onlooker.touched_since(turn), self.onlooker.picture(turn)
             now = picture(self.project)
             for step in planned.steps:
@@ -291,7 +291,7 @@ class Walk:
             else:
                 # A link alone in its folder comes into view with the first file there.
                 assert killed or all("came into view" in gap for gap in planned.gaps), planned.gaps
-            again = await agent.file_changes(prompt.seq)
+            again = await agent.files.changes(prompt.seq)
             assert again.ours == ()
             return len(done.done)
 

@@ -45,7 +45,7 @@ async def test_history_replays_what_was_told(tmp_path: Path) -> None:
         told = [event for event in await say(session, TASK) if isinstance(event, kept)]
         name = session.id
     async with talking(tmp_path, resume=name) as session:
-        assert [event for event in session.agent.history() if isinstance(event, kept)] == told
+        assert [event for event in session.agent.branches.history() if isinstance(event, kept)] == told
 
 
 @given(ticks=st.integers(0, 400), by_cancel=st.booleans())
@@ -107,9 +107,9 @@ async def test_a_text_taken_back_is_not_delivered(tmp_path: Path) -> None:
         async for event in session.agent.run("read calc.py"):
             if isinstance(event, events.ToolStarted):
                 seq = await session.agent.queue("read test_calc.py")
-                assert await session.agent.withdraw(seq) == "read test_calc.py"
-                assert await session.agent.withdraw(seq) == ""
-        assert session.agent.queued() == ()
+                assert await session.agent.turns.withdraw(seq) == "read test_calc.py"
+                assert await session.agent.turns.withdraw(seq) == ""
+        assert session.agent.turns.queued() == ()
         with pytest.raises(NotRunning):
             await session.agent.queue("too late")
 

@@ -27,34 +27,34 @@ async def ask(agent: Agent, *prompts: str) -> None:
 
 
 def listed(agent: Agent) -> Sequence[tuple[str, int]]:
-    return [(branch.text, branch.messages) for branch in agent.branches()]
+    return [(branch.text, branch.messages) for branch in agent.branches.all()]
 
 
 async def test_a_fork_at_the_end_leaves_a_branch_that_ends_there(agent: Agent) -> None:
-    await agent.fork()
+    await agent.branches.fork()
     assert listed(agent) == [("one", 4)]
     await ask(agent, "three")
     assert listed(agent) == [("three", 6), ("two", 4)]
 
 
 async def test_a_fork_before_the_end_leaves_one_branch_alone(agent: Agent) -> None:
-    await agent.fork(agent.prompts()[0].seq)
+    await agent.branches.fork(agent.branches.prompts()[0].seq)
     assert listed(agent) == [("one", 1), ("two", 4)]
     await ask(agent, "three")
     assert listed(agent) == [("three", 3), ("two", 4)]
 
 
 async def test_a_branch_that_is_gone_on_with_is_one_still(agent: Agent) -> None:
-    place = await agent.fork()
+    place = await agent.branches.fork()
     await ask(agent, "three")
-    await agent.switch_branch(place)
+    await agent.branches.switch(place)
     await ask(agent, "four")
     assert listed(agent) == [("four", 6), ("three", 6)]
 
 
 async def test_a_prompt_says_what_a_rewind_to_it_takes_back(agent: Agent) -> None:
-    assert [(prompt.text, prompt.messages) for prompt in agent.prompts()] == [("one", 4), ("two", 2)]
-    for prompt in reversed(agent.prompts()):
-        before = agent.branches()[0].messages
-        assert await agent.rewind(prompt.seq) == prompt.text
-        assert before - sum(branch.messages for branch in agent.branches() if branch.present) == 2
+    assert [(prompt.text, prompt.messages) for prompt in agent.branches.prompts()] == [("one", 4), ("two", 2)]
+    for prompt in reversed(agent.branches.prompts()):
+        before = agent.branches.all()[0].messages
+        assert await agent.branches.rewind(prompt.seq) == prompt.text
+        assert before - sum(branch.messages for branch in agent.branches.all() if branch.present) == 2

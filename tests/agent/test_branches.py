@@ -56,7 +56,9 @@ def settings_of(provider: str) -> dict[str, str]:
 
 def prompt_number(agent: Agent, text: str) -> int:
     """The number of the user's newest message with this text, on the present branch."""
-    said = [event.seq for event in agent.history() if isinstance(event, events.UserMessage) and event.text == text]
+    said = [
+        event.seq for event in agent.branches.history() if isinstance(event, events.UserMessage) and event.text == text
+    ]
     return said[-1]
 
 
@@ -85,7 +87,7 @@ async def test_after_a_rewind_the_request_is_that_of_the_unbroken_session(
             unbroken, entries = requests(server), list(session.agent.engine.view.log)
             told: list[events.AgentEvent] = []
             session.agent.listen(told.append)
-            assert await session.agent.rewind(prompt_number(session.agent, "look at B")) == "look at B"
+            assert await session.agent.branches.rewind(prompt_number(session.agent, "look at B")) == "look at B"
             (moved,) = told
             assert isinstance(moved, events.HeadMoved)
             assert moved.reason == "rewind"
@@ -118,20 +120,20 @@ async def test_a_fork_leaves_the_branch_it_came_from_to_go_back_to(
             await goes_well(session, "look at A")
             measured = agent.context_stats().tokens
             after_a = prompt_number(agent, "look at A")
-            first_answer = max(item.seq for item in agent.items())
+            first_answer = max(item.seq for item in agent.context.items())
             await goes_well(session, "look at B")
             longest, texts = requests(server)[-1], shown(agent.engine.view)
             tip = agent.engine.view.head
-            assert await agent.fork(first_answer) >= first_answer
+            assert await agent.branches.fork(first_answer) >= first_answer
             # The gauge is that of the branch, and measured: its last call says how large it is.
             stats = agent.context_stats()
             assert (stats.tokens, stats.measured) == (measured, True)
             await goes_well(session, "look at X")
-            present, left = agent.branches()
+            present, left = agent.branches.all()
             assert (present.present, present.text, left.present, left.tip) == (True, "look at X", False, tip)
             assert (left.text, left.fork >= after_a) == ("look at B", True)
             other_tip = agent.engine.view.head
-            await agent.switch_branch(tip)
+            await agent.branches.switch(tip)
             assert shown(agent.engine.view) == texts
             await goes_well(session, "and now?")
             assert requests(server)[-1][: len(longest)] == longest
@@ -139,11 +141,11 @@ async def test_a_fork_leaves_the_branch_it_came_from_to_go_back_to(
             name, state = session.id, (shown(agent.engine.view), agent.context_stats().tokens)
         async with talking(tmp_path, settings_of(provider), resume=name) as session:
             assert (shown(session.agent.engine.view), session.agent.context_stats().tokens) == state
-            await session.agent.switch_branch(other_tip)
+            await session.agent.branches.switch(other_tip)
             assert "look at X" in shown(session.agent.engine.view)
             await goes_well(session, "and here?")
             # What was said on another branch can still be found.
-            assert (await session.agent.recall("look at B")).hits
+            assert (await session.agent.context.recall("look at B")).hits
 
 
 @PROVIDERS
@@ -154,7 +156,7 @@ async def test_costs_count_on_every_branch(provider: str, tmp_path: Path, monkey
             await goes_well(session, "look at B")
             cost = session.agent.tracker.session.cost_usd
             assert cost > 0
-            await session.agent.rewind(prompt_number(session.agent, "look at A"))
+            await session.agent.branches.rewind(prompt_number(session.agent, "look at A"))
             assert session.agent.tracker.session.cost_usd == cost
             await goes_well(session, "look at C")
             whole, name = session.agent.tracker.session, session.id
@@ -181,18 +183,18 @@ async def test_what_waits_on_another_branch_is_not_delivered(tmp_path: Path) -> 
             if isinstance(event, events.ToolStarted):
                 await agent.queue("read test_calc.py")
                 agent.interrupt()
-        assert len(agent.queued()) == 1
-        await agent.rewind(prompt_number(agent, "run sleep 30"))
-        assert agent.queued() == ()
+        assert len(agent.turns.queued()) == 1
+        await agent.branches.rewind(prompt_number(agent, "run sleep 30"))
+        assert agent.turns.queued() == ()
         told = await say(session, "find 'def' in .")
         assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["find 'def' in ."]
         name = session.id
     async with talking(tmp_path, resume=name) as session:
-        assert session.agent.queued() == ()
+        assert session.agent.turns.queued() == ()
         # On the branch that was left it was dealt with, by being left.
-        (left,) = (branch for branch in session.agent.branches() if not branch.present)
-        await session.agent.switch_branch(left.tip)
-        assert session.agent.queued() == ()
+        (left,) = (branch for branch in session.agent.branches.all() if not branch.present)
+        await session.agent.branches.switch(left.tip)
+        assert session.agent.turns.queued() == ()
         assert not [event for event in await say(session) if isinstance(event, events.UserMessage)]
 
 
@@ -204,8 +206,8 @@ async def test_a_text_delivered_during_a_turn_can_be_taken_back_and_is_not_deliv
             if isinstance(event, events.ToolStarted) and not seq:
                 seq = await agent.queue("read test_calc.py")
         assert len([entry for entry in agent.engine.view.log if isinstance(entry, Queued)]) == 1
-        assert await agent.rewind(prompt_number(agent, "read test_calc.py")) == "read test_calc.py"
-        assert agent.queued() == ()
+        assert await agent.branches.rewind(prompt_number(agent, "read test_calc.py")) == "read test_calc.py"
+        assert agent.turns.queued() == ()
         assert "test_calc" not in shown(agent.engine.view)
         told = await say(session, "find 'def' in .")
         assert [event.text for event in told if isinstance(event, events.UserMessage)] == ["find 'def' in ."]
@@ -218,18 +220,18 @@ async def test_context_steps_are_of_their_branch(tmp_path: Path) -> None:
         for prompt in ("read calc.py", "read test_calc.py", "find 'def' in ."):
             await say(session, prompt)
         whole, tip = shown(agent.engine.view), agent.engine.view.head
-        await agent.fork()
+        await agent.branches.fork()
         assert (await agent.compact()).error == ""
         await say(session, "find 'assert' in .")
         summarised = agent.engine.view.head
         assert agent.context_stats().compactions == 1
-        await agent.switch_branch(tip)
+        await agent.branches.switch(tip)
         assert shown(agent.engine.view) == whole
         assert agent.context_stats().compactions == 0
-        assert isinstance(await agent.undo(), Refusal)
-        await agent.switch_branch(summarised)
+        assert isinstance(await agent.context.undo(), Refusal)
+        await agent.branches.switch(summarised)
         assert agent.context_stats().compactions == 1
-        assert not isinstance(await agent.undo(), Refusal)
+        assert not isinstance(await agent.context.undo(), Refusal)
 
 
 @PROVIDERS
@@ -245,7 +247,7 @@ async def test_a_model_that_was_switched_to_later_still_answers(
             await goes_well(session, "look at B")
             await agent.swap_model(CATALOGUE.create_model(other))
             await goes_well(session, "look at C")
-            await agent.rewind(prompt_number(agent, "look at B"))
+            await agent.branches.rewind(prompt_number(agent, "look at B"))
             told = await goes_well(session, "look at D")
             asked = {event.model for event in told if isinstance(event, events.ModelCallStarted)}
             assert asked == {f"{provider}:{other}"}
@@ -261,27 +263,27 @@ async def test_what_is_no_message_of_the_user_here_cannot_be_taken_back(tmp_path
     async with talking(tmp_path) as session:
         agent = session.agent
         with pytest.raises(ValueError, match="no message"):
-            await agent.fork(3)
+            await agent.branches.fork(3)
         await say(session, "read calc.py")
         await say(session, "read test_calc.py")
         first, second = (prompt_number(agent, text) for text in ("read calc.py", "read test_calc.py"))
-        answer = next(item.seq for item in agent.items() if item.category == "assistant")
+        answer = next(item.seq for item in agent.context.items() if item.category == "assistant")
         for wrong in (0, -1, answer, len(agent.engine.view.log) + 1):
             with pytest.raises(ValueError, match="not a message of yours"):
-                await agent.rewind(wrong)
-        await agent.rewind(second)
+                await agent.branches.rewind(wrong)
+        await agent.branches.rewind(second)
         with pytest.raises(ValueError, match="not a message of yours"):
-            await agent.rewind(second)
+            await agent.branches.rewind(second)
         with pytest.raises(ValueError, match="no branch"):
-            await agent.switch_branch(second)
+            await agent.branches.switch(second)
         length = len(agent.engine.view.log)
         async for event in agent.run("find 'def' in ."):
             if isinstance(event, events.ToolStarted):
-                for move in (agent.rewind(first), agent.fork(), agent.switch_branch(length)):
+                for move in (agent.branches.rewind(first), agent.branches.fork(), agent.branches.switch(length)):
                     with pytest.raises(AgentBusy):
                         await move
-        assert await agent.rewind(first) == "read calc.py"
-        assert agent.items() == []
+        assert await agent.branches.rewind(first) == "read calc.py"
+        assert agent.context.items() == []
         told = await say(session, "read test_calc.py")
         assert isinstance(told[-1], events.TurnFinished)
         assert told[-1].stop_reason == "end_turn"
@@ -295,7 +297,7 @@ async def test_a_move_that_is_cancelled_is_made_or_not(tmp_path: Path) -> None:
         for ticks in range(12):
             await say(session, f"find 'def' in . # {ticks}")
             whole, seq = shown(agent.engine.view), prompt_number(agent, f"find 'def' in . # {ticks}")
-            moving = asyncio.ensure_future(agent.rewind(seq))
+            moving = asyncio.ensure_future(agent.branches.rewind(seq))
             for _ in range(ticks):
                 await asyncio.sleep(0)
             moving.cancel()

@@ -54,5 +54,5 @@ async def test_rules_are_listed_and_taken_back(tmp_path: Path) -> None:
         assert (await run_command(session.agent, "/permissions 9")).failed
         reply = await run_command(session.agent, "/permissions 1")
         assert (reply.title, reply.text) == ("You will be asked again", "run_command(make test)")
-        assert [rule.text for rule in session.agent.permission_rules()] == ["edit_file(*)", "fetch_url"]
+        assert [rule.text for rule in session.agent.permissions.rules()] == ["edit_file(*)", "fetch_url"]
     assert [rule.text for rule in RememberedRules(store, project).rules] == ["edit_file(*)"]

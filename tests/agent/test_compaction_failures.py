@@ -126,7 +126,7 @@ async def stop_key_after(ticks: int, folder: Path, name: str) -> bool:
         (waiting,) = (entry.seq for entry in session.agent.engine.view.log if isinstance(entry, Queued))
         assert isinstance((await say(session))[-1], events.TurnFinished)
         assert [entry.queued for entry in session.agent.engine.view.log if isinstance(entry, Delivered)] == [waiting]
-        assert session.agent.queued() == ()
+        assert session.agent.turns.queued() == ()
     assert broken_rules(View(await saved(folder)).messages()) == []
     return over
 
@@ -351,16 +351,16 @@ async def test_pins_inside_a_summary_stay_and_go_with_the_next_once_taken_off(tm
     async with talking(tmp_path, OFFLINE) as session:
         for prompt in ASKED:
             await say(session, prompt)
-        pinned = next(item for item in session.agent.items() if item.category == "results")
-        assert not isinstance(await session.agent.pin([pinned.seq]), Refusal)
+        pinned = next(item for item in session.agent.context.items() if item.category == "results")
+        assert not isinstance(await session.agent.context.pin([pinned.seq]), Refusal)
         await say(session, "find 'def' in .")
         assert (await session.agent.compact()).error == ""
-        state = {item.seq: item.state for item in session.agent.items()}
+        state = {item.seq: item.state for item in session.agent.context.items()}
         assert state[pinned.seq] == "verbatim"
         assert state[pinned.group] == "verbatim"
         assert "def add" in str(session.agent.engine.view.messages())
-        assert not isinstance(await session.agent.pin([pinned.seq], pinned=False), Refusal)
-        assert {item.seq: item.state for item in session.agent.items()}[pinned.seq] == "summarized"
+        assert not isinstance(await session.agent.context.pin([pinned.seq], pinned=False), Refusal)
+        assert {item.seq: item.state for item in session.agent.context.items()}[pinned.seq] == "summarized"
         assert broken_rules(session.agent.engine.view.messages()) == []
 
 
@@ -378,9 +378,9 @@ async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Pat
     async with talking(tmp_path, OFFLINE, resume=name) as session:
         assert shown(session.agent.engine.view) == twice
         assert twice.startswith(once[: once.index(WORDS)])
-        assert not isinstance(await session.agent.undo(first), Refusal)
+        assert not isinstance(await session.agent.context.undo(first), Refusal)
         assert len(shown(session.agent.engine.view)) > len(twice)
-        assert not isinstance(await session.agent.undo(second), Refusal)
+        assert not isinstance(await session.agent.context.undo(second), Refusal)
         whole = shown(session.agent.engine.view)
         assert "read test_calc.py" in whole
         assert len(whole) > len(twice)
@@ -390,7 +390,7 @@ async def test_nested_summaries_undone_in_any_order_after_a_resume(tmp_path: Pat
         undone_first = next(
             seq for seq, entry in enumerate(session.agent.engine.view.log, 1) if getattr(entry, "target", 0) == first
         )
-        assert not isinstance(await session.agent.undo(undone_first), Refusal)
+        assert not isinstance(await session.agent.context.undo(undone_first), Refusal)
         assert shown(session.agent.engine.view).startswith(once)
         assert isinstance((await say(session, "read calc.py"))[-1], events.TurnFinished)
 
@@ -426,9 +426,9 @@ async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp
         assert view.shown_words()[0].text == "never touch calc.py"
         assert second.seq not in [each.seq for each in view.words()]
         for _ in range(3):
-            assert not isinstance(await agent.undo(), Refusal)
+            assert not isinstance(await agent.context.undo(), Refusal)
         assert view.shown_words()[:2] == (first, second)
-        await agent.pin([first.seq])
+        await agent.context.pin([first.seq])
         assert first not in view.shown_words()
         assert shown(view).count(first.text) >= 1
         assert broken_rules(view.messages()) == []
@@ -458,6 +458,6 @@ async def test_where_things_are_stands_after_a_summary_and_is_renewed_by_the_nex
         twice = shown(view)
     async with talking(tmp_path, OFFLINE, resume=name) as session:
         assert shown(session.agent.engine.view) == twice
-        await session.agent.undo()
+        await session.agent.context.undo()
         assert shown(session.agent.engine.view).count(WHERE) == 1
         assert shown(session.agent.engine.view).startswith(first[: first.index(WHERE) + 60])

@@ -78,7 +78,7 @@ def timeless(entries: list[AnyEntry]) -> list[AnyEntry]:
 
 
 async def drafted(session: Session, focus: str = "") -> Draft:
-    draft = await session.agent.draft_compaction(focus)
+    draft = await session.agent.context.draft("compact", focus)
     assert isinstance(draft, Draft), draft
     return draft
 
@@ -95,7 +95,7 @@ async def test_a_draft_that_is_accepted_is_what_compact_does_in_one_go(talked: P
     async with resumed(talked, tmp_path / "session") as session:
         draft = await drafted(session, "the tests")
         assert (draft.before, draft.after) == (at_once.before, at_once.after)
-        assert await session.agent.accept(draft) == at_once
+        assert await session.agent.context.accept(draft) == at_once
         assert shown(session.agent.engine.view) == seen
         assert archive(session) == kept
         assert timeless(list(session.agent.engine.view.log)) == entries
@@ -104,7 +104,7 @@ async def test_a_draft_that_is_accepted_is_what_compact_does_in_one_go(talked: P
 async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         draft = await drafted(session)
-        result = await session.agent.accept(draft, draft.text)
+        result = await session.agent.context.accept(draft, draft.text)
         assert (result.error, result.after) == ("", draft.after)
         assert draft.text in result.text
         assert "edited" not in str([entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)])
@@ -113,24 +113,24 @@ async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: P
 async def test_its_outlook_is_exact(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         draft = await drafted(session)
-        outlook = await session.agent.outlook(draft)
+        outlook = await session.agent.context.preview_draft(draft)
         assert outlook.exact
         assert (outlook.preview.before, outlook.preview.after) == (draft.before, draft.after)
-        result = await session.agent.accept(draft)
+        result = await session.agent.context.accept(draft)
         boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert (boundary.before, boundary.after) == (result.before, result.after) == (draft.before, draft.after)
-        states = {item.seq: item.state for item in session.agent.items()}
+        states = {item.seq: item.state for item in session.agent.context.items()}
         assert {states[item.seq] for item in outlook.preview.leaving} == {"summarized"}
 
 
 async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
-        draft = await session.agent.draft_checkpoint("the sums are right")
+        draft = await session.agent.context.draft("checkpoint", "the sums are right")
         assert isinstance(draft, Draft)
         assert draft.step == "checkpoint"
-        assert (await session.agent.outlook(draft)).step == "checkpoint"
-        result = await session.agent.accept(draft)
+        assert (await session.agent.context.preview_draft(draft)).step == "checkpoint"
+        result = await session.agent.context.accept(draft)
         boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Checkpointed)
         assert boundary.note == "the sums are right"
@@ -139,16 +139,16 @@ async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:
 async def test_an_accepted_draft_can_be_undone(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         before = shown(session.agent.engine.view)
-        await session.agent.accept(await drafted(session))
+        await session.agent.context.accept(await drafted(session))
         assert shown(session.agent.engine.view) != before
-        assert not isinstance(await session.agent.undo(), Refusal)
+        assert not isinstance(await session.agent.context.undo(), Refusal)
         assert shown(session.agent.engine.view) == before
 
 
 async def test_what_cannot_be_summarised_gives_no_draft(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
-        assert isinstance(await session.agent.draft_compaction(), Refusal)
-        assert isinstance(await session.agent.draft_checkpoint(), Refusal)
+        assert isinstance(await session.agent.context.draft(), Refusal)
+        assert isinstance(await session.agent.context.draft("checkpoint"), Refusal)
 
 
 # Left
@@ -173,7 +173,7 @@ async def test_writing_that_is_stopped_anywhere_changes_nothing(talked: Path, tm
     for ticks in range(0, 20_000, 23):
         async with resumed(talked, tmp_path / str(ticks)) as session:
             before, length = shown(session.agent.engine.view), said(session)
-            drafting = asyncio.ensure_future(session.agent.draft_compaction())
+            drafting = asyncio.ensure_future(session.agent.context.draft())
             for _ in range(ticks):
                 await asyncio.sleep(0)
             over = drafting.done()
@@ -215,7 +215,7 @@ async def test_a_turn_between_writing_and_accepting_stays_after_the_summary(talk
         draft = await drafted(session)
         await say(session, "find 'assert' in .")
         before = session.agent.context_stats().tokens
-        result = await session.agent.accept(draft)
+        result = await session.agent.context.accept(draft)
         assert result.error == ""
         assert result.before == before > draft.before
         assert result.after < before
@@ -228,16 +228,16 @@ async def test_a_turn_between_writing_and_accepting_stays_after_the_summary(talk
 async def test_a_prompt_waits_on_disk_while_a_draft_is_held(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         agent = session.agent
-        async with agent.held():
+        async with agent.turns.held():
             draft = await drafted(session)
             turn = asyncio.ensure_future(say(session, "find 'assert' in ."))
             async with asyncio.timeout(60):
-                while not agent.queued():  # noqa: ASYNC110 (the log tells nobody of an entry)
+                while not agent.turns.queued():  # noqa: ASYNC110 (the log tells nobody of an entry)
                     await asyncio.sleep(0)
-            assert [text for _, text in agent.queued()] == ["find 'assert' in ."]
+            assert [text for _, text in agent.turns.queued()] == ["find 'assert' in ."]
             with pytest.raises(AgentBusy):
                 await asyncio.create_task(agent.compact())
-            result = await agent.accept(draft)
+            result = await agent.context.accept(draft)
             assert result.error == ""
             assert not turn.done()
         told = await turn
@@ -252,19 +252,19 @@ async def test_a_draft_of_what_changed_meanwhile_is_refused(talked: Path, tmp_pa
         async with resumed(talked, tmp_path / change) as session:
             agent = session.agent
             draft = await drafted(session)
-            first = next(item.seq for item in agent.items() if item.category == "results")
+            first = next(item.seq for item in agent.context.items() if item.category == "results")
             match change:
                 case "summarised":
                     await agent.compact()
                 case "cleared":
-                    assert not isinstance(await agent.clear_items([first]), Refusal)
+                    assert not isinstance(await agent.context.clear_results([first]), Refusal)
                 case "pinned":
-                    assert not isinstance(await agent.pin([first]), Refusal)
+                    assert not isinstance(await agent.context.pin([first]), Refusal)
                 case _:
-                    await agent.accept(draft)
+                    await agent.context.accept(draft)
             before, kept = shown(session.agent.engine.view), archive(session)
-            assert agent.revise(draft, "another text") == Refusal(CHANGED)
-            result = await agent.accept(draft)
+            assert agent.context.revise(draft, "another text") == Refusal(CHANGED)
+            result = await agent.context.accept(draft)
             assert (result.error, result.seq) == (CHANGED, 0)
             assert result.before == result.after == agent.context_stats().tokens
             assert (shown(session.agent.engine.view), archive(session)) == (before, kept)
@@ -276,11 +276,11 @@ async def test_nothing_is_accepted_while_a_turn_runs(talked: Path, tmp_path: Pat
         running = session.agent.run("read calc.py")
         await anext(running)
         with pytest.raises(AgentBusy):
-            await session.agent.accept(draft)
+            await session.agent.context.accept(draft)
         with pytest.raises(AgentBusy):
-            await session.agent.draft_compaction()
+            await session.agent.context.draft()
         await running.aclose()
-        assert (await session.agent.accept(draft)).error == ""
+        assert (await session.agent.context.accept(draft)).error == ""
 
 
 # Edited, and on the wire
@@ -324,9 +324,9 @@ async def test_what_a_summary_is_expected_to_cost_is_near_what_it_costs(
     """Whether a small model writes it, from a transcript with its results cut, or the conversation's own."""
     more = {"agentic.small_model": small}
     async with reading_session(tmp_path, Reader(reading, of_the_length_asked), monkeypatch, more) as (session, _):
-        expected = await session.agent.preview("compact")
+        expected = await session.agent.context.preview("compact")
         draft = await drafted(session)
-        found = await session.agent.outlook(draft)
+        found = await session.agent.context.preview_draft(draft)
         assert draft.model.partition(":")[2] == (small or "claude-haiku-5-5")
         assert not isinstance(expected, Refusal)
         assert found.payback is not None
@@ -344,11 +344,11 @@ async def test_an_edited_text_is_what_the_model_sees(tmp_path: Path, monkeypatch
         assert draft.model
         assert draft.facts_appended > 0
         edited = "# Current state\nAll four pages are known. Only page_2.txt matters: item_2_7."
-        revised = session.agent.revise(draft, edited)
+        revised = session.agent.context.revise(draft, edited)
         assert isinstance(revised, Draft)
         assert revised.after < draft.after
         assert revised.facts_left_out > draft.facts_left_out
-        result = await session.agent.accept(draft, edited)
+        result = await session.agent.context.accept(draft, edited)
         assert (result.error, result.after) == ("", revised.after)
         expected = re.search(r"at most \$([\d.]+) plus", (await cost(session.agent, "")).text)
         spent = session.agent.tracker.session.cost_usd
@@ -376,7 +376,7 @@ async def test_what_writing_it_has_cost_counts_whether_it_is_used_or_not(
         assert draft.spent_usd is not None
         assert draft.spent_usd > 0
         assert session.agent.tracker.session.cost_usd == pytest.approx(before + draft.spent_usd)
-        payback = (await session.agent.outlook(draft)).payback
+        payback = (await session.agent.context.preview_draft(draft)).payback
         assert payback is not None
         assert payback.cost_usd >= draft.spent_usd
         assert payback.calls is not None
@@ -389,11 +389,11 @@ async def test_a_text_that_is_empty_or_frees_nothing_is_refused(
         draft = await drafted(session)
         length = len(session.agent.engine.view.log)
         for text, why in (("  \n", "empty"), ("more words " * 40_000, "replaces only")):
-            assert isinstance(session.agent.revise(draft, text), Refusal)
-            result = await session.agent.accept(draft, text)
+            assert isinstance(session.agent.context.revise(draft, text), Refusal)
+            result = await session.agent.context.accept(draft, text)
             assert why in result.error
             assert len(session.agent.engine.view.log) == length
-        assert (await session.agent.accept(draft)).error == ""
+        assert (await session.agent.context.accept(draft)).error == ""
 
 
 async def test_a_summariser_that_fails_leaves_an_extract_that_says_so(
@@ -405,7 +405,7 @@ async def test_a_summariser_that_fails_leaves_an_extract_that_says_so(
         assert draft.model == ""
         assert "no summaries today" in draft.failures[-1]
         assert draft.spent_usd == 0
-        result = await session.agent.accept(draft)
+        result = await session.agent.context.accept(draft)
         boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert boundary.model == ""

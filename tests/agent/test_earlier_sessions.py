@@ -64,7 +64,7 @@ async def test_it_sends_the_same_bytes(provider: str, tmp_path: Path) -> None:
             if provider in (each, "offline"):
                 assert request_bytes(each, session).decode() == expected["bodies"][each]
         assert view.prefix_hash() == expected["prefix_hash"]
-        items = [[item.seq, item.category, item.state, item.pinned] for item in session.agent.items()]
+        items = [[item.seq, item.category, item.state, item.pinned] for item in session.agent.context.items()]
         assert items == expected["items"]
         steps = [[type(entry).__name__, entry.seq, counts] for entry, counts in view.context_entries()]
         assert steps == expected["steps"]
@@ -96,12 +96,12 @@ async def test_it_goes_on(provider: str, tmp_path: Path, monkeypatch: pytest.Mon
             told = await say(session, "read calc.py" if provider == "offline" else "read 3 please")
             assert [event for event in told if isinstance(event, events.TurnFailed)] == []
             assert broken_rules(session.agent.engine.view.messages()) == []
-            undone = await session.agent.undo()
+            undone = await session.agent.context.undo()
             assert isinstance(undone, events.ContextStep)
             told = await say(session, "read calc.py" if provider == "offline" else "say 1 thing")
             assert [event for event in told if isinstance(event, events.TurnFailed)] == []
-            said = [event.seq for event in session.agent.history() if isinstance(event, events.UserMessage)]
-            assert await session.agent.rewind(said[0]) != ""
+            said = [event.seq for event in session.agent.branches.history() if isinstance(event, events.UserMessage)]
+            assert await session.agent.branches.rewind(said[0]) != ""
         if provider != "offline":
             before, first = pieces(json.loads(expected["bodies"][provider])), server.model_requests[0].json
             assert first is not None

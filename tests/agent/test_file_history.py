@@ -71,7 +71,7 @@ class Counting(KeptFiles):
 
 
 async def plan_of(agent: Agent, turn: int = -1) -> PutBack:
-    return await agent.file_changes(agent.prompts()[turn].seq)
+    return await agent.files.changes(agent.branches.prompts()[turn].seq)
 
 
 async def commanded(session: Session, line: str) -> PutBack:
@@ -98,7 +98,7 @@ async def test_what_a_command_does_is_put_back(tmp_path: Path) -> None:
         }
         assert "+def add(a: int, b: int) -> int:" in planned.diff
         assert "mode 755 to 644" in planned.diff
-        done = await session.agent.put_back(planned)
+        done = await session.agent.files.put_back(planned)
         assert (len(done.done), done.failed) == (4, ())
         assert (project / "calc.py").read_bytes() == before
         assert stat.S_IMODE((project / "test_calc.py").stat().st_mode) == 0o644
@@ -106,9 +106,9 @@ async def test_what_a_command_does_is_put_back(tmp_path: Path) -> None:
         assert not await plan_of(session.agent)
         # The model is told, and the user can have it otherwise again.
         assert "has put files back" in session.agent.engine.view.messages()[-1].blocks[0].text  # type: ignore[union-attr]
-        again = await session.agent.newest_file_changes(redo=True)
+        again = await session.agent.files.newest(redo=True)
         assert again is not None
-        await session.agent.put_back(again)
+        await session.agent.files.put_back(again)
         assert (project / "a" / "b" / "new.txt").read_text() == "new\n"
         assert not (project / "calc.py").exists()
 
@@ -124,7 +124,7 @@ async def test_a_session_that_goes_on_puts_back_what_it_did_before(tmp_path: Pat
         assert did(await plan_of(session.agent)) == {"other.txt": "remove"}
         planned = await plan_of(session.agent, 0)
         assert did(planned) == {"calc.py": "restore", "other.txt": "remove"}
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert "more" not in (tmp_path / "project" / "calc.py").read_text()
 
 
@@ -154,15 +154,15 @@ async def test_what_somebody_else_has_changed_stays_unless_it_is_asked_for(tmp_p
         planned = await plan_of(session.agent)
         assert did(planned) == {"three.txt": "remove"}
         assert [(step.name, step.others) for step in planned.theirs] == [("one.txt", "changed since by somebody else")]
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert ((project / "one.txt").read_text(), (project / "three.txt").exists()) == ("mine\n", False)
         planned = await plan_of(session.agent)
-        await session.agent.put_back(planned, overwrite=True)
+        await session.agent.files.put_back(planned, overwrite=True)
         assert not (project / "one.txt").exists()
         # Even then nothing is lost.
-        again = await session.agent.newest_file_changes(redo=True)
+        again = await session.agent.files.newest(redo=True)
         assert again is not None
-        await session.agent.put_back(again)
+        await session.agent.files.put_back(again)
         assert (project / "one.txt").read_text() == "mine\n"
 
 
@@ -175,7 +175,7 @@ async def test_what_somebody_else_did_between_two_calls_is_not_lost(tmp_path: Pa
         (step,) = (await plan_of(session.agent, 0)).theirs
         assert step.others == "changed by somebody else in between"
         planned = await plan_of(session.agent)
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert (project / "one.txt").read_text() == "mine\n"
 
 
@@ -184,7 +184,7 @@ async def test_a_file_that_changes_after_the_look_is_left_alone(tmp_path: Path) 
     async with talking(tmp_path) as session:
         planned = await commanded(session, "echo one > one.txt; echo two > two.txt")
         (project / "one.txt").write_text("mine\n")
-        done = await session.agent.put_back(planned)
+        done = await session.agent.files.put_back(planned)
         assert [step.name for step in done.done] == ["two.txt"]
         assert done.failed == (("one.txt", "changed by somebody else just now"),)
         assert (project / "one.txt").read_text() == "mine\n"
@@ -217,7 +217,7 @@ async def test_the_file_tools_keep_what_they_change_wherever_it_is(tmp_path: Pat
             "calc.py": "restore",
             "deep/er/b.txt": "remove",
         }
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
     assert (project / "a.log").read_text() == "as it was\n"
     assert outside.read_bytes() == b"\xff\x00 as it was"
     assert stat.S_IMODE(outside.stat().st_mode) == 0o640
@@ -241,7 +241,7 @@ async def test_what_git_holds_is_not_copied(tmp_path: Path) -> None:
         assert did(planned) == {"calc.py": "bring back", "own.txt": "bring back"}
         # What is needed is kept here from now on, whatever becomes of the repository.
         await asyncio.to_thread(shutil.rmtree, project / ".git")
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert (project / "calc.py").read_bytes() == before
         assert (project / "own.txt").read_text() == "unknown to git\n"
 
@@ -262,7 +262,7 @@ async def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
             await asyncio.to_thread(subprocess.run, set_key, cwd=project, check=True)
         planned = await commanded(session, "rm -f calc.py")
         assert did(planned) == {"calc.py": "bring back"}
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert not ran.exists()
 
 
@@ -298,7 +298,7 @@ async def test_a_file_seen_through_a_changed_ignore_rule_is_never_removed(tmp_pa
         planned = await commanded(session, "rm .gitignore; echo x > new.env")
         assert did(planned) == {".gitignore": "bring back", "new.env": "remove"}
         assert "came into view" in planned.gaps[0]
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert names(project, "*.env") == ["own.env"]
 
 
@@ -309,14 +309,14 @@ async def test_a_link_is_put_back_and_never_followed(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         (project / "link").symlink_to("calc.py")
         planned = await commanded(session, "ln -sfn /etc/passwd link; mkdir sub; echo x > sub/calc.py")
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert os.readlink(project / "link") == "calc.py"  # noqa: PTH115
         planned = await commanded(session, "mkdir sub; echo x > sub/calc.py")
         # Somebody puts a link to the outside in a folder's place.
         shutil.rmtree(project / "sub")
         (project / "sub").symlink_to(outside)
         planned = await plan_of(session.agent)
-        await session.agent.put_back(planned, overwrite=True)
+        await session.agent.files.put_back(planned, overwrite=True)
         assert (outside / "calc.py").read_text() == "not to be touched\n"
 
 
@@ -341,7 +341,7 @@ async def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         await say(session, "run echo one > one.txt; echo two > two.txt")
         (project / "two.txt").write_text("mine\n")
-        seq = session.agent.prompts()[0].seq
+        seq = session.agent.branches.prompts()[0].seq
         shown = await reply(session, f"/rewind {seq} diff")
         assert shown.title == "1 file can be put back, 1 changed by somebody else"
         assert "two.txt: changed since by somebody else" in shown.text
@@ -351,9 +351,9 @@ async def test_the_commands_say_what_they_do(tmp_path: Path) -> None:
         done = await reply(session, f"/rewind {seq} both")
         assert "1 file put back" in done.text
         assert names(project, "*.txt") == ["two.txt"]
-        assert session.agent.prompts() == ()
+        assert session.agent.branches.prompts() == ()
         await say(session, "run echo one > one.txt")
-        seq = session.agent.prompts()[0].seq
+        seq = session.agent.branches.prompts()[0].seq
         done = await reply(session, f"/rewind {seq}")
         assert "The files stay as they are" in done.text
         assert names(project, "*.txt") == ["one.txt", "two.txt"]
@@ -372,8 +372,8 @@ async def test_undo_takes_the_newest_turn_back(tmp_path: Path) -> None:
         assert (await reply(session, "/undo nonsense")).failed
         assert "two.txt: removed" in (await reply(session, "/undo diff")).text
         assert not (await reply(session, "/undo files")).failed
-        assert (names(project, "*.txt"), len(session.agent.prompts())) == (["one.txt"], 2)
+        assert (names(project, "*.txt"), len(session.agent.branches.prompts())) == (["one.txt"], 2)
         await reply(session, "/undo conversation")
-        assert (names(project, "*.txt"), len(session.agent.prompts())) == (["one.txt"], 1)
+        assert (names(project, "*.txt"), len(session.agent.branches.prompts())) == (["one.txt"], 1)
         await reply(session, "/undo")
-        assert (names(project, "*.txt"), len(session.agent.prompts())) == ([], 0)
+        assert (names(project, "*.txt"), len(session.agent.branches.prompts())) == ([], 0)

@@ -44,7 +44,7 @@ async def test_results_have_the_same_line(tmp_path: Path, prompt: str) -> None:
         assert any(diff for *_, diff in live) == prompt.startswith(("replace", "write"))
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
-        assert shown(list(session.agent.history())) == live
+        assert shown(list(session.agent.branches.history())) == live
 
 
 async def test_what_was_declined_is_not_a_failure(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ async def test_what_was_declined_is_not_a_failure(tmp_path: Path) -> None:
         await say(session, "run echo never")
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
-        ((_, status, _, _),) = shown(list(session.agent.history()))
+        ((_, status, _, _),) = shown(list(session.agent.branches.history()))
         assert status == "denied"
 
 
@@ -82,7 +82,7 @@ async def test_what_was_stopped_is_not_a_failure(tmp_path: Path) -> None:
         await turn
         name = session.folder.name
     async with talking(tmp_path, resume=name) as session:
-        ((_, status, _, _),) = shown(list(session.agent.history()))
+        ((_, status, _, _),) = shown(list(session.agent.branches.history()))
         assert status == "interrupted"
 
 

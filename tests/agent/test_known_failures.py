@@ -138,7 +138,7 @@ async def test_the_context_is_the_size_of_the_last_request_and_not_what_was_used
 async def test_a_file_read_again_after_it_was_cleared_is_shown_whole(tmp_path: Path) -> None:
     async with talking(tmp_path, {"clearing.keep": "0"}) as session:
         await say(session, "read test_calc.py")
-        await session.agent.clear_results()
+        await session.agent.context.clear_results()
         assert "def test_double" not in str([m for m in session.agent.engine.view.messages() if m.role == "user"])
         told = await say(session, "read test_calc.py")
         (read,) = (event for event in told if isinstance(event, events.ToolFinished))

@@ -143,5 +143,5 @@ async def test_a_window_smaller_than_said_is_gone_by(
             assert session.agent.context_stats().window == 9_000
             notices = [event.title for event in told if isinstance(event, events.Notice) and "takes" in event.title]
             assert notices == [f"{NAME} takes 9,000 tokens, not 131,072"] * refused
-            assert (await session.agent.recall("word word")).hits
+            assert (await session.agent.context.recall("word word")).hits
         assert len([each for each in server.violations if "404" not in each]) == refused

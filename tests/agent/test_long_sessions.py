@@ -81,7 +81,7 @@ async def _long_session(
             for number, fact in enumerate(list(material.facts.values())[: material.read]):
                 printed = number % 3 == 0
                 if printed or any(fact in str(entry) for entry in session.agent.engine.view.log):
-                    found = await session.agent.recall(fact)
+                    found = await session.agent.context.recall(fact)
                     assert any(fact in hit.excerpt for hit in found.hits), f"file {number} is lost"
             for entry in session.agent.engine.view.log:
                 if isinstance(entry, Message) and entry.artifact is not None:

@@ -91,7 +91,7 @@ async def test_a_dropped_draft_and_a_digest_count_after_a_restart(tmp_path: Path
     settings = {"context.preset": "digest", "digests.cutoff": "3"}
     async with talking(tmp_path, settings) as session:
         await say(session, ", then ".join(f"read calc.py and list {place}" for place in (".", "tests", ".")))
-        assert not isinstance(await session.agent.draft_compaction("what was read"), Refusal)
+        assert not isinstance(await session.agent.context.draft("compact", "what was read"), Refusal)
         purposes = {entry.purpose for entry in unfinished(session)}
         total, name = session.agent.tracker.session, session.id
     assert purposes == {"digest", "summary"}

@@ -43,7 +43,7 @@ async def ask(agent: Agent, prompt: str) -> list[events.AgentEvent]:
 
 
 def asked(agent: Agent) -> list[str]:
-    return [prompt.text for prompt in agent.prompts()]
+    return [prompt.text for prompt in agent.branches.prompts()]
 
 
 def answered(told: list[events.AgentEvent]) -> bool:
@@ -55,7 +55,7 @@ async def test_a_prompt_sent_while_the_head_moves_is_answered_there() -> None:
     agent = Agent(OfflineModel(), store=store)
     await ask(agent, "What is in the first?")
     await ask(agent, "And in the second?")
-    rewinding = asyncio.create_task(agent.rewind(agent.prompts()[1].seq))
+    rewinding = asyncio.create_task(agent.branches.rewind(agent.branches.prompts()[1].seq))
     await store.moving.wait()
     turn = asyncio.create_task(ask(agent, "And in the third?"))
     await asyncio.sleep(0)
@@ -72,8 +72,8 @@ async def test_a_prompt_that_waits_already_keeps_the_head_where_it_is() -> None:
     agent = Agent(OfflineModel(), store=store)
     await ask(agent, "What is in the first?")
     await ask(agent, "And in the second?")
-    async with agent.held():
-        rewinding = asyncio.create_task(agent.rewind(agent.prompts()[1].seq))
+    async with agent.turns.held():
+        rewinding = asyncio.create_task(agent.branches.rewind(agent.branches.prompts()[1].seq))
         await asyncio.sleep(0)
         turn = asyncio.create_task(ask(agent, "And in the third?"))
         await store.queued.wait()

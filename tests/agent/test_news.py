@@ -162,9 +162,9 @@ async def test_a_new_conversation_begins_with_all_sections_and_no_bodies(tmp_pat
             assert "The body of" not in prefix.system
             assert "own text" not in prefix.system
             assert {"fetch_url", "memory"} <= {tool.name for tool in prefix.tools}
-            assert "Of the user." in await session.agent.skills()
-            assert ("Of the project." in await session.agent.skills()) is trusted
-            assert "what n says" in await session.agent.memory()
+            assert "Of the user." in await session.agent.briefing.skills_text()
+            assert ("Of the project." in await session.agent.briefing.skills_text()) is trusted
+            assert "what n says" in await session.agent.briefing.memory_text()
             assert not told(session)
 
 

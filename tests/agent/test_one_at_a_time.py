@@ -86,16 +86,16 @@ async def test_another_model_waits_for_a_running_compaction(tmp_path: Path, monk
 Asked = Callable[[Agent], Awaitable[events.ContextStep | Refusal]]
 
 WHILE_COMPACTING: dict[str, Asked] = {
-    "clear": lambda agent: agent.clear_results(),
-    "pin": lambda agent: agent.pin([last_result(agent)]),
-    "undo": lambda agent: agent.undo(),
-    "restore": lambda agent: agent.restore([first_result(agent)]),
-    "clear items": lambda agent: agent.clear_items([last_result(agent)]),
+    "clear": lambda agent: agent.context.clear_results(),
+    "pin": lambda agent: agent.context.pin([last_result(agent)]),
+    "undo": lambda agent: agent.context.undo(),
+    "restore": lambda agent: agent.context.restore([first_result(agent)]),
+    "clear items": lambda agent: agent.context.clear_results([last_result(agent)]),
 }
 
 
 def results(agent: Agent) -> list[int]:
-    return [item.seq for item in agent.items() if item.category == "results"]
+    return [item.seq for item in agent.context.items() if item.category == "results"]
 
 
 def first_result(agent: Agent) -> int:
@@ -141,7 +141,7 @@ async def test_a_turn_that_is_stopped_while_it_waits_is_told_to_end(
         told: list[events.AgentEvent] = []
         turn = session.agent.run("Go on with the pages.")
         told.append(await anext(turn))
-        while not session.agent.queued():  # noqa: ASYNC110
+        while not session.agent.turns.queued():  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert not running.done()
         if way == "interrupt":
@@ -200,7 +200,7 @@ async def test_what_a_step_would_do_is_looked_at_after_a_running_one(
 ) -> None:
     async with long_session(tmp_path, monkeypatch) as (session, _):
         running = await compacting(session)
-        seen = await session.agent.preview("clear")
+        seen = await session.agent.context.preview("clear")
         assert running.done()
         if not isinstance(seen, Refusal):
             assert seen.preview.before == session.agent.context_stats().tokens
@@ -223,7 +223,7 @@ async def test_the_preview_of_another_model_asks_its_provider_for_the_window(
         async with talking(tmp_path) as session:
             await say(session, "read calc.py")
             other = CATALOGUE.create_model(name)
-            seen = await session.agent.preview_switch(other)
+            seen = await session.agent.context.preview_switch(other)
             assert seen.window_after == 33_000
             assert seen.call_usd is not None
             await session.agent.swap_model(other)
@@ -245,7 +245,7 @@ async def test_dropped_reasoning_is_told_of_as_soon_as_a_session_is_open(
         server.script = Reader(thinking)
         for turn in range(2):
             await say(session, f"Think, {turn}.")
-        assert not isinstance(await session.agent.clear_items([first_result(session.agent)]), Refusal)
+        assert not isinstance(await session.agent.context.clear_results([first_result(session.agent)]), Refusal)
         await say(session, "Think again.")
         dropped, name = session.agent.context_stats().reasoning_dropped, session.id
         assert dropped > 0

@@ -67,7 +67,7 @@ async def test_an_overflow_is_recovered_from_once(
             refused, accepted = reader.own[before : before + 2]
             assert size_of(accepted) < size_of(refused)
             assert server.violations == []
-            assert (await session.agent.recall("line 299 of page 2")).hits
+            assert (await session.agent.context.recall("line 299 of page 2")).hits
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -147,7 +147,7 @@ def paste() -> str:
 
 async def found_again(session: Session, path: str) -> None:
     assert MARKER in (session.folder / path).read_text()
-    recalled = await session.agent.recall(MARKER)
+    recalled = await session.agent.context.recall(MARKER)
     assert any(MARKER in hit.excerpt for hit in recalled.hits)
 
 
@@ -186,10 +186,10 @@ async def test_so_does_one_sent_while_a_turn_runs(tmp_path: Path, monkeypatch: p
         heard = [event for event in told if isinstance(event, events.UserMessage)]
         assert [event.queued for event in heard] == [0, queued]
         assert "too large to show" in heard[1].text
-        assert session.agent.queued() == ()
+        assert session.agent.turns.queued() == ()
         name = session.id
     async with talking(tmp_path, resume=name) as session:
-        assert session.agent.queued() == ()
-        shown = [event.text for event in session.agent.history() if isinstance(event, events.UserMessage)]
+        assert session.agent.turns.queued() == ()
+        shown = [event.text for event in session.agent.branches.history() if isinstance(event, events.UserMessage)]
         assert shown == [event.text for event in heard]
         assert failures(await say(session, "read calc.py")) == []

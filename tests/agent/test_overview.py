@@ -26,44 +26,44 @@ async def talk(session: Session) -> None:
 
 
 def results(session: Session) -> list[int]:
-    return [item.seq for item in session.agent.items() if item.category == "results"]
+    return [item.seq for item in session.agent.context.items() if item.category == "results"]
 
 
 async def test_it_has_every_item_step_and_call(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         await talk(session)
-        cleared = await session.agent.clear_results()
+        cleared = await session.agent.context.clear_results()
         assert isinstance(cleared, events.ContextStep)
         await say(session, "read calc.py")
-        seen = session.agent.overview()
-        assert list(seen.items) == session.agent.items()
+        seen = session.agent.context.overview()
+        assert list(seen.items) == session.agent.context.items()
         assert [(step.event, step.counts) for step in seen.steps] == [(cleared, True)]
         assert len(seen.course) == session.agent.tracker.session.calls
         assert [number for number, point in enumerate(seen.course) if point.edits] == [2 * len(READS)]
         assert seen.stats == session.agent.context_stats()
-        await session.agent.undo(cleared.seq)
-        assert [step.counts for step in session.agent.overview().steps] == [False, True]
+        await session.agent.context.undo(cleared.seq)
+        assert [step.counts for step in session.agent.context.overview().steps] == [False, True]
 
 
 async def test_one_result_is_cleared_alone_and_others_are_refused(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         await talk(session)
         newest = results(session)[-1]
-        done = await session.agent.clear_items([newest])
+        done = await session.agent.context.clear_results([newest])
         assert isinstance(done, events.ContextStep)
         assert (done.items, done.after < done.before) == (1, True)
-        states = {item.seq: item.state for item in session.agent.items()}
+        states = {item.seq: item.state for item in session.agent.context.items()}
         assert [seq for seq, state in states.items() if state == "cleared"] == [newest]
-        for seq in (newest, session.agent.items()[0].seq, 10_000):
-            assert isinstance(await session.agent.clear_items([seq]), Refusal)
-        assert "def " in await session.agent.original(newest)
+        for seq in (newest, session.agent.context.items()[0].seq, 10_000):
+            assert isinstance(await session.agent.context.clear_results([seq]), Refusal)
+        assert "def " in await session.agent.context.original(newest)
 
 
 async def test_an_excerpt_of_nothing_is_empty(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         await talk(session)
-        assert session.agent.excerpt(session.agent.items()[0].seq) == READS[0]
-        assert [session.agent.excerpt(seq) for seq in (0, 1, 10_000)] == ["", "", ""]
+        assert session.agent.context.excerpt(session.agent.context.items()[0].seq) == READS[0]
+        assert [session.agent.context.excerpt(seq) for seq in (0, 1, 10_000)] == ["", "", ""]
 
 
 async def test_every_step_is_replayed_as_it_was_told(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ async def test_every_step_is_replayed_as_it_was_told(tmp_path: Path) -> None:
         agent = session.agent
         agent.listen(told.append)
         await talk(session)
-        await agent.clear_results()
-        await agent.pin([results(session)[-1]])
-        await agent.pin([results(session)[-1]], pinned=False)
-        await agent.restore([results(session)[0]])
+        await agent.context.clear_results()
+        await agent.context.pin([results(session)[-1]])
+        await agent.context.pin([results(session)[-1]], pinned=False)
+        await agent.context.restore([results(session)[0]])
         await agent.compact("calc")
-        await agent.undo()
+        await agent.context.undo()
         name = session.id
     steps = [event for event in told if isinstance(event, events.ContextStep)]
     assert {"cleared", "pinned", "unpinned", "restored", "summary", "undone"} <= {event.step for event in steps}
     async with talking(tmp_path, resume=name) as session:
-        again = [event for event in session.agent.history() if isinstance(event, events.ContextStep)]
+        again = [event for event in session.agent.branches.history() if isinstance(event, events.ContextStep)]
         kept = [step_event(step_of(entry)) for entry, _ in session.agent.engine.view.context_entries()]
     assert again == kept
     facts = [(event.step, event.seq, event.before, event.after, event.text, event.target) for event in again]
@@ -95,7 +95,9 @@ async def test_an_edit_is_replayed_with_its_diff(tmp_path: Path) -> None:
         await say(session, 'replace "alpha" with "gamma" in notes.txt')
         name = session.id
     async with talking(tmp_path, resume=name) as session:
-        (edit,) = (e for e in session.agent.history() if isinstance(e, events.ToolFinished) and e.name == "edit_file")
+        (edit,) = (
+            e for e in session.agent.branches.history() if isinstance(e, events.ToolFinished) and e.name == "edit_file"
+        )
     assert edit.status == "ok"
     assert "-alpha" in edit.diff
     assert "+gamma" in edit.diff
@@ -111,10 +113,10 @@ async def test_another_model_means_a_cold_cache_and_other_thresholds(tmp_path: P
             max_output=1_000,
             prices=Prices(2.0, 10.0, 0.2, 2.5),
         )
-        seen = await session.agent.preview_switch(Silent(small))
+        seen = await session.agent.context.preview_switch(Silent(small))
         tokens = session.agent.context_stats().tokens
         assert (seen.tokens, seen.window_after, seen.fires) == (tokens, 4_000, "limit")
         assert seen.cost_usd == pytest.approx(tokens * 2.5 / 1e6)
         assert seen.call_usd == pytest.approx(tokens * 0.2 / 1e6)
-        large = await session.agent.preview_switch(Silent(ModelProfile(provider="x", id="y", window=1_000_000)))
+        large = await session.agent.context.preview_switch(Silent(ModelProfile(provider="x", id="y", window=1_000_000)))
         assert (large.fires, large.cost_usd) == ("", None)

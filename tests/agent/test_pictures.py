@@ -314,7 +314,7 @@ def test_a_refused_picture_gives_way_and_no_other(tmp_path: Path, monkeypatch: p
             assert NO_PICTURE in str(session.agent.engine.view.messages())
             # Nothing is lost: each step can be undone.
             step = [each for each in session.agent.engine.view.log if isinstance(each, Shortened)][-1]
-            await session.agent.undo(step.seq)
+            await session.agent.context.undo(step.seq)
             assert [image.weight for image in shown(session.agent.engine.view)] == [1.0, 0.25, 1.0]
 
     run_with(server, monkeypatch, talk)

@@ -35,11 +35,11 @@ async def nobody(question: PermissionQuestion) -> PermissionAnswer:
 
 
 def tasks(agent: Agent) -> list[str]:
-    return [item.line for item in agent.todo().items]
+    return [item.line for item in agent.context.todo().items]
 
 
 def mode_of(session: Session) -> str:
-    return session.agent.mode
+    return session.agent.permissions.mode
 
 
 def newest_result(session: Session) -> str:
@@ -81,7 +81,7 @@ async def test_an_approved_plan_is_the_task_list_and_ends_plan_mode(tmp_path: Pa
 async def test_the_mode_goes_back_to_the_one_before(tmp_path: Path) -> None:
     person = Person(choice="")
     async with talking(tmp_path, {"permissions.mode": "auto"}, ask=person) as session:
-        session.agent.mode = "plan"
+        session.agent.permissions.mode = "plan"
         await say(session, PLANNED)
         assert person.asked[0].choices == ("auto", "ask")
         assert mode_of(session) == "auto"
@@ -116,7 +116,7 @@ async def test_a_plan_is_approved_later_where_nobody_was_there(tmp_path: Path, w
         assert mode_of(session) == mode
         assert bool(tasks(session.agent)) == (mode != "plan")
         # Said once: the same words mean nothing more afterwards.
-        session.agent.mode = "plan"
+        session.agent.permissions.mode = "plan"
         await say(session, words)
         assert mode_of(session) == "plan"
 
@@ -124,11 +124,11 @@ async def test_a_plan_is_approved_later_where_nobody_was_there(tmp_path: Path, w
 async def test_the_model_hears_once_where_plan_mode_begins_and_ends(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         for mode in ("auto", "plan", "plan", "ask", "auto", "plan"):
-            session.agent.mode = mode
+            session.agent.permissions.mode = mode
             await say(session, "list .")
         assert notices(session) == [PLAN_BEGUN, PLAN_OVER, PLAN_BEGUN]
-        await session.agent.rewind(session.agent.prompts()[1].seq)
-        session.agent.mode = "auto"
+        await session.agent.branches.rewind(session.agent.branches.prompts()[1].seq)
+        session.agent.permissions.mode = "auto"
         await say(session, "list .")
         name = session.id
         told = notices(session)

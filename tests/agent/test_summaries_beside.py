@@ -183,7 +183,7 @@ async def test_it_is_stopped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     async with watched(tmp_path, monkeypatch, SLOW) as it:
         await say(it.session, "Read the pages.")
         before = it.shown
-        assert it.session.agent.stop_writing()
+        assert it.session.agent.context.stop_writing()
         await it.until(lambda event: isinstance(event, events.ContextStep))
         (error,) = it.errors
         assert error.startswith("Stopped by the user. Writing it has cost $")
@@ -191,7 +191,7 @@ async def test_it_is_stopped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # What it took is counted in the session and in its log.
         spent = [each for each in it.session.agent.engine.view.log if isinstance(each, UnattributedCall)]
         assert [each.purpose for each in spent] == ["unfinished"]
-        assert not it.session.agent.stop_writing()
+        assert not it.session.agent.context.stop_writing()
         assert (await say(it.session, "Say it."))[-1].__class__ is events.TurnFinished
         it.check()
 
@@ -202,23 +202,23 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeyp
         agent = it.session.agent
         await say(it.session, "Say something first.")
         plan_of = agent.engine.view.groups()[0].first
-        pinned = await agent.pin([plan_of]) if change == "undo" else None
+        pinned = await agent.context.pin([plan_of]) if change == "undo" else None
         await say(it.session, "Read the pages.")
         assert not it.errors
         match change:
             case "pin":
-                assert not isinstance(await agent.pin([plan_of]), Refusal)
+                assert not isinstance(await agent.context.pin([plan_of]), Refusal)
             case "undo":
                 assert isinstance(pinned, events.ContextStep)
-                assert not isinstance(await agent.undo(pinned.seq), Refusal)
+                assert not isinstance(await agent.context.undo(pinned.seq), Refusal)
             case "rewind":
-                await agent.rewind(agent.prompts()[0].seq)
+                await agent.branches.rewind(agent.branches.prompts()[0].seq)
             case "swap":
                 await agent.swap_model(CATALOGUE.create_model("claude-sonnet-5-5"))
             case _:
                 it.reader._summary = lambda _: Step(text=HANDOVER)
                 assert (await agent.compact()).seq
-        assert not it.session.agent.stop_writing()
+        assert not it.session.agent.context.stop_writing()
         (error,) = it.errors
         assert "Writing it has cost $" in error
         it.check()
@@ -230,7 +230,7 @@ async def test_what_comes_after_it_leaves_it_right(tmp_path: Path, monkeypatch: 
         agent = it.session.agent
         await say(it.session, "Read the pages.")
         await say(it.session, "Say this.")
-        await agent.rewind(agent.prompts()[-1].seq)
+        await agent.branches.rewind(agent.branches.prompts()[-1].seq)
         assert agent.engine.writing is not None
         held.set()
         await it.until(enters)
@@ -283,8 +283,8 @@ async def test_the_wait_is_stopped_and_the_turn_goes_on(tmp_path: Path, monkeypa
         async for event in it.session.agent.run("Read all the pages."):
             told.append(event)
             if waits(event):
-                assert it.session.agent.awaits_summary
-                assert it.session.agent.stop_writing()
+                assert it.session.agent.context.awaits_summary
+                assert it.session.agent.context.stop_writing()
         assert isinstance(told[-1], events.TurnFinished)
         assert told[-1].stop_reason == "end_turn"
         assert any("Stopped by the user." in error for error in it.errors)

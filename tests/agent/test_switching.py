@@ -124,7 +124,7 @@ async def test_what_a_smaller_window_does_not_hold_is_fitted_before_the_next_cal
             assert steps
             assert steps[-1].after < window_after
             assert session.agent.context_stats().window == window_after
-            assert (await session.agent.recall("page 1 line 3 holds nothing")).hits
+            assert (await session.agent.context.recall("page 1 line 3 holds nothing")).hits
             # And back: the larger window goes on with what the view is now.
             await session.agent.swap_model(CATALOGUE.create_model(before))
             assert [event for event in await say(session, "Thanks.") if isinstance(event, events.TurnFailed)] == []

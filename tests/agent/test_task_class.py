@@ -122,6 +122,6 @@ def test_the_small_model_is_the_providers_unless_one_is_named(tmp_path: Path) ->
 
 async def test_a_session_of_the_class_research_asks_nothing(tmp_path: Path) -> None:
     async with talking(tmp_path, {"session.task_class": "research"}) as session:
-        assert session.agent.mode == "allow"
+        assert session.agent.permissions.mode == "allow"
     async with talking(tmp_path, {"session.task_class": "research", "permissions.mode": "plan"}) as session:
-        assert session.agent.mode == "plan"
+        assert session.agent.permissions.mode == "plan"

@@ -12,7 +12,7 @@ SECOND = 'todo "[x] read it", "[>] mend it", "run the tests"'
 
 
 def lines(agent: Agent) -> list[str]:
-    return [item.line for item in agent.todo().items]
+    return [item.line for item in agent.context.todo().items]
 
 
 async def talked(session: Session) -> None:
@@ -31,7 +31,7 @@ async def test_it_outlasts_a_summary_its_undoing_and_the_process(tmp_path: Path)
         result = await session.agent.compact()
         assert not result.error
         assert lines(session.agent) == kept
-        await session.agent.undo()
+        await session.agent.context.undo()
         assert lines(session.agent) == kept
         await session.agent.compact()
         name = session.id
@@ -45,15 +45,15 @@ async def test_it_follows_rewind_fork_and_tree(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         agent = session.agent
         await talked(session)
-        prompts = {prompt.text: prompt.seq for prompt in agent.prompts()}
+        prompts = {prompt.text: prompt.seq for prompt in agent.branches.prompts()}
         tip = agent.engine.view.head
-        await agent.rewind(prompts[SECOND])
+        await agent.branches.rewind(prompts[SECOND])
         assert lines(agent) == ["[>] read it", "[ ] mend it"]
-        await agent.rewind(prompts[FIRST])
+        await agent.branches.rewind(prompts[FIRST])
         assert lines(agent) == []
-        await agent.switch_branch(tip)
+        await agent.branches.switch(tip)
         assert lines(agent)[0] == "[x] read it"
-        await agent.fork()
+        await agent.branches.fork()
         assert lines(agent)[0] == "[x] read it"
 
 

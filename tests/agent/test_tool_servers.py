@@ -131,7 +131,7 @@ async def test_what_was_found_stays_through_a_compaction_a_resume_and_a_fork(wor
         name = session.id
     async with here.session(resume=name) as session:
         await say(session, "resumed")
-        await session.agent.fork(session.agent.prompts()[-2].seq)
+        await session.agent.branches.fork(session.agent.branches.prompts()[-2].seq)
         await say(session, "forked")
         copied = await copy_session(session.home, session.folder)
     async with here.session(resume=copied.name) as session:
@@ -220,12 +220,12 @@ async def test_a_prompt_of_a_server_is_a_slash_command(world: Callable[[Script],
     here = world(Script())
     async with here.session() as session:
         agent = session.agent
-        assert [(each.name, each.hint) for each in await agent.own_prompts()] == [("test:review", "<what> [how]")]
-        prompt = await agent.own_prompt("test:review")
+        assert [(each.name, each.hint) for each in await agent.own_commands.all()] == [("test:review", "<what> [how]")]
+        prompt = await agent.own_commands.named("test:review")
         assert prompt is not None
-        assert await agent.expand(prompt, "this file with care") == "Please review this file with care."
+        assert await agent.own_commands.expand(prompt, "this file with care") == "Please review this file with care."
         with pytest.raises(ToolFailure, match="needs what"):
-            await agent.expand(prompt, "")
+            await agent.own_commands.expand(prompt, "")
 
 
 @ONE
@@ -275,14 +275,14 @@ async def test_three_hundred_tools_weigh_little_and_cost_no_cache(
         wanted = [f"mcp__{asked.replace('/', '__')}" for _, asked in found]
         for number, each in enumerate(told):
             assert wanted[number // 2 % len(found)] in (each.text if number % 2 == 0 else each.name)
-        assert session.agent.missed_caches == []
+        assert session.agent.context.missed_caches() == []
         await session.agent.compact()
         await say(session, "thanks")
         name = session.id
     async with here.session(resume=name, given=given) as session:
         told = finished(await say(session, "work"))
         assert [each.status for each in told] == ["ok"] * calls
-        assert session.agent.missed_caches == []
+        assert session.agent.context.missed_caches() == []
     assert len(set(here.fronts()[1:])) == 1
     assert here.server.violations == []
 

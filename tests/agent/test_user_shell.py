@@ -67,7 +67,7 @@ async def test_the_output_is_in_the_next_request_and_outlives_the_program(tmp_pa
 async def test_it_asks_nobody_and_sees_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-for-children")
     async with talking(tmp_path) as session:
-        session.agent.mode = "plan"
+        session.agent.permissions.mode = "plan"
         await session.agent.run_shell("env")
         assert "sk-not-for-children" not in "\n".join(texts(session.agent.engine.view))
         assert any("PATH=" in text for text in texts(session.agent.engine.view))
@@ -118,7 +118,7 @@ async def test_what_was_not_delivered_waits_for_the_next_prompt_after_a_restart(
             as_note(UserCommand("ls", "calc.py")),
             "read calc.py",
         ]
-        assert session.agent.queued() == ()
+        assert session.agent.turns.queued() == ()
 
 
 async def test_a_large_output_is_shortened_and_kept_on_disk(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ class Walker:
         stats = agent.context_stats()
         assert sum(stats.categories.values()) == stats.tokens, kind
         if kind in ("rewind", "fork", "switch"):
-            assert agent.queued() == (), "what waits on another branch would be delivered here"
+            assert agent.turns.queued() == (), "what waits on another branch would be delivered here"
         digest = self._digests.follow(entries)
         self._walk.marks[len(entries)] = digest
         self._tell(Told("step", self._walk.done, session.id, len(entries), digest))
@@ -291,7 +291,7 @@ async def queued(agent: Agent, chance: random.Random, tell: Callable[[], None]) 
         if isinstance(event, events.ToolStarted) and not sent:
             sent.append(await agent.queue(f"say {chance.randrange(100)} too"))
             if what == "withdraw":
-                await agent.withdraw(sent[0])
+                await agent.turns.withdraw(sent[0])
             elif what == "stop":
                 agent.interrupt()
 
@@ -307,43 +307,43 @@ async def checkpoint(agent: Agent, chance: random.Random, tell: Callable[[], Non
 
 
 async def clear(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    await agent.clear_results()
+    await agent.context.clear_results()
 
 
 async def clear_one(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    await agent.clear_items(some_items(agent, chance))
+    await agent.context.clear_results(some_items(agent, chance))
 
 
 async def pin(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    await agent.pin(some_items(agent, chance), pinned=chance.random() < 0.7)
+    await agent.context.pin(some_items(agent, chance), pinned=chance.random() < 0.7)
 
 
 async def restore(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    await agent.restore(some_items(agent, chance))
+    await agent.context.restore(some_items(agent, chance))
 
 
 async def undo(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
     steps = [entry.seq for entry, _ in agent.engine.view.context_entries()]
-    await agent.undo(chance.choice([None, *steps]))
+    await agent.context.undo(chance.choice([None, *steps]))
 
 
 async def rewind(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    said = [event.seq for event in agent.history() if isinstance(event, events.UserMessage)]
+    said = [event.seq for event in agent.branches.history() if isinstance(event, events.UserMessage)]
     if said:
         # A message that was summarised together with others is one of the user's all the same.
         with suppress(ValueError):
-            await agent.rewind(chance.choice(said))
+            await agent.branches.rewind(chance.choice(said))
 
 
 async def fork(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
     if agent.engine.view.head:
-        await agent.fork(chance.choice([None, *some_items(agent, chance)]))
+        await agent.branches.fork(chance.choice([None, *some_items(agent, chance)]))
 
 
 async def switch(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    tips = [branch.tip for branch in agent.branches()]
+    tips = [branch.tip for branch in agent.branches.all()]
     if tips:
-        await agent.switch_branch(chance.choice(tips))
+        await agent.branches.switch(chance.choice(tips))
 
 
 async def swap(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
@@ -356,11 +356,11 @@ async def type_prompt(agent: Agent, chance: random.Random, tell: Callable[[], No
 
 
 async def stop_writing(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    agent.stop_writing()
+    agent.context.stop_writing()
 
 
 def some_items(agent: Agent, chance: random.Random) -> list[int]:
-    numbers = [item.seq for item in agent.items()]
+    numbers = [item.seq for item in agent.context.items()]
     return chance.sample(numbers, min(len(numbers), chance.randint(1, 3)))
 
 

@@ -80,10 +80,10 @@ async def _measure(turns: int) -> list[tuple[str, float, str]]:
         async with app.run_test(size=(120, 40)) as pilot, _watching() as watch:
             agent = await app.agent()
             await app.workers.wait_for_complete()
-            prompts = await asyncio.to_thread(agent.prompts)
+            prompts = await asyncio.to_thread(agent.branches.prompts)
             tip = agent.engine.view.head
-            found = await _moved(app, pilot, watch, "rewind", agent.rewind(prompts[-1].seq))
-            return [*found, *await _moved(app, pilot, watch, "back", agent.switch_branch(tip))]
+            found = await _moved(app, pilot, watch, "rewind", agent.branches.rewind(prompts[-1].seq))
+            return [*found, *await _moved(app, pilot, watch, "back", agent.branches.switch(tip))]
 
 
 async def _moved(

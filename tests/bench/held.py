@@ -131,7 +131,7 @@ async def _round(folder: Path, found: dict[str, list[Held]], number: int) -> Non
 
 def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object]]]:
     async def panel() -> object:
-        return agent.overview()
+        return agent.context.overview()
 
     async def turn() -> None:
         async for _ in agent.run(f"please do one thing more, {number}"):
@@ -141,23 +141,23 @@ def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object
 
     async def listing() -> None:
         nonlocal tip
-        tip = next(branch.tip for branch in await aside(agent.branches) if not branch.present)
+        tip = next(branch.tip for branch in await aside(agent.branches.all) if not branch.present)
 
-    prompts = [item.seq for item in agent.items() if item.category == "user"]
+    prompts = [item.seq for item in agent.context.items() if item.category == "user"]
     return {
         "a turn": turn,
         "opening the panel": panel,
-        "a preview of /compact": lambda: agent.preview("compact"),
-        "a preview of /clear-results": lambda: agent.preview("clear"),
-        "/clear-results": agent.clear_results,
-        "undoing it": agent.undo,
-        "/pin": lambda: agent.pin([prompts[5]]),
+        "a preview of /compact": lambda: agent.context.preview("compact"),
+        "a preview of /clear-results": lambda: agent.context.preview("clear"),
+        "/clear-results": agent.context.clear_results,
+        "undoing it": agent.context.undo,
+        "/pin": lambda: agent.context.pin([prompts[5]]),
         "/compact": lambda: agent.compact("the steps"),
-        "undoing that": agent.undo,
-        "/rewind": lambda: agent.rewind(prompts[-10]),
+        "undoing that": agent.context.undo,
+        "/rewind": lambda: agent.branches.rewind(prompts[-10]),
         "listing the branches": listing,
-        "/tree NUMBER": lambda: agent.switch_branch(tip),
-        "/fork": agent.fork,
+        "/tree NUMBER": lambda: agent.branches.switch(tip),
+        "/fork": agent.branches.fork,
         "/model": lambda: agent.swap_model(Still(f"still-{number}")),
     }
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tui_agent.agent.moves import FILES_PUT_BACK
+from tui_agent.agent.files import FILES_PUT_BACK
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.states import INTERRUPTED

@@ -41,7 +41,7 @@ def mode_named(name: str) -> Mode | None:
 def mode_state(agent: Agent) -> SessionModeState:
     """The available modes, and the present one."""
     modes = [SessionMode(id=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
-    return SessionModeState(current_mode_id=agent.mode, available_modes=modes)
+    return SessionModeState(current_mode_id=agent.permissions.mode, available_modes=modes)
 
 
 def model_names(agent: Agent) -> list[str]:
@@ -62,7 +62,7 @@ def config_options(agent: Agent) -> list[SessionConfigOptionSelect]:
     short_name = catalogue_of(agent.settings).short_name
     models = [SessionConfigSelectOption(value=name, name=short_name(name)) for name in model_names(agent)]
     return [
-        _select(MODE, "Mode", "What needs your approval.", agent.mode, modes),
+        _select(MODE, "Mode", "What needs your approval.", agent.permissions.mode, modes),
         _select(MODEL, "Model", "Which model answers.", agent.profile.name, models),
     ]
 
@@ -75,18 +75,14 @@ def _select(
     )
 
 
-def commands(agent: Agent) -> AvailableCommandsUpdate:
-    """The available slash commands, including the user's own and servers' prompts. Reads files: call it off the event
-    loop.
-    """
+async def commands(agent: Agent) -> AvailableCommandsUpdate:
+    """The available slash commands, including the user's own and servers' prompts."""
     found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]
     found += [_command(name, told, argument) for name, told, argument in ERRANDS]
     taken = {each.name for each in found}
-    own = agent.extensions.prompts() if agent.extensions is not None else ()
-    own = (*own, *(agent.offered.prompts() if agent.offered is not None else ()))
     found += [
         _command(each.name, one_line(each.description), one_line(each.hint))
-        for each in own
+        for each in await agent.own_commands.all()
         if not each.problem and each.name not in taken
     ]
     return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=found)

@@ -145,23 +145,23 @@ class Conversation:
             self._introducing = asyncio.create_task(self._introduce())
 
     async def _introduce(self) -> None:
-        told = await asyncio.to_thread(commands, self.agent)
+        told = await commands(self.agent)
         await self._send(told)
-        if self.agent.todo().items:
-            await self._send(plan(self.agent.todo()))
+        if self.agent.context.todo().items:
+            await self._send(plan(self.agent.context.todo()))
         await self.agent.connect()
         stats = self.agent.context_stats()
         if stats.window > 0 and self.session.resumed:
             await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
         # Servers that were not known yet may offer prompts.
         await self.session.offered.servers.learn()
-        if (now := await asyncio.to_thread(commands, self.agent)) != told:
+        if (now := await commands(self.agent)) != told:
             await self._send(now)
 
     async def replay(self) -> None:
         """Send the client the conversation so far."""
         told = Translator(self._arguments.folder, replaying=True)
-        for event in self.agent.history():
+        for event in self.agent.branches.history():
             for update in told.updates(event):
                 await self._send(update)
 
@@ -198,14 +198,14 @@ class Conversation:
             if prompt is None:
                 return await self._command(text)
             try:
-                text = await self.agent.expand(prompt, text.strip().partition(" ")[2].strip())
+                text = await self.agent.own_commands.expand(prompt, text.strip().partition(" ")[2].strip())
             except ToolFailure as failure:
                 raise _wrong(f"/{prompt.name}: {failure}") from failure
-        if not self.session.resumed and not self.agent.items() and text.strip():
+        if not self.session.resumed and not self.agent.context.items() and text.strip():
             await self._send(
                 SessionInfoUpdate(session_update="session_info_update", title=one_line(said.text, TITLE_CHARS))
             )
-        outcome, self._mode = _Outcome(), self.agent.mode
+        outcome, self._mode = _Outcome(), self.agent.permissions.mode
         async with aclosing(self.agent.run(text, said.images)) as stream:
             async for event in stream:
                 await self._show(event, outcome)
@@ -223,7 +223,7 @@ class Conversation:
             case events.PermissionAsked():
                 self._caught_up.set()
             case events.ToolFinished(name=name, status="ok") if name in (TODO, PLAN):
-                await self._send(plan(self.agent.todo()))
+                await self._send(plan(self.agent.context.todo()))
                 await self._tell_mode()
             case events.ModelChanged():
                 await self._send_options()
@@ -235,7 +235,7 @@ class Conversation:
                 pass
 
     async def _command(self, text: str) -> PromptResponse:
-        self._mode = self.agent.mode
+        self._mode = self.agent.permissions.mode
         try:
             reply = await run_command(self.agent, text)
             told = reply.title + (f"\n\n{fenced(reply.text)}" if "\n" in reply.text else f"\n\n{reply.text}")
@@ -296,7 +296,7 @@ class Conversation:
         mode = mode_named(name)
         if mode is None:
             raise _wrong(f"There is no mode {one_line(name, 60)!r}.")
-        self.agent.mode = mode
+        self.agent.permissions.mode = mode
         self._mode = mode
         await self._send(update_current_mode(mode))
 
@@ -331,9 +331,9 @@ class Conversation:
 
     async def _tell_mode(self) -> None:
         """Send the mode if it has changed."""
-        if self.agent.mode != self._mode:
-            self._mode = self.agent.mode
-            await self._send(update_current_mode(self.agent.mode))
+        if self.agent.permissions.mode != self._mode:
+            self._mode = self.agent.permissions.mode
+            await self._send(update_current_mode(self.agent.permissions.mode))
 
     def _tell_later(self, event: events.AgentEvent) -> None:
         """Handle an event outside a turn: notices are held back until the next prompt."""

@@ -131,7 +131,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     """The arguments with the expanded command as the prompt; a failure is recorded in `outcome`."""
     argument = (arguments.prompt or "").strip().partition(" ")[2].strip()
     try:
-        return arguments._replace(prompt=await session.agent.expand(prompt, argument))
+        return arguments._replace(prompt=await session.agent.own_commands.expand(prompt, argument))
     except NobodyToAsk as refusal:
         outcome.failure = unanswered(refusal)
     except ToolFailure as failure:

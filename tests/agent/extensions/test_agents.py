@@ -118,9 +118,9 @@ async def test_what_one_changes_passes_the_gate_and_can_be_put_back(server: Anth
         made = tmp_path / "project/made.txt"
         assert made.exists()
         assert [question.tool for question in asked] == ["write_file"]
-        planned = await session.agent.newest_file_changes()
+        planned = await session.agent.files.newest()
         assert planned is not None
-        await session.agent.put_back(planned)
+        await session.agent.files.put_back(planned)
         assert not made.exists()
 
 
@@ -165,7 +165,7 @@ async def test_agents_that_are_none_are_named_and_new_ones_are_news(server: Anth
         # The cache survives: what began the conversation stays, and the change is told behind it.
         assert session.agent.engine.view.prefix == prefix
         assert "- second: Looks for mistakes" in server.model_requests[-1].body.decode()
-        assert "Agents\n  odd" in await session.agent.extensions_text()
+        assert "Agents\n  odd" in await session.agent.own_commands.listed()
 
 
 @pytest.mark.parametrize("how", ["summary", "cold"])
@@ -183,7 +183,7 @@ async def test_the_first_agent_counts_once_no_cache_is_lost_by_it(
         assert told == ["Your first agents wait"]
         assert session.agent.engine.view.prefix == prefix
         assert "run_agent" not in server.model_requests[-1].body.decode()
-        assert session.agent.missed_caches == []
+        assert session.agent.context.missed_caches() == []
         if how == "summary":
             assert not (await session.agent.compact()).error
         else:

@@ -159,9 +159,9 @@ async def test_a_hook_refuses_the_users_words(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         told = await say(session, "read the secret")
         assert [event.kind for event in told if isinstance(event, events.TurnFailed)] == ["hook"]
-        assert not session.agent.prompts()
+        assert not session.agent.branches.prompts()
         await say(session, "list .")
-        assert [prompt.text for prompt in session.agent.prompts()] == ["list ."]
+        assert [prompt.text for prompt in session.agent.branches.prompts()] == ["list ."]
 
 
 async def test_a_hook_has_a_turn_go_on_within_bounds(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_python_a_projects_hooks_and_what_cannot_be_read(tmp_path: Path) -
         problems = [event.text for event in told if isinstance(event, events.Notice)]
         assert any("'Nonsense' is not an event" in problem for problem in problems)
         assert any("not a regular expression" in problem for problem in problems)
-        listed = await session.agent.extensions_text()
+        listed = await session.agent.own_commands.listed()
         assert "own_hooks:before" in listed
         assert "(the project's)" in listed
         # A file that is written anew counts from the next turn on.

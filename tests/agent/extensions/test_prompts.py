@@ -23,9 +23,9 @@ async def no(question: PermissionQuestion) -> PermissionAnswer:
 
 
 async def sent(agent: Agent, name: str, argument: str = "") -> str:
-    prompt = await agent.own_prompt(name)
+    prompt = await agent.own_commands.named(name)
     assert prompt is not None
-    return await agent.expand(prompt, argument)
+    return await agent.own_commands.expand(prompt, argument)
 
 
 @pytest.mark.parametrize(
@@ -71,22 +71,21 @@ async def test_a_projects_commands_count_under_trust_and_come_first(tmp_path: Pa
     own, project = tmp_path / "home", tmp_path / "project/.agents"
     write(own, "both", "---\ndescription: mine\n---\nx")
     async with talking(tmp_path) as session:
-        assert await session.agent.own_prompt("theirs") is None
+        assert await session.agent.own_commands.named("theirs") is None
     write(project, "both", "---\ndescription: theirs\nargument-hint: <a>\n---\nx")
     write(project, "sub/theirs", "# Do it\n")
     (project / "commands/out.md").symlink_to("/etc/hostname")
     (project / "commands/empty.md").write_text("---\ndescription: x\n---\n")
     async with talking(tmp_path, trusted=trusted) as session:
-        assert (await session.agent.own_prompt("sub:theirs") is not None) == trusted
-        assert session.agent.extensions is not None
-        found = {prompt.name: prompt for prompt in session.agent.extensions.prompts()}
+        assert (await session.agent.own_commands.named("sub:theirs") is not None) == trusted
+        found = {prompt.name: prompt for prompt in await session.agent.own_commands.all()}
         assert found["both"].description == ("theirs" if trusted else "mine")
         assert ("sub:theirs" in found) == trusted
         assert "out" not in found
         if trusted:
             assert (found["both"].hint, found["sub:theirs"].description) == ("<a>", "Do it")
             assert found["empty"].problem
-            assert await session.agent.own_prompt("empty") is None
+            assert await session.agent.own_commands.named("empty") is None
         # Nothing has to be started again for a new one.
         write(own, "new", "later")
         assert await sent(session.agent, "new") == "later"

@@ -60,7 +60,7 @@ async def put_back(settings: Settings, folder: Path) -> object:
     """What can be put back, and what not, of what a command has changed."""
     async with without_delay(), talking(folder, settings) as session:
         await say(session, "run echo more >> calc.py")
-        planned = await session.agent.file_changes(session.agent.prompts()[0].seq)
+        planned = await session.agent.files.changes(session.agent.branches.prompts()[0].seq)
     return [step.name for step in planned.ours], planned.impossible, planned.gaps
 
 

@@ -203,7 +203,7 @@ async def test_it_goes_on_with_any_provider(
             (told,) = (notice for notice in session.notices if notice.title == "Taken over")
             assert "other.jsonl" in told.text
             assert ("line 12" in told.text) == (lines is CLAUDE)
-            past = list(session.agent.history())
+            past = list(session.agent.branches.history())
             assert any(isinstance(event, events.ToolStarted) and event.name in ("Read", "shell") for event in past)
             assert session.agent.tracker.session.usage == Usage()
             done = await say(session, "And now?")

@@ -110,19 +110,19 @@ async def test_a_picker_rewinds_and_the_text_goes_to_the_prompt(arguments: Argum
         assert prompts(app) == ["read part0.txt"]
         assert app.entry.prompt.text == "read part1.txt"
         assert app.focused is app.entry.prompt
-        assert [prompt.text for prompt in agent_of(app).prompts()] == ["read part0.txt"]
+        assert [prompt.text for prompt in agent_of(app).branches.prompts()] == ["read part0.txt"]
         (notice,) = notices(app)
         assert (notice.title, notice.hint) == (
             "Rewound to before “read part1.txt”",
             "its text is in the prompt again; /tree brings all of it back",
         )
         assert app.pane.following
-        assert 0 < app.status.status.tokens == agent_of(app).fullness().tokens < full
+        assert 0 < app.status.status.tokens == agent_of(app).context.fullness().tokens < full
 
 
 async def test_what_is_on_the_screen_is_what_a_resumed_session_shows(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
-        await send(app, pilot, f"/rewind {agent_of(app).prompts()[2].seq}")
+        await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[2].seq}")
         await done(app, pilot)
         shown = [block.plain_text for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
         assert app.session_folder is not None
@@ -191,7 +191,7 @@ async def test_the_keys_do_nothing_on_another_block(arguments: Arguments) -> Non
         await pilot.press("up", "r", "f")
         await done(app, pilot)
         assert not isinstance(app.pane.cursor_block, UserBlock)
-        assert len(agent_of(app).branches()) == 1
+        assert len(agent_of(app).branches.all()) == 1
         assert not notices(app)[1:]
 
 
@@ -309,13 +309,13 @@ async def test_a_command_that_still_runs_keeps_its_card(arguments: Arguments) ->
     async with talked(arguments, 2) as (app, pilot):
         await send(app, pilot, "!echo begun; until [ -e go ]; do sleep 0.05; done; echo ended")
         await until(pilot, lambda: any("begun" in b.tail for b in app.pane.transcript if isinstance(b, ToolBlock)))
-        await send(app, pilot, f"/rewind {agent_of(app).prompts()[1].seq}")
+        await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")
         await until(pilot, lambda: prompts(app) == ["read part0.txt"])
         (arguments.folder / "go").touch()
         await until(pilot, lambda: any("ended" in b.result for b in app.pane.transcript if isinstance(b, ToolBlock)))
         await done(app, pilot)
         app.pane.flush()
-        assert [prompt.text[:14] for prompt in agent_of(app).prompts()] == ["read part0.txt", "<user-command>"]
+        assert [prompt.text[:14] for prompt in agent_of(app).branches.prompts()] == ["read part0.txt", "<user-command>"]
 
 
 async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None:
@@ -328,7 +328,7 @@ async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None
     session = await record_entries(arguments.home, arguments.folder, left, age_s=60)
     async with opened(arguments._replace(resume=session)) as (app, pilot):
         assert list(app.entry.waiting.texts) == ["and one thing more"]
-        await send(app, pilot, f"/rewind {agent_of(app).prompts()[1].seq}")
+        await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")
         await done(app, pilot)
         assert list(app.entry.waiting.texts) == []
         assert app.entry.prompt.text == "and one thing more\nread part1.txt"

@@ -51,7 +51,7 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
 ) -> None:
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         before = app.pane.transcript
-        await agent.rewind(agent.prompts()[KEPT].seq)
+        await agent.branches.rewind(agent.branches.prompts()[KEPT].seq)
         assert app.pane.transcript is before
         app.say(Level.INFO, "a word meanwhile")
         app.conductor.send("read part0.txt")
@@ -73,10 +73,10 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
 
 async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
-        tip = agent.branches()[0].tip
-        await agent.rewind(agent.prompts()[KEPT].seq)
-        await agent.rewind(agent.prompts()[3].seq)
-        await agent.switch_branch(tip)
+        tip = agent.branches.all()[0].tip
+        await agent.branches.rewind(agent.branches.prompts()[KEPT].seq)
+        await agent.branches.rewind(agent.branches.prompts()[3].seq)
+        await agent.branches.switch(tip)
         # What the last move ended is no failure: so not `wait_for_complete`, which raises for it.
         await until(pilot, lambda: all(worker.is_finished for worker in app.workers))
         assert prompts(app) == first(TURNS)
@@ -86,7 +86,7 @@ async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, t
 async def test_keys_sizes_and_themes_change_meanwhile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         before = app.pane.transcript
-        await agent.rewind(agent.prompts()[KEPT].seq)
+        await agent.branches.rewind(agent.branches.prompts()[KEPT].seq)
         app.entry.prompt.type("a draft")
         app.use_theme("paper")
         app.pane.action_toggle_card()
@@ -121,7 +121,7 @@ async def test_the_keys_of_a_message_work_once_however_often_pressed(
         await until(pilot, lambda: len(prompts(app)) == KEPT)
         await app.workers.wait_for_complete()
         assert len(notices(app)) == 1
-        assert len(agent.branches()) == 2
+        assert len(agent.branches.all()) == 2
         assert app.entry.prompt.text == prompt(KEPT)
 
 
@@ -133,13 +133,13 @@ async def test_enter_twice_in_a_picker_chooses_once(monkeypatch: pytest.MonkeyPa
             app.simulate_key("enter")
         await until(pilot, lambda: len(prompts(app)) == TURNS - 1)
         await app.workers.wait_for_complete()
-        assert len(agent.branches()) == 2
+        assert len(agent.branches.all()) == 2
 
 
 async def test_the_old_conversation_is_let_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with resumed(monkeypatch, tmp_path) as (app, _, agent):
         before = app.pane.transcript
-        await agent.fork()
+        await agent.branches.fork()
         await app.workers.wait_for_complete()
         assert not len(before)
         assert prompts(app) == first(TURNS)

@@ -140,7 +140,7 @@ def told(app: TuiAgent, title: str) -> bool:
 
 def agent_items(app: TuiAgent) -> list[Item]:
     assert app.conductor.session is not None
-    return list(app.conductor.session.agent.items())
+    return list(app.conductor.session.agent.context.items())
 
 
 def sent(app: TuiAgent) -> list[str]:

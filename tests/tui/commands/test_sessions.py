@@ -246,7 +246,7 @@ async def test_a_fork_from_the_list_is_another_branch(arguments: Arguments) -> N
         await send(app, pilot, "read part1.txt")
         await until(pilot, lambda: len(prompts(app)) == 2 and not app.conductor.busy)
         assert app.conductor.session is not None
-        assert len(app.conductor.session.agent.branches()) == 2
+        assert len(app.conductor.session.agent.branches.all()) == 2
 
 
 async def test_what_was_said_last_is_told_for_the_list(arguments: Arguments) -> None:

@@ -192,7 +192,7 @@ async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Argument
         await written(app, pilot)
         await pilot.press("e", *"abc", "escape")
         assert app.conductor.session is not None
-        first = next(item.seq for item in agent_of(app).items() if item.category == "results")
+        first = next(item.seq for item in agent_of(app).context.items() if item.category == "results")
         first_screen = app.screen
         # As nothing in the app can while the dialog is open.
         draft = first_screen._draft  # type: ignore[attr-defined]
@@ -230,7 +230,7 @@ async def test_a_prompt_sent_meanwhile_waits_for_the_decision(arguments: Argumen
         await pilot.press("enter")
         await until(pilot, lambda: app.status.status.activity == "summarising older turns")
         await send(app, pilot, "read part1.txt")
-        await until(pilot, lambda: agent_of(app).queued())
+        await until(pilot, agent_of(app).turns.queued)
         model.answers.set()
         await until(pilot, lambda: isinstance(app.screen, DraftScreen))
         assert len(blocks(app, ToolBlock)) == 4
@@ -250,16 +250,16 @@ async def test_a_prompt_stopped_while_it_waits_is_given_back_and_not_sent_twice(
         await send(app, pilot, "/compact!")
         await until(pilot, lambda: told)
         await send(app, pilot, "read part1.txt")
-        await until(pilot, lambda: agent_of(app).queued())
+        await until(pilot, agent_of(app).turns.queued)
         await pilot.press("escape")
         await until(pilot, lambda: not app.conductor.busy and app.entry.prompt.text)
         assert app.entry.prompt.text == "read part1.txt"
-        assert agent_of(app).queued() == ()
+        assert agent_of(app).turns.queued() == ()
         model.answers.set()
         app.entry.prompt.focus()
         await pilot.press("enter")
         await until(pilot, lambda: len(blocks(app, ToolBlock)) == 5 and not app.conductor.busy)
-        heard = [event.text for event in agent_of(app).history() if isinstance(event, events.UserMessage)]
+        heard = [event.text for event in agent_of(app).branches.history() if isinstance(event, events.UserMessage)]
         assert heard[4:] == ["read part1.txt"]
 
 
@@ -283,12 +283,12 @@ async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments
     hostile = "# Current state\n\x1b[31mred\x1b]0;title\x07 and \u202eturned \x9b2J[/] \x00"
     async with talked(arguments) as (app, pilot):
         agent = agent_of(app)
-        draft = await agent.draft_compaction()
+        draft = await agent.context.draft()
         assert isinstance(draft, Draft)
-        draft = agent.revise(draft, hostile)
+        draft = agent.context.revise(draft, hostile)
         assert isinstance(draft, Draft)
         used: list[Draft | None] = []
-        app.push_screen(DraftScreen(draft, await agent.outlook(draft), agent, app.glyphs), used.append)
+        app.push_screen(DraftScreen(draft, await agent.context.preview_draft(draft), agent, app.glyphs), used.append)
         await until(pilot, lambda: isinstance(app.screen, DraftScreen) and app.screen.is_mounted)
         assert area_of(app).text == "# Current state\nred and turned [/] "
         await pilot.press("enter")

@@ -85,12 +85,12 @@ def text_of(panel: ContextPanel) -> str:
 
 def result_number(app: TuiAgent, place: int) -> int:
     assert app.conductor.session is not None
-    return [item.seq for item in app.conductor.session.agent.items() if item.category == "results"][place]
+    return [item.seq for item in app.conductor.session.agent.context.items() if item.category == "results"][place]
 
 
 def state_of(app: TuiAgent, seq: int) -> tuple[str, bool]:
     assert app.conductor.session is not None
-    return next((item.state, item.pinned) for item in app.conductor.session.agent.items() if item.seq == seq)
+    return next((item.state, item.pinned) for item in app.conductor.session.agent.context.items() if item.seq == seq)
 
 
 async def cleared(app: TuiAgent, pilot: Pilot[object]) -> BoundaryBlock:
@@ -316,7 +316,7 @@ async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None
         await pilot.press("p")
         kept = result_number(app, 2)
         await until(pilot, lambda: state_of(app, kept)[1])
-        seen = await agent.preview("clear")
+        seen = await agent.context.preview("clear")
         assert isinstance(seen, Outlook)
         await pilot.press("enter")
         await until(pilot, lambda: [b for b in boundaries(app) if "cleared" in b.kind])

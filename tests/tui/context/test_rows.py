@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from typing_extensions import override
 
 from tui_agent.agent import events
-from tui_agent.agent.overview import Overview, Step, SwitchOutlook
+from tui_agent.agent.context import Overview, Step, SwitchPreview
 from tui_agent.context.changes import Outlook, Preview
 from tui_agent.context.economics import Payback
 from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, ServerUse, Subtasks, Upcoming
@@ -223,7 +223,7 @@ def test_a_step_costs_nothing_where_the_model_is_free() -> None:
 
 
 def test_a_switch_says_what_fires_and_what_it_costs() -> None:
-    outlook = SwitchOutlook(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    outlook = SwitchPreview(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
     shown = "\n".join(texts(switch_rows(outlook), 90))
     for fact in ("15% of 1,000,000", "75% of 200,000", "compaction, before", "$0.600", "$0.020", "$?", "3 blocks"):
         assert fact in shown

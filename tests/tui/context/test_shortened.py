@@ -73,7 +73,7 @@ def steps(app: TuiAgent) -> list[BoundaryBlock]:
 
 
 def state_of(agent: Agent, seq: int) -> str:
-    return next(item.state for item in agent.items() if item.seq == seq)
+    return next(item.state for item in agent.context.items() if item.seq == seq)
 
 
 async def test_the_step_says_what_was_shortened_and_u_takes_it_back(
@@ -128,7 +128,7 @@ async def test_it_is_told_as_it_happens_and_why_it_cannot_be_undone(
         assert step.after is not None
         assert step.before > 12_000 > step.after > 0
         assert "Message 3:\n" in step.text
-        assert "shortened" in {item.state for item in agent.items()}
+        assert "shortened" in {item.state for item in agent.context.items()}
         app.pane.focus()
         app.pane.reveal(step.id)
         await pilot.press("u")

@@ -11,8 +11,8 @@ from textual.app import App
 from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tui_agent.agent.context import SwitchPreview
 from tui_agent.agent.history.branches import Branch, Prompt
-from tui_agent.agent.overview import SwitchOutlook
 from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent
@@ -81,7 +81,7 @@ EVERY: tuple[Made, ...] = (
     lambda: HelpScreen({"Keys": "Enter  sends"}),
     lambda: TextScreen("Text", "text", UNICODE),
     lambda: FilesScreen("Undo?", PutBack(1), FilesShown.of(PutBack(1)), UNICODE, rewinds=True),
-    lambda: WhatIfScreen(SwitchOutlook("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
+    lambda: WhatIfScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
     lambda: WordsScreen("Words", "text", "nothing is left"),
 )
 STEPS = (0, 1, 2, 3, 5, 8, 13, 21)

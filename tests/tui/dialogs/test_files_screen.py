@@ -66,7 +66,7 @@ async def test_conversation_or_files_alone(arguments: Arguments) -> None:
         await pilot.press("escape")
         await done(app, pilot)
         assert (len(prompts(app)), new.exists()) == (1, True)
-        await send(app, pilot, f"/rewind {agent_of(app).prompts()[0].seq} files")
+        await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[0].seq} files")
         await shown(app, pilot)
         await pilot.press("f")
         await done(app, pilot)

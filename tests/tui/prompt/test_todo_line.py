@@ -53,7 +53,7 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         await ask(app, pilot, FIRST)
         await ask(app, pilot, SECOND)
         agent = await app.agent()
-        await app.run_command(f"/rewind {agent.prompts()[-1].seq}")
+        await app.run_command(f"/rewind {agent.branches.prompts()[-1].seq}")
         await app.workers.wait_for_complete()
         await shows(app, pilot, "0/2 · read it")
         session = app.session_folder

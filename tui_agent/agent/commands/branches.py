@@ -21,7 +21,7 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
     if not argument:
         from tui_agent.aside import aside
 
-        said = await aside(agent.prompts)
+        said = await aside(agent.branches.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
         return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
     number, _, what = argument.partition(" ")
@@ -32,7 +32,7 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
             failed=True,
         )
     try:
-        agent.check_prompt(seq)
+        agent.branches.check_prompt(seq)
         return await _rewound(agent, seq, what.strip())
     except ValueError as error:
         return Reply("Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True)
@@ -41,18 +41,18 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
 async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
     from tui_agent.agent.history.file_texts import done_text, plan_text, plan_title, title_of_done
 
-    planned = await agent.file_changes(seq)
+    planned = await agent.files.changes(seq)
     if what == "diff":
         return Reply(plan_title(planned), plan_text(planned))
     told: list[str] = []
     if what in {"files", "both"}:
-        done = await agent.put_back(planned, tell=what == "files")
+        done = await agent.files.put_back(planned, tell=what == "files")
         told = [title_of_done(done), done_text(planned, done)]
         if what == "files":
             return Reply(told[0], told[1], failed=not done.done)
     elif planned:
         told = [f"{plan_title(planned)}. The files stay as they are: /rewind {seq} both puts them back as well."]
-    text = await agent.rewind(seq)
+    text = await agent.branches.rewind(seq)
     shown = "\n\n".join(part for part in (text, *told) if part)
     return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
 
@@ -63,7 +63,7 @@ async def undo(agent: "Agent", what: str) -> Reply:
 
     if what not in UNDONE:
         return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
-    said = await aside(agent.prompts)
+    said = await aside(agent.branches.prompts)
     if not said:
         return Reply("There is nothing to undo", failed=True)
     return await _rewound(agent, said[-1].seq, UNDONE[what])
@@ -82,12 +82,12 @@ async def undo_edits(agent: "Agent", argument: str) -> Reply:
 
     if argument not in {"", "diff", "redo"}:
         return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
-    planned = await agent.newest_file_changes(redo=argument == "redo")
+    planned = await agent.files.newest(redo=argument == "redo")
     if planned is None or not planned:
         return Reply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
     if argument == "diff":
         return Reply(plan_title(planned), plan_text(planned))
-    done = await agent.put_back(planned)
+    done = await agent.files.put_back(planned)
     return Reply(title_of_done(done), done_text(planned, done), failed=not done.done)
 
 
@@ -97,7 +97,7 @@ async def fork(agent: "Agent", number: str) -> Reply:
     if number and seq is None:
         return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
     try:
-        place = await agent.fork(seq)
+        place = await agent.branches.fork(seq)
     except ValueError as error:
         return Reply("No branch was begun", f"{sentence(str(error))} /items lists the messages.", failed=True)
     return Reply(f"A branch begins after entry {place}; /tree leads back to the other one")
@@ -108,7 +108,7 @@ async def tree(agent: "Agent", number: str) -> Reply:
     if number:
         tip = number_of(number)
         try:
-            await agent.switch_branch(tip or 0)
+            await agent.branches.switch(tip or 0)
         except ValueError as error:
             return Reply(
                 "The conversation stays on its branch", f"{sentence(str(error))} /tree lists them.", failed=True
@@ -116,7 +116,7 @@ async def tree(agent: "Agent", number: str) -> Reply:
         return Reply(f"Back on the branch that ends at {tip}")
     from tui_agent.aside import aside
 
-    branches = await aside(agent.branches)
+    branches = await aside(agent.branches.all)
     lines = [
         f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} message{'s' * (branch.messages != 1)}"
         f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()

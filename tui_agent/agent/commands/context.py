@@ -52,10 +52,10 @@ async def context(agent: "Agent", _: str) -> Reply:
 
 async def items(agent: "Agent", _: str) -> Reply:
     """``/items``: every message and result by number."""
-    from tui_agent.agent.overview import item_line
+    from tui_agent.agent.context import item_line
 
-    items = agent.items()
-    lines = [f"{item.seq:>6}  {item_line(item, agent.excerpt(item.seq))}" for item in items]
+    items = agent.context.items()
+    lines = [f"{item.seq:>6}  {item_line(item, agent.context.excerpt(item.seq))}" for item in items]
     return Reply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
 
 
@@ -66,7 +66,7 @@ async def recall(agent: "Agent", query: str) -> Reply:
     if not query:
         return Reply("/recall needs something to search for", failed=True)
     try:
-        found = await agent.recall(query, RECALL_HITS)
+        found = await agent.context.recall(query, RECALL_HITS)
     except ToolFailure as failure:
         return Reply("Nothing can be searched", str(failure), failed=True)
     if not found.hits:
@@ -92,7 +92,7 @@ def _around(hit: "RecallHit") -> str:
 
 async def todo(agent: "Agent", _: str) -> Reply:
     """``/todo``: the model's task list."""
-    todo = agent.todo()
+    todo = agent.context.todo()
     if not todo.items:
         return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
     title = f"Task list: {todo.done} of {len(todo.items)} done"
@@ -108,11 +108,11 @@ async def preview(agent: "Agent", step: str) -> Reply:
 
     match step:
         case "" | "compact":
-            outlook = await agent.preview("compact")
+            outlook = await agent.context.preview("compact")
         case "clear" | "clear-results":
-            outlook = await agent.preview("clear")
+            outlook = await agent.context.preview("clear")
         case "done" | "checkpoint":
-            outlook = await agent.preview("checkpoint")
+            outlook = await agent.context.preview("checkpoint")
         case _:
             return Reply("/preview takes compact, clear or done", failed=True)
     if isinstance(outlook, Refusal):
@@ -161,24 +161,24 @@ def _summarized(result: "CompactionResult", done: str) -> Reply:
 
 async def clear_results(agent: "Agent", _: str) -> Reply:
     """``/clear-results``: clear all old results."""
-    return _changed(await agent.clear_results(), "Cleared {items} old result{s}")
+    return _changed(await agent.context.clear_results(), "Cleared {items} old result{s}")
 
 
 async def pin(agent: "Agent", numbers: str) -> Reply:
     """``/pin``: keep messages or results in full."""
     if not numbers:
         return await items(agent, "")
-    return await _with_items(agent, numbers, agent.pin, "Pinned")
+    return await _with_items(agent, numbers, agent.context.pin, "Pinned")
 
 
 async def unpin(agent: "Agent", numbers: str) -> Reply:
     """``/unpin``: remove pins."""
-    return await _with_items(agent, numbers, lambda items: agent.pin(items, pinned=False), "Unpinned")
+    return await _with_items(agent, numbers, lambda items: agent.context.pin(items, pinned=False), "Unpinned")
 
 
 async def restore(agent: "Agent", numbers: str) -> Reply:
     """``/restore``: show messages or results in full again."""
-    return await _with_items(agent, numbers, agent.restore, "Brought back")
+    return await _with_items(agent, numbers, agent.context.restore, "Brought back")
 
 
 async def _with_items(
@@ -190,7 +190,7 @@ async def _with_items(
     told = _changed(await change([item for item in items if item is not None]), done)
     if told.failed:
         return told
-    lines = [f"{item:>6}  {one_line(agent.excerpt(item), EXCERPT_CHARS)}" for item in items if item is not None]
+    lines = [f"{item:>6}  {one_line(agent.context.excerpt(item), EXCERPT_CHARS)}" for item in items if item is not None]
     return Reply(told.title, "\n".join(lines))
 
 
@@ -220,7 +220,7 @@ async def words(agent: "Agent", argument: str) -> Reply:
     if seq is None or not text.strip():
         return Reply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
     kept = "" if text.strip().lower() == "drop" else text.strip()
-    return _changed(await agent.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
+    return _changed(await agent.context.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
 
 
 async def undo_step(agent: "Agent", number: str) -> Reply:
@@ -228,7 +228,7 @@ async def undo_step(agent: "Agent", number: str) -> Reply:
     step = number_of(number) if number else None
     if number and step is None:
         return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
-    return _changed(await agent.undo(step), "Undone")
+    return _changed(await agent.context.undo(step), "Undone")
 
 
 def _changed(step: "ContextStep | Refusal", done: str) -> Reply:

@@ -106,11 +106,11 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
     """``/permissions``: list the rules in force, or revoke a remembered one."""
     from tui_agent.tools.gate.remembered import RememberedError
 
-    rules = agent.permission_rules()
+    rules = agent.permissions.rules()
     if not argument:
         lines = [f"{place:>3}  {rule_text(rule)}" for place, rule in enumerate(rules, 1)]
         again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
-        shown = "\n".join(filter(None, [f"Mode {agent.mode}.", *lines, again]))
+        shown = "\n".join(filter(None, [f"Mode {agent.permissions.mode}.", *lines, again]))
         return Reply(counted(len(rules), "rule"), shown)
     number = number_of(argument)
     if number is None or not 1 <= number <= len(rules):
@@ -123,7 +123,7 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
             failed=True,
         )
     try:
-        await agent.take_back(rule.text)
+        await asyncio.to_thread(agent.permissions.take_back, rule.text)
     except RememberedError as error:
         return Reply("The rule is taken back for this session only", str(error), failed=True)
     return Reply("You will be asked again", one_line(rule.text, 4_000))
@@ -138,8 +138,8 @@ def rule_text(rule: "GrantedRule") -> str:
 
 async def extensions(agent: "Agent", _: str) -> Reply:
     """``/extensions``: list the user's and the project's extensions."""
-    skills = (await agent.skills()).split("\n")
-    return Reply("Your own, and the project's", f"{await agent.extensions_text()}\n\nSkills\n  " + "\n  ".join(skills))
+    skills = "\n  ".join(("Skills", *(await agent.briefing.skills_text()).split("\n")))
+    return Reply("Your own, and the project's", f"{await agent.own_commands.listed()}\n\n{skills}")
 
 
 async def style(agent: "Agent", name: str) -> Reply:
@@ -147,14 +147,15 @@ async def style(agent: "Agent", name: str) -> Reply:
     from tui_agent.agent.extensions.styles import OFF
 
     if not name:
-        styles = await asyncio.to_thread(agent.extensions.styles) if agent.extensions is not None else ()
+        styles = await agent.own_commands.styles()
         lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
-        now = f"Answers are written in the style {agent.style}." if agent.style else "Answers are written as always."
+        present = agent.briefing.style
+        now = f"Answers are written in the style {present}." if present else "Answers are written as always."
         more = "/style NAME chooses one, /style off none; the setting session.style does for every session."
         if not styles:
             more = "There is no style yet: write one as .agents/styles/NAME.md, in a project or at home."
         return Reply(now, "\n".join((*lines, more)))
-    if not await agent.use_style("" if name == OFF else name.lower()):
+    if not await agent.own_commands.use_style("" if name == OFF else name.lower()):
         return Reply(
             f"There is no style {name}",
             "/style alone lists those there are, and says where they are written.",
@@ -165,12 +166,12 @@ async def style(agent: "Agent", name: str) -> Reply:
 
 async def skills(agent: "Agent", _: str) -> Reply:
     """``/skills``: list the skills the model can read."""
-    return Reply("Skills", await agent.skills())
+    return Reply("Skills", await agent.briefing.skills_text())
 
 
 async def memory(agent: "Agent", _: str) -> Reply:
     """``/memory``: list the notes about this project."""
-    return Reply("Memory", await agent.memory())
+    return Reply("Memory", await agent.briefing.memory_text())
 
 
 async def continue_spending(agent: "Agent", _: str) -> Reply:

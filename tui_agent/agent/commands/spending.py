@@ -22,7 +22,7 @@ async def stats(agent: "Agent", _: str) -> Reply:
     context = agent.context_stats()
     if context.compactions or context.checkpoints:
         lines.append(_waits(context.waits, context.waited_s))
-    if missed := agent.missed_caches:
+    if missed := agent.context.missed_caches():
         lines += ["", *missed]
     return Reply("Usage", "\n".join(lines))
 

@@ -56,7 +56,7 @@ async def own_prompt(agent: "Agent", text: str) -> "OwnPrompt | None":
     """The user's own command that a text starts with, unless a built-in one has that name."""
     name = command_name(text)
     known = {known for command in available_commands(agent) for known in command.names}
-    return None if name in known else await agent.own_prompt(name)
+    return None if name in known else await agent.own_commands.named(name)
 
 
 async def _help(agent: "Agent", _: str) -> Reply:

@@ -139,7 +139,7 @@ class StepRunner:
         self._account = CallAccount(record, tracker)
         self._ceiling = ceiling
         self._exclusive = exclusive
-        self._tell = tell
+        self.tell = tell
         self._writers = writers or {}
         self._hooks = hooks
         self._beside: _Beside | None = None
@@ -267,7 +267,7 @@ class StepRunner:
         if beside is not None and beside.task is not None:
             beside.task.cancel()
             await to_completion(_ended(beside.task))
-            await self.run(self._engine.settle(), self._tell)
+            await self.run(self._engine.settle(), self.tell)
 
     def _begin(self, steps: Steps[None]) -> None:
         first = next(steps)
@@ -286,16 +286,16 @@ class StepRunner:
 
     async def _write(self, beside: _Beside, steps: Steps[None], first: Effect) -> None:
         try:
-            await self._run(steps, self._tell, beside.account, first)
+            await self._run(steps, self.tell, beside.account, first)
         except asyncio.CancelledError:
             if beside.stopped:
                 self._tell_of_the_stop(beside)
             raise
         except StorageError as error:
-            self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
+            self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
         except Exception as error:
             self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
-            self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
+            self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
         finally:
             beside.over.set()
         if not self._engine.written:
@@ -303,9 +303,9 @@ class StepRunner:
         # Waits for a running turn to end, unless that enters the summary before its next call.
         async with self._exclusive:
             try:
-                await self.run(self._engine.settle(), self._tell)
+                await self.run(self._engine.settle(), self.tell)
             except StorageError as error:
-                self._tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
+                self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
 
     async def _await_writing(self, emit: Emit) -> None:
         if self._beside is not None:
@@ -321,7 +321,7 @@ class StepRunner:
         spent = beside.account.spent_usd
         cost = f" Writing it has cost {money_text(spent)}." if spent else ""
         tokens = self._engine.tokens
-        self._tell(
+        self.tell(
             events.ContextStep(
                 step="summary", seq=0, before=tokens, after=tokens, error=f"{beside.stopped}{cost}", cost_usd=spent
             )

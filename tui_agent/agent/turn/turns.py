@@ -189,11 +189,11 @@ class Turns:
         return tuple(next(made) if isinstance(block, Image) else block for block in blocks)
 
     def queued(self) -> tuple[tuple[int, str], ...]:
-        """See `Agent.queued`."""
+        """The queued texts with their entry numbers."""
         return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
 
     async def withdraw(self, seq: int) -> str:
-        """See `Agent.withdraw`."""
+        """Withdraw a queued text; returns it, or an empty string if it was delivered already. Raises `StorageError`."""
         for queued in self._record.view.queued():
             if queued.seq == seq:
                 await self._record.append(Withdrawn(queued=seq))
@@ -201,7 +201,10 @@ class Turns:
         return ""
 
     async def note(self, text: str) -> int:
-        """See `Agent.note`."""
+        """Add a text of the user's to the conversation without calling the model; returns its entry number.
+
+        While a turn or a context step runs, it is added at the next step. Raises `StorageError`.
+        """
         async with self._finishing:
             message = user_message(valid_text(text))
             waits = self.taken
@@ -211,7 +214,10 @@ class Turns:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """See `Agent.held`."""
+        """A context in which no other task can start a turn or a step; prompts sent meanwhile wait on disk.
+
+        Raises `AgentBusy` if a turn is running.
+        """
         self.must_be_idle()
         async with self.exclusively():
             yield

@@ -277,7 +277,7 @@ class TuiAgent(BaseApp):
         showing = self._show_earlier(session.agent, view, past)
         self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
         # Compute the figures of a long conversation once in a thread, so that keys are handled.
-        await asyncio.to_thread(session.agent.fullness)
+        await asyncio.to_thread(session.agent.context.fullness)
         view.changed = lambda event: self._context_changed(session.agent, view, event)
         for notice in session.notices:
             view.show(notice)
@@ -627,7 +627,7 @@ class TuiAgent(BaseApp):
         elif isinstance(event, ToolFinished) and event.name == PLAN:
             self._show_agent(agent)
             self._show_todo(agent)
-        self.status.show(cache_share=agent.cache_share)
+        self.status.show(cache_share=agent.tracker.session.cache_share)
         self.steering.changed()
 
     def _on_resume(self, app: App[object]) -> None:

@@ -391,17 +391,17 @@ class BaseApp(TerminalApp):
         self._show_attention()
 
     def _show_agent(self, agent: "Agent") -> None:
-        full, spent = agent.fullness(), agent.tracker
+        full, spent = agent.context.fullness(), agent.tracker
         self.status.show(
             model=agent.profile.name,
-            mode=agent.mode,
+            mode=agent.permissions.mode,
             tokens=full.tokens,
             window=full.window,
             measured=full.measured,
             ticks=full.starts,
             cost_usd=spent.session.known_cost_usd,
             turn_cost_usd=spent.turn.known_cost_usd,
-            cache_share=agent.cache_share,
+            cache_share=agent.tracker.session.cache_share,
             reading=agent.speed.reading,
             writing=agent.speed.writing,
         )
@@ -412,7 +412,7 @@ class BaseApp(TerminalApp):
 
     async def _look_at_todo(self, agent: "Agent") -> None:
         # In a long conversation without a task list this reads every entry.
-        todo = await asyncio.to_thread(agent.todo)
+        todo = await asyncio.to_thread(agent.context.todo)
         self.entry.todo.show(todo.progress, todo.current.text if todo.current is not None else "")
 
     def _show_attention(self) -> None:

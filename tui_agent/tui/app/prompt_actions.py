@@ -151,10 +151,10 @@ class PromptActions:
     async def next_mode(self) -> None:
         """Switch to the next mode; `allow` is not among them and must be chosen by name."""
         agent = await self._app.agent()
-        place = CYCLE.index(agent.mode) + 1 if agent.mode in CYCLE else 0
-        agent.mode = CYCLE[place % len(CYCLE)]
+        place = CYCLE.index(agent.permissions.mode) + 1 if agent.permissions.mode in CYCLE else 0
+        agent.permissions.mode = CYCLE[place % len(CYCLE)]
         self._app.refresh_status()
-        self._app.hint(f"mode {agent.mode}: {MODES[agent.mode]}")
+        self._app.hint(f"mode {agent.permissions.mode}: {MODES[agent.permissions.mode]}")
 
     async def tell_missing(self, text: str) -> None:
         """Warn of mentioned files that do not exist; the text is sent unchanged."""

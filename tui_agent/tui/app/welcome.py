@@ -180,7 +180,7 @@ def known(session: "Session") -> Facts:
         model="offline: no language model, but it knows a few commands"
         if offline
         else model_label(catalogue.short_name(name)),
-        mode=f"{agent.mode}: {MODES[agent.mode]}",
+        mode=f"{agent.permissions.mode}: {MODES[agent.permissions.mode]}",
         key=(f"{variable}, {'from the keyring' if kept else 'from the environment'}") if variable else "",
         offline=offline,
         keyless=offline and not agent.settings.model.id,

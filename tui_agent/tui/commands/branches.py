@@ -64,7 +64,7 @@ class Branches:
         if not number:
             from tui_agent.tui.dialogs.branch_pickers import rewind_picker
 
-            prompts = await asyncio.to_thread(agent.prompts)
+            prompts = await asyncio.to_thread(agent.branches.prompts)
             if not prompts:
                 self._host.say(Level.INFO, "There is nothing to take back")
                 return
@@ -85,8 +85,8 @@ class Branches:
 
         async def look() -> None:
             nonlocal planned
-            agent.check_prompt(seq)
-            planned = await agent.file_changes(seq)
+            agent.branches.check_prompt(seq)
+            planned = await agent.files.changes(seq)
 
         async def move() -> None:
             if planned and not wanted.startswith("conversation"):
@@ -96,7 +96,7 @@ class Branches:
                 return
             # The notice on the files is for the conversation after the rewind.
             whole = await _as_written(agent, seq)
-            text = await agent.rewind(seq)
+            text = await agent.branches.rewind(seq)
             self._host.entry.prompt.begin(as_typed(whole or text), given_back=True)
 
         unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
@@ -114,7 +114,7 @@ class Branches:
             wanted = ", ".join(filter(None, UNDONE))
             self._host.say(Level.WARNING, f"/undo takes nothing, or one of {wanted}")
             return
-        prompts = await asyncio.to_thread(agent.prompts)
+        prompts = await asyncio.to_thread(agent.branches.prompts)
         if prompts:
             self._undoing = True
             try:
@@ -140,7 +140,7 @@ class Branches:
 
         async def look() -> None:
             nonlocal planned
-            planned = await agent.newest_file_changes(redo=redo)
+            planned = await agent.files.newest(redo=redo)
 
         async def put_back() -> None:
             if planned:
@@ -169,7 +169,7 @@ class Branches:
         from tui_agent.agent.history.file_texts import done_text, title_of_done
         from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
-        done = await agent.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
+        done = await agent.files.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
         level = Level.WARNING if done.failed or not done.done else Level.INFO
         return FilesTold(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
 
@@ -189,7 +189,7 @@ class Branches:
             return
 
         async def move() -> None:
-            await agent.fork(seq)
+            await agent.branches.fork(seq)
 
         await self._move(move, "No branch was begun", "/items lists the messages")
 
@@ -201,7 +201,7 @@ class Branches:
         if not number:
             from tui_agent.tui.dialogs.branch_pickers import tree_picker
 
-            branches = await asyncio.to_thread(agent.branches)
+            branches = await asyncio.to_thread(agent.branches.all)
             if len(branches) < 2:
                 self._host.say(
                     Level.INFO,
@@ -215,7 +215,7 @@ class Branches:
             number = chosen
 
         async def move() -> None:
-            await agent.switch_branch(_number(number) or 0)
+            await agent.branches.switch(_number(number) or 0)
 
         await self._move(move, "The conversation stays on its branch", "/tree alone lists them")
 
@@ -253,7 +253,7 @@ class Branches:
         """Show the conversation after a change of branch, whoever made it."""
         self._host.forget_waiting()
         # Take the history now: later events are shown live.
-        shown = self._show(agent, view, event, agent.history(), undone=self._undoing)
+        shown = self._show(agent, view, event, agent.branches.history(), undone=self._undoing)
         self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
 
     async def _show(
@@ -311,7 +311,7 @@ async def _as_written(agent: "Agent", seq: int) -> str:
     from tui_agent.storage.errors import StorageError
 
     with suppress(StorageError):
-        return await agent.original(seq)
+        return await agent.context.original(seq)
     return ""
 
 

@@ -31,14 +31,14 @@ async def choose_mode(host: Host, argument: str) -> None:
 
     agent = await host.agent()
     options = [Option(mode, mode, meaning) for mode, meaning in MODES.items()]
-    name = argument or await host.pick("Mode: what needs your approval", options, agent.mode)
+    name = argument or await host.pick("Mode: what needs your approval", options, agent.permissions.mode)
     if name is None:
         return
     mode = next((known for known in MODES if known == name), None)
     if mode is None:
         host.say(Level.WARNING, f"There is no mode {name}", hint=f"one of {', '.join(MODES)}")
         return
-    agent.mode = mode
+    agent.permissions.mode = mode
     host.refresh_status()
     host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
     if mode != "allow":  # it must not come as a surprise in another folder
@@ -88,7 +88,7 @@ async def choose_policy(host: Host, argument: str) -> None:
         host.say(Level.WARNING, f"There is no policy {name}", hint=f"one of {', '.join(POLICIES)}")
         return
     try:
-        await agent.use_policy(policy)
+        await agent.context.use_policy(policy)
     except AgentBusy:
         now = agent.settings.context.policy
         host.say(Level.WARNING, f"The policy stays {now} while a turn runs", hint="Esc stops the turn")

@@ -24,7 +24,7 @@ async def show_config(host: Host, argument: str) -> None:
     values = {key: json_text(value) for key, value in values_by_key(settings).items()}
     own = [f"{key} = {value}  ({settings.source(key)})" for key, value in values.items() if settings.is_set(key)]
     others = [f"{key} = {value}" for key, value in values.items() if not settings.is_set(key)]
-    now = f"Now: model {agent.profile.name}, mode {agent.mode}"
+    now = f"Now: model {agent.profile.name}, mode {agent.permissions.mode}"
     change = f"To change one: {short_path(host.arguments.home / CONFIG)}, or --set KEY=VALUE for one start"
     await host.read("Settings", "\n".join([now, change, "", *own, *([""] if own else []), "Built in:", *others]))
 
@@ -138,16 +138,16 @@ async def show_jobs(host: Host, argument: str) -> None:
 
 async def pin_item(host: Host, argument: str) -> None:
     """Let the user pick a message or result to pin, or to unpin if it is pinned."""
-    from tui_agent.agent.overview import item_line
+    from tui_agent.agent.context import item_line
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
-    items = {str(item.seq): item for item in reversed(agent.items())}
+    items = {str(item.seq): item for item in reversed(agent.context.items())}
     if not items:
         host.say(Level.INFO, "There is nothing to pin yet")
         return
     options = [
-        Option(seq, f"{seq:>5}  {item_line(item, agent.excerpt(item.seq))}")
+        Option(seq, f"{seq:>5}  {item_line(item, agent.context.excerpt(item.seq))}")
         for seq, item in list(items.items())[:MAX_PICKED]
     ]
     chosen = await host.pick("Pin or unpin: number, kind, tokens, words", options, "", search=True)

@@ -134,7 +134,7 @@ class Sessions:
 
         if self._present is not None:
             agent = self._present.agent
-            for key, value in (("model.id", agent.profile.name), ("permissions.mode", agent.mode)):
+            for key, value in (("model.id", agent.profile.name), ("permissions.mode", agent.permissions.mode)):
                 self._host.settings = with_setting(self._host.settings, key, value, ORIGIN)
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:

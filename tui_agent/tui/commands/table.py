@@ -107,7 +107,7 @@ class Commands:
         """Reload the user's own commands for the completion and the help."""
 
         async def look() -> None:
-            self.own = own_actions(await agent.own_prompts())
+            self.own = own_actions(await agent.own_commands.all())
 
         self._host.run_worker(look(), name="own", group="own", exclusive=True)
 
@@ -125,11 +125,11 @@ async def _sent_own(host: Host, name: str, argument: str) -> bool:
     from tui_agent.tools.base import ToolFailure
 
     agent = await host.agent()
-    prompt = await agent.own_prompt(name)
+    prompt = await agent.own_commands.named(name)
     if prompt is None:
         return False
     try:
-        host.ask_model(await agent.expand(prompt, argument))
+        host.ask_model(await agent.own_commands.expand(prompt, argument))
     except ToolFailure as failure:
         host.say(Level.WARNING, f"/{name} was not sent", str(failure))
     return True
@@ -213,7 +213,7 @@ async def _permissions(host: Host, argument: str) -> None:
     """Show every rule, and revoke the one that is chosen, if it can be."""
     from tui_agent.tui.dialogs.pickers import Option
 
-    rules = (await host.agent()).permission_rules()
+    rules = (await host.agent()).permissions.rules()
     if argument or not any(rule.remembered for rule in rules):
         await _of_agent("permissions")(host, argument)
         return

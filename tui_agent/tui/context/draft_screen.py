@@ -128,7 +128,7 @@ class DraftScreen(Dialog[Draft | None]):
 
     async def _look_again(self) -> None:
         if isinstance(self._draft, Draft):
-            self._outlook = await self._agent.outlook(self._draft)
+            self._outlook = await self._agent.context.preview_draft(self._draft)
         self._draw()
 
     async def _edit_outside(self) -> None:
@@ -147,7 +147,7 @@ class DraftScreen(Dialog[Draft | None]):
             self._counting.stop()
         text = self._area.text
         # An unedited draft is used as written, even if control characters were removed to show it.
-        self._draft = self._written if text == self._shown else self._agent.revise(self._written, text)
+        self._draft = self._written if text == self._shown else self._agent.context.revise(self._written, text)
         self._problem = self._draft.reason if isinstance(self._draft, Refusal) else ""
         self._draw()
 

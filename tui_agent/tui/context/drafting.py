@@ -46,7 +46,7 @@ class Drafting:
         """
         from tui_agent.context.effects import Refusal
 
-        async with agent.held():
+        async with agent.turns.held():
             draft = await self._written(agent, step, focus)
             if isinstance(draft, Refusal):
                 self._host.say(Level.WARNING, UNCHANGED, draft.reason)
@@ -59,7 +59,7 @@ class Drafting:
         status = self._host.status
         status.show(activity="preparing", since=monotonic())
         try:
-            return await (agent.draft_checkpoint(focus) if step == "checkpoint" else agent.draft_compaction(focus))
+            return await agent.context.draft("checkpoint" if step == "checkpoint" else "compact", focus)
         finally:
             self._writer = None
             # If a prompt waits, the turn that it starts is shown as the activity.
@@ -74,14 +74,16 @@ class Drafting:
         await self._nobody_types()
         problem = ""
         while True:
-            screen = DraftScreen(draft, await agent.outlook(draft), agent, self._host.glyphs, problem=problem)
+            screen = DraftScreen(
+                draft, await agent.context.preview_draft(draft), agent, self._host.glyphs, problem=problem
+            )
             accepted = await self._host.question(screen)
             if accepted is None:
                 self._host.hint("dropped; the context is as it was")
                 return
             draft = accepted
             try:
-                problem = (await agent.accept(draft)).error
+                problem = (await agent.context.accept(draft)).error
             except StorageError as error:
                 problem = error.message
             if not problem:

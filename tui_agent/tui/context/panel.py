@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.agent.overview import Overview
+from tui_agent.agent.context import Overview
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import place_of
@@ -126,7 +126,7 @@ class ContextPanel(Vertical):
             self._later.stop()
             self._later = None
         began = time.monotonic()
-        self._seen = self._agent.overview()
+        self._seen = self._agent.context.overview()
         self._draw()
         self._looked_at = time.monotonic()
         self._took = self._looked_at - began
@@ -152,7 +152,7 @@ class ContextPanel(Vertical):
         match self._rows.key:
             case ItemKey(seq) | WordsKey(seq):
                 try:
-                    text = await self._agent.original(seq)
+                    text = await self._agent.context.original(seq)
                 except StorageError as error:
                     text = f"{error.message}\n{error.hint}"
                 self.post_message(self.Opened(f"Message {seq}, as it was", text))
@@ -167,23 +167,23 @@ class ContextPanel(Vertical):
     def action_pin(self) -> None:
         """Pin or unpin the item under the cursor, or the message of the words under it."""
         if (seq := self._item()) is not None or (seq := self._words()) is not None:
-            self._change(lambda: self._agent.pin([seq], pinned=not self._is_pinned(seq)))
+            self._change(lambda: self._agent.context.pin([seq], pinned=not self._is_pinned(seq)))
 
     def action_restore(self) -> None:
         """Restore the item under the cursor to full text."""
         if (seq := self._item()) is not None:
-            self._change(lambda: self._agent.restore([seq]))
+            self._change(lambda: self._agent.context.restore([seq]))
 
     def action_clear(self) -> None:
         """Clear the result under the cursor."""
         if (seq := self._item()) is not None:
-            self._change(lambda: self._agent.clear_items([seq]))
+            self._change(lambda: self._agent.context.clear_results([seq]))
 
     def action_undo(self) -> None:
         """Undo the step under the cursor."""
         match self._rows.key:
             case StepKey(seq):
-                self._change(lambda: self._agent.undo(seq))
+                self._change(lambda: self._agent.context.undo(seq))
             case _:
                 pass
 
@@ -217,7 +217,7 @@ class ContextPanel(Vertical):
             self._rows.go_to(ItemKey(self._seen.items[-1].seq))
 
     def _keep(self, seq: int, text: str) -> None:
-        self._change(lambda: self._agent.edit_words([Words(seq, text)]))
+        self._change(lambda: self._agent.context.edit_words([Words(seq, text)]))
 
     def _change(self, change: Callable[[], Awaitable[object | Refusal]]) -> None:
         self.post_message(self.Changing(change))
@@ -237,7 +237,7 @@ class ContextPanel(Vertical):
 
     def _draw(self) -> None:
         if self._seen is not None:
-            self._rows.show(panel_rows(self._seen, time.time(), self._agent.excerpt, self._rows.measure))
+            self._rows.show(panel_rows(self._seen, time.time(), self._agent.context.excerpt, self._rows.measure))
             self._keys.update(self._keys_text())
 
     def _keys_text(self) -> str:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
 
-from tui_agent.agent.overview import ITEM_NAMES, Overview, Step
+from tui_agent.agent.context import ITEM_NAMES, Overview, Step
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import spoken_time
 from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text

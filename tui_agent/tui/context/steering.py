@@ -80,7 +80,8 @@ class Steering:
     async def undo(self, block: BoundaryBlock) -> None:
         """Undo a context step in the conversation, or restore an evicted result."""
         agent = await self._host.agent()
-        await self.change(lambda: agent.restore([block.seq]) if block.restores else agent.undo(block.seq))
+        context, seq = agent.context, block.seq
+        await self.change(lambda: context.restore([seq]) if block.restores else context.undo(seq))
 
     async def _open(self) -> None:
         from tui_agent.tui.context.panel import ContextPanel
@@ -124,9 +125,9 @@ class Steering:
         """Preview a switch of the model and ask; True without asking if nothing has been said yet."""
         from tui_agent.tui.context.what_if import WhatIfScreen
 
-        if self._unasked or not agent.items():
+        if self._unasked or not agent.context.items():
             return True
-        seen = await agent.preview_switch(model)
+        seen = await agent.context.preview_switch(model)
         return await self._host.question(WhatIfScreen(seen, self._host.glyphs)) is not None
 
     @contextmanager
@@ -152,20 +153,22 @@ class Steering:
         from tui_agent.tui.context.what_if import WhatIfScreen
 
         with self.told_if_slow("looking at what it would do"):
-            seen = await agent.preview(step, argument)
+            seen = await agent.context.preview(step, argument)
         if isinstance(seen, Refusal):
             return argument
 
         async def pin(seq: int) -> "Outlook | Refusal":
             try:
-                refused = await agent.pin([seq])
+                refused = await agent.context.pin([seq])
             except (AgentBusy, StorageError) as error:
                 return Refusal(str(error))
-            return refused if isinstance(refused, Refusal) else await agent.preview(step, argument)
+            return refused if isinstance(refused, Refusal) else await agent.context.preview(step, argument)
 
         prices = agent.profile.prices
         free = prices is not None and not prices.input
-        screen = WhatIfScreen(seen, self._host.glyphs, excerpt=agent.excerpt, pin=pin, focus=argument, free=free)
+        screen = WhatIfScreen(
+            seen, self._host.glyphs, excerpt=agent.context.excerpt, pin=pin, focus=argument, free=free
+        )
         accepted = await self._host.question(screen)
         if accepted is None or step == "clear":
             return None if accepted is None else accepted.focus

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.agent.overview import SwitchOutlook
+from tui_agent.agent.context import SwitchPreview
 from tui_agent.context.changes import Outlook, PreviewedStep
 from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
@@ -55,7 +55,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
     def __init__(
         self,
-        seen: Outlook | SwitchOutlook,
+        seen: Outlook | SwitchPreview,
         glyphs: Glyphs,
         *,
         excerpt: Callable[[int], str] = lambda _: "",
@@ -146,7 +146,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
     def _draw(self) -> None:
         seen = self._seen
-        if isinstance(seen, SwitchOutlook):
+        if isinstance(seen, SwitchPreview):
             rows = switch_rows(seen)
         else:
             rows = outlook_rows(seen, time.time(), self._excerpt, free=self._free)
@@ -188,7 +188,7 @@ def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, fr
     return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt), "tokens  age")]
 
 
-def switch_rows(seen: SwitchOutlook) -> list[Row]:
+def switch_rows(seen: SwitchPreview) -> list[Row]:
     """The effects of another model: its window, the layer that would act, and the price of a cold cache."""
     rows = [
         plain_row((f"  {seen.before}", "muted"), ("  to  ", "muted"), (seen.after, "base")),

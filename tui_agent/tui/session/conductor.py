@@ -123,7 +123,7 @@ class Conductor:
     def forget_waiting(self) -> None:
         """After a change of branch: put texts that were waiting on the old one back into the prompt."""
         if self.session is not None:
-            self._post(states.Moved(frozenset(seq for seq, _ in self.session.agent.queued())))
+            self._post(states.Moved(frozenset(seq for seq, _ in self.session.agent.turns.queued())))
 
     # The inbox
 
@@ -150,7 +150,7 @@ class Conductor:
         self._host.show_waiting(texts, held=self._state.phase is Phase.IDLE)
 
     def _take(self, message: Inbound) -> tuple[Work, ...]:
-        if isinstance(message, states.Stop) and self.session is not None and self.session.agent.awaits_summary:
+        if isinstance(message, states.Stop) and self.session is not None and self.session.agent.context.awaits_summary:
             message = states.StopSummary()
         self._state, work = states.step(self._state, message)
         if self._state.settled:
@@ -180,7 +180,7 @@ class Conductor:
                 self._beside(self._interrupt())
             case states.StopWriting():
                 if self.session is not None:
-                    self.session.agent.stop_writing()
+                    self.session.agent.context.stop_writing()
             case states.Withdraw(seq):
                 self._beside(self._withdraw_one(seq))
             case states.PrepareAhead():
@@ -217,7 +217,7 @@ class Conductor:
             self._host.report(error)
             self._post(states.NotOpened())
         else:
-            self._view.show_waiting(self.session.agent.queued())
+            self._view.show_waiting(self.session.agent.turns.queued())
             self._post(states.Opened())
 
     def _read(self, outgoing: states.Outgoing) -> None:
@@ -292,7 +292,7 @@ class Conductor:
         """The texts to give back after a turn because no model has seen them; if it was stopped, waiting ones too."""
         from tui_agent.agent.turn.user_shell import is_note
 
-        waiting = {seq for seq, queued in session.agent.queued() if not is_note(queued)}
+        waiting = {seq for seq, queued in session.agent.turns.queued() if not is_note(queued)}
         # If a summary was being written just then, the text that started the turn waits in the conversation too.
         began_waiting = bool(waiting - self._queued)
         if not view.interrupted:
@@ -319,7 +319,7 @@ class Conductor:
         else:
             self._queued.add(seq)
             # The turn may have taken it into a step already.
-            waits = any(seq == waiting for waiting, _ in session.agent.queued())
+            waits = any(seq == waiting for waiting, _ in session.agent.turns.queued())
             self._post(states.Taken(outgoing.number, seq, waits))
 
     async def _interrupt(self) -> None:
@@ -341,7 +341,7 @@ class Conductor:
 
     async def _withdraw(self, session: "Session", seq: int) -> str:
         try:
-            return await session.agent.withdraw(seq)
+            return await session.agent.turns.withdraw(seq)
         except Exception as error:
             self._host.report(error)
             return ""

@@ -74,7 +74,7 @@ async def show_newest(
 
     if seen is not None:
         try:
-            earlier, later = agent.history_around(seen.first, seen.last)
+            earlier, later = agent.branches.history_around(seen.first, seen.last)
         except ValueError:
             seen.remove()
         else:
@@ -82,7 +82,7 @@ async def show_newest(
             return seen.view, Past(earlier, seen.above)
     view = TurnView(pane.transcript, status, waiting)
     above = len(view.transcript)
-    earlier, newest = agent.history_in_parts(NEWEST)
+    earlier, newest = agent.branches.history_in_parts(NEWEST)
     await show_past(newest, view, pane)
     return view, Past(earlier, above)
 
