@@ -405,31 +405,31 @@ async def test_the_words_of_the_user_are_listed_changed_dropped_and_had_back(tmp
             await say(session, prompt)
         assert (await run_command(agent, "/words")).title == "All your words are still in the conversation"
         assert (await run_command(agent, "/compact")).failed is False
-        first, second = view.shown_words()[:2]
+        first, second = view.shown_words().words[:2]
         listed = (await run_command(agent, "/words")).text
         assert f"{first.seq}  {first.text}" in listed
         assert not (await run_command(agent, f"/words {first.seq} never touch calc.py")).failed
         assert not (await run_command(agent, f"/words {second.seq} drop")).failed
-        assert view.shown_words()[0].text == "never touch calc.py"
-        assert second.seq not in [each.seq for each in view.shown_words()]
-        assert "- never touch calc.py" in shown(view)
+        assert view.shown_words().words[0].text == "never touch calc.py"
+        assert second.seq not in [each.seq for each in view.shown_words().words]
+        assert "]\nnever touch calc.py" in shown(view)
         name = session.id
         refused = await run_command(agent, "/words 99999 what")
         assert refused.failed
         assert "/words lists" in refused.text
     async with talking(tmp_path, OFFLINE, resume=name) as session:
         agent, view = session.agent, session.agent.engine.view
-        assert "- never touch calc.py" in shown(view)
+        assert "]\nnever touch calc.py" in shown(view)
         for prompt in ASKED:
             await say(session, prompt)
         await agent.compact()
-        assert view.shown_words()[0].text == "never touch calc.py"
+        assert view.shown_words().words[0].text == "never touch calc.py"
         assert second.seq not in [each.seq for each in view.words()]
         for _ in range(3):
             assert not isinstance(await agent.context.undo(), Refusal)
-        assert view.shown_words()[:2] == (first, second)
+        assert view.shown_words().words[:2] == (first, second)
         await agent.context.pin([first.seq])
-        assert first not in view.shown_words()
+        assert first not in view.shown_words().words
         assert shown(view).count(first.text) >= 1
         assert broken_rules(view.messages()) == []
 

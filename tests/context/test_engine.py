@@ -565,7 +565,7 @@ def hard_to_summarise(settings: Settings, window: int) -> Chat:
     """A talk that is so short and dense that its extract is longer than it."""
     chat = Chat(window, settings)
     chat.engine.extend([Prefix(system="rules"), user_message("请修复解析器")])
-    said = "1. 因为解析器坏了 because " + "它坏了" * 45 + "\n2. next " + "再看看" * 45
+    said = "1. 因为解析器坏了 " + "它坏了" * 52 + "\n2. next " + "再看看" * 52
     chat.engine.extend([Message(role="assistant", blocks=(Text(said),), model=NAME), user_message("go on")])
     return chat
 

@@ -63,8 +63,8 @@ def talk(size: int) -> Session:
     """Twelve exchanges of text alone, of together about `size` tokens."""
     made = Session()
     for _ in range(12):
-        made.add(user_message("please " * (size * 3 // 24 // 7)))
-        made.answer(text="answer " * (size * 3 // 24 // 7))
+        made.add(user_message("please go on"))
+        made.answer(text="answer " * (size * 3 // 12 // 7))
     return made
 
 
@@ -114,12 +114,12 @@ def test_compaction_fires_at_the_call_that_reaches_its_number(
 ) -> None:
     grown = engine(Session().view, facts(window, tier))
     for _ in range(60):
-        grown.extend([user_message("please " * (number // 100))])
+        grown.extend([user_message("please go on")])
         usage = None
         if factor is not None:
             estimated = sum(grown.meter.categories(grown.view).values())
             usage = Usage(input_tokens=int(factor * estimated), output_tokens=number // 40)
-        said = Text("answer " * (number // 100))
+        said = Text("answer " * (number // 50))
         grown.extend([Message(role="assistant", blocks=(said,), model=MODEL, usage=usage)])
         fires = grown.tokens >= number
         assert comes(grown, between_turns=True) == ("summary" if fires else "")

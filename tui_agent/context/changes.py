@@ -203,16 +203,14 @@ def plan_words(view: View, edits: Sequence[Words], situation: Situation, setting
     unknown = [each.seq for each in edits if each.seq not in said]
     if unknown:
         return Refusal(f"Message {_listed(unknown)} is none whose words are kept beside a summary; /words lists those.")
-    changed = {each.seq: each for each in edits}
-    before = {said[each.seq].text for each in edits}
-    # Of messages with the same text only the newest is listed; the change applies to all of them.
-    changed = {each.seq: Words(each.seq, "") for each in said.values() if each.text in before} | changed
-    wanted = [changed.get(each.seq, each) for each in view.said()]
+    changed = {each.seq: Words(each.seq, each.text, said[each.seq].time) for each in edits}
+    wanted = [changed.get(each.seq, each) for each in said.values()]
     words = kept_words(
         [each for each in wanted if each.text],
         last=last,
         limit=words_limit(settings.user_words_tokens, situation.budget.window),
         tokens_of=situation.mixed_tokens_of,
+        pinned={group.first for group in view.groups() if group.pinned},
     )
     reason = "The user changed what is kept of their words."
     return _fitting(

@@ -310,10 +310,14 @@ class Digested(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Words(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The user's own words of message `seq`, as the model sees them once a boundary covers the message."""
+    """The user's own words of message `seq`, as the model sees them once a boundary covers the message.
+
+    `time`: when they were said, in seconds since the epoch; 0: not noted, as the log's entry tells it.
+    """
 
     seq: int
     text: str
+    time: float = 0.0
 
 
 class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):

@@ -36,7 +36,7 @@ from tui_agent.conversation.entries import (
     delivered,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import size_of_block, size_of_text
+from tui_agent.conversation.sizes import NOTHING, size_of_block, size_of_text
 from tui_agent.conversation.states import (
     MessageState,
     ResultState,
@@ -49,6 +49,16 @@ class MeasuredCall(NamedTuple):
 
     tokens: int
     edits: int
+
+
+class KeptWords(NamedTuple):
+    """The user's own words to show after `boundary` (0: none), and how many of the messages that boundaries hide are
+    not among them. Messages whose words the user dropped are not counted.
+    """
+
+    boundary: int = 0
+    words: tuple[Words, ...] = ()
+    left_out: int = 0
 
 
 class Fold:
@@ -245,16 +255,34 @@ class Fold:
             case Undone():
                 pass
 
-    def words(self) -> tuple[int, tuple[Words, ...]]:
-        """The user's own words to show, and the number of the boundary they follow (0: none).
-
-        Words of messages that the request contains anyway, pinned or restored, are left out.
+    def words(self) -> KeptWords:
+        """The user's own words to show. Words of messages that the request contains anyway, pinned or restored, are
+        not among them.
         """
         shown = [boundary for boundary in self.boundaries.values() if self.hidden_counts.get(boundary.seq)]
         if not shown:
-            return 0, ()
-        newest = max(shown, key=lambda boundary: boundary.first)
-        return newest.seq, tuple(each for each in self.all_words() if self._is_hidden(each.seq))
+            return KeptWords()
+        newest = max(shown, key=lambda boundary: boundary.first).seq
+        kept, dropped = {each.seq: each for each in self.all_words()}, self.edited_words()
+        if not kept:
+            return KeptWords(newest)
+        words, left_out = [], 0
+        for state in self.states:
+            if not state.said_by_user or not state.covered_by:
+                continue
+            if (each := kept.get(state.seq)) is not None:
+                words.append(each if each.time else Words(each.seq, each.text, state.time))
+            elif state.full != NOTHING and dropped.get(state.seq) != "":
+                left_out += 1
+        return KeptWords(newest, tuple(words), left_out)
+
+    def edited_words(self) -> dict[int, str]:
+        """The texts to which the user changed the words of their messages, by number; empty: nothing is kept."""
+        edits: dict[int, str] = {}
+        for seq, entry in self.context.items():
+            if isinstance(entry, WordsEdited) and seq in self.active:
+                edits |= {each.seq: each.text for each in entry.edits}
+        return edits
 
     def all_words(self) -> tuple[Words, ...]:
         """The user's own words as kept by the newest boundary or edit in force, shown or not."""
@@ -265,10 +293,6 @@ class Fold:
             if isinstance(entry, WordsEdited) or (isinstance(entry, Summarized | Checkpointed) and entry.words):
                 return entry.words
         return ()
-
-    def _is_hidden(self, seq: int) -> bool:
-        state = self._state_at(seq)
-        return state is not None and bool(state.covered_by)
 
     def index_of(self, seq: int) -> int:
         """The index in `states` of the state with this number."""

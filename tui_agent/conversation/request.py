@@ -6,7 +6,8 @@ The messages themselves are built from the log when they are needed; unchanged o
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
@@ -37,7 +38,10 @@ LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shor
 
 OPENING = "[The conversation goes on from here.]"
 
-WORDS_HEADING: Final = "[What the user said, in their own words, oldest first]"
+WORDS_HEADING: Final = (
+    "[What the user said, in their own words, oldest first, with number and time (UTC). Where two statements differ, "
+    "the later one holds.]"
+)
 
 
 class RequestMessage(NamedTuple):
@@ -234,8 +238,9 @@ class Rendering:
         if not fold.words_stale:
             return
         fold.words_stale = False
-        seq, words = fold.words()
-        current = (seq, words_block(words), fold.boundaries[seq].state if seq else "")
+        kept = fold.words()
+        seq = kept.boundary
+        current = (seq, words_block(kept.words, left_out=kept.left_out), fold.boundaries[seq].state if seq else "")
         if current != self._shown_words:
             for boundary in (self._shown_words[0], seq):
                 if boundary:
@@ -334,14 +339,21 @@ def role_of_last(messages: int) -> Role:
     return "user" if messages % 2 else "assistant"
 
 
-def words_block(words: Sequence[Words], shown: Collection[int] = ()) -> str:
-    """The user's own words that summaries cover, as the text that follows the newest summary; empty if there are none.
+def words_block(words: Sequence[Words], *, left_out: int) -> str:
+    """The text that follows the newest summary: the user's own words, and how many older messages it leaves out.
 
-    Leaves out the messages in `shown`, which the request contains anyway.
+    Empty if there are neither.
     """
-    lines = [f"- {_indented(each.text)}" for each in words if each.text and each.seq not in shown]
-    return "\n".join((WORDS_HEADING, *lines)) if lines else ""
+    if not words and not left_out:
+        return ""
+    lines = [WORDS_HEADING]
+    if left_out:
+        what = "1 older message is" if left_out == 1 else f"{left_out:,} older messages are"
+        lines.append(f"[{what} left out for want of room; recall finds them by their words.]")
+    return "\n".join((*lines, *map(said_text, words)))
 
 
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
+def said_text(words: Words) -> str:
+    """One message in that text: a line with its number and time, then the words exactly as they were said."""
+    time = datetime.fromtimestamp(words.time, UTC).strftime(" %Y-%m-%d %H:%M") if words.time else ""
+    return f"[#{words.seq}{time}]\n{words.text}"

@@ -193,6 +193,11 @@ class MessageState:
         return max(result_state.seq for result_state in self.results.values()) if self.results else self.seq
 
     @property
+    def said_by_user(self) -> bool:
+        """Whether it is a message of the user."""
+        return self.role == "user" and not self.kind
+
+    @property
     def category(self) -> Category:
         if self.role == "assistant":
             return "assistant"

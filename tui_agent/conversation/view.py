@@ -19,9 +19,8 @@ from tui_agent.conversation.entries import (
     Queued,
     Role,
     Words,
-    WordsEdited,
 )
-from tui_agent.conversation.fold import Fold, MeasuredCall
+from tui_agent.conversation.fold import Fold, KeptWords, MeasuredCall
 from tui_agent.conversation.groups import Group, group_of
 from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import BLOCK_ENTRIES, Log
@@ -305,24 +304,22 @@ class View:
 
     def said(self) -> list[Words]:
         """The user's messages, oldest first: full texts or their latest edits; those edited to nothing are left out."""
-        edited: dict[int, str] = {}
-        for entry, counts in self.context_entries():
-            if counts and isinstance(entry, WordsEdited):
-                edited |= {each.seq: each.text for each in entry.edits}
-        found: list[Words] = []
+        edited = self._fold.edited_words()
+        found = []
         for state in self._fold.states:
-            if state.role == "user" and not state.kind:
+            if state.said_by_user:
                 text = edited.get(state.seq)
-                found.append(Words(state.seq, _text_of(blocks_of(self.log, state.seq)) if text is None else text))
-        return [each for each in found if each.text]
+                text = _text_of(blocks_of(self.log, state.seq)) if text is None else text
+                found += [Words(state.seq, text, state.time)] if text else []
+        return found
 
     def words(self) -> tuple[Words, ...]:
         """The user's own words that are kept behind boundaries, oldest first, shown or not."""
         return self._fold.all_words()
 
-    def shown_words(self) -> tuple[Words, ...]:
+    def shown_words(self) -> KeptWords:
         """Those of `words` that the next request contains, after its newest boundary."""
-        return self._fold.words()[1]
+        return self._fold.words()
 
     def context_entries(self) -> list[tuple[AnyContextEntry, bool]]:
         """Every context decision of this conversation, oldest first, and whether it is in force."""

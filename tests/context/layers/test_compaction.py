@@ -93,7 +93,7 @@ def test_the_newest_request_survives_a_long_tool_loop() -> None:
     talk.apply(first)
     texts = [block.text for block in talk.view.messages()[0].blocks if isinstance(block, Text)]
     assert texts[0].startswith("[Previous conversation summary]")
-    assert texts[1].endswith("\n- An older request.")
+    assert texts[1].endswith("\nAn older request.")
     assert texts[2] == "Port the parser, exactly as the standard says."
     for number in range(30):
         talk.tool(FILLER * 40, path=f"g{number}.py")

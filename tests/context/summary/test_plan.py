@@ -224,7 +224,7 @@ def test_earlier_summaries_stay_as_they_are_byte_for_byte() -> None:
         further(talk, round_)
     assert [text for text in texts if text in talk.shown] == texts
     assert talk.shown.count(WORDS) == 1
-    assert all(f"- round {round_}, step 3" in talk.shown for round_ in range(4))
+    assert all(f"]\nround {round_}, step 3" in talk.shown for round_ in range(4))
 
 
 def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns() -> None:
@@ -244,7 +244,7 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
     done = talk.apply(accepted(plan, talk.view))
     assert talk.view.boundaries() == [talk.view.context_entry(len(talk.view.log)), newest]
     assert talk.shown.count(WORDS) == 1
-    assert "- round 0, step 3" in talk.shown
+    assert "]\nround 0, step 3" in talk.shown
     assert done.after < plan.before
     assert broken_rules(talk.view.messages()) == []
     talk.add(Undone(target=len(talk.view.log)))
@@ -457,7 +457,7 @@ def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None
                 if isinstance(block, Text | ToolResult) and PLANTED.search(block.text):
                     assert block.text in texts[at + 1 :]
 
-    whole = done.boundary.text + words_block(done.boundary.words)
+    whole = done.boundary.text + words_block(done.boundary.words, left_out=0)
     # What the user said is kept as far as there is room, and stays in the archive.
     facts = set(PLANTED.findall(said_in([group for group in gone if group.role == "assistant"])))
     more = re.search(rf"^(\d+) more in {re.escape(ARCHIVE)}$", whole, re.MULTILINE)

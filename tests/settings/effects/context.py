@@ -194,7 +194,7 @@ def words(settings: Settings, folder: Path) -> object:
         made.step("x" * (190_000 * 3 // 40))
     ready = engine(settings, made)
     Performer(ready, written(SUMMARY)).run(ready.prepare())
-    return ready.view.shown_words()
+    return ready.view.shown_words().words
 
 
 def merged(settings: Settings, folder: Path) -> object:

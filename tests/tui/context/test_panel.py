@@ -282,10 +282,10 @@ async def test_a_message_of_the_user_is_pinned_where_it_stood(arguments: Argumen
         await pilot.press("p")
         await until(pilot, lambda: state_of(app, seq)[1])
         await until(pilot, lambda: "pinned" in text_of(panel))
-        assert seq not in {each.seq for each in app_view(app).shown_words()}
+        assert seq not in {each.seq for each in app_view(app).shown_words().words}
         await pilot.press("p")
         await until(pilot, lambda: not state_of(app, seq)[1])
-        await until(pilot, lambda: seq in {each.seq for each in app_view(app).shown_words()})
+        await until(pilot, lambda: seq in {each.seq for each in app_view(app).shown_words().words})
 
 
 def app_view(app: TuiAgent) -> View:

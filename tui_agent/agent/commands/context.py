@@ -200,15 +200,15 @@ async def words(agent: "Agent", argument: str) -> Reply:
 
     view = agent.engine.view
     if not argument:
-        shown = {each.seq for each in view.shown_words()}
+        shown = view.shown_words()
         lines = [f"{each.seq:>6}  {shorten(each.text, EXCERPT_CHARS, placeholder=' …')}" for each in view.words()]
-        if not lines:
-            return Reply(
-                "All your words are still in the conversation", "A summary keeps them beside it, word for word."
-            )
-        rest = (
-            "" if len(shown) == len(lines) else f"\n\n{len(lines) - len(shown)} of them are still in view themselves."
-        )
+        if not lines and not shown.left_out:
+            return Reply("All your words are still in the conversation", "After a summary they stand word for word.")
+        in_view, rest = len(lines) - len(shown.words), ""
+        if in_view:
+            rest += f"\n\n{in_view} of them are still in view themselves."
+        if shown.left_out:
+            rest += f"\n\n{counted(shown.left_out, 'older message')} left out for want of room; /recall finds them."
         text = "\n".join(lines)
         return Reply(
             "What you said, kept word for word",

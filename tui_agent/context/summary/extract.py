@@ -1,4 +1,4 @@
-"""A summary made without a model: files touched, commands, failures and decisions, quoted from the turns.
+"""A summary made without a model: files touched, commands, failures and how each answer begins, quoted from the turns.
 
 It is used when every other writer fails, and to fill a section that a model's summary left out. The user's words are
 kept beside every summary, so they are not repeated here.
@@ -35,15 +35,7 @@ PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
 """Names of arguments that hold the path of a file."""
 CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
 """Matches the names of tools that change files."""
-_DECISION: Final = re.compile(
-    r"\b(?:because|instead|decid\w+|chose|choose|rather than|root cause|turns out|the reason|so that|will use|rejected"
-    r"|approach|trade-?off|workaround|weil|statt|entschieden)\b",
-    re.IGNORECASE,
-)
-_NEXT: Final = re.compile(
-    r"^\s*(?:\d+[.)]|[-*•])\s+|\b(?:next|remaining|still to|to do|then I|I[’']?ll|nächste)\b", re.IGNORECASE
-)
-_SENTENCE_END: Final = re.compile(r"\n+|(?<=[.!?])\s+")
+_LIST_ITEM: Final = re.compile(r"\s*(?:\d+[.)]|[-*•])\s")
 _SAID_CHARS: Final = 2_000
 _LINE_CHARS: Final = 300
 
@@ -77,7 +69,7 @@ class _Findings:
         self.read: dict[str, None] = {}
         self.commands: list[str] = []
         self.errors: list[str] = []
-        self.decisions: list[str] = []
+        self.openings: list[str] = []
         self.spoken = ""
 
     def take(self, group: Group) -> None:
@@ -105,9 +97,9 @@ class _Findings:
             case "technical":
                 return self.commands + self.errors
             case "strategy":
-                return self.decisions
+                return self.openings
             case "next":
-                steps = [line.strip() for line in self.spoken.splitlines() if _NEXT.search(line)]
+                steps = [line.strip() for line in self.spoken.splitlines() if _LIST_ITEM.match(line)]
                 return [cut(line, _LINE_CHARS) for line in steps] or ["1. Go on with the user's newest request above."]
             case "where":
                 return self._last_words()
@@ -117,11 +109,8 @@ class _Findings:
 
     def _take_answer(self, text: str) -> None:
         self.spoken = text
-        self.decisions += [
-            f"- {cut(sentence.strip(), _LINE_CHARS)}"
-            for sentence in _SENTENCE_END.split(text)
-            if _DECISION.search(sentence)
-        ]
+        if opening := text.strip().partition("\n\n")[0]:
+            self.openings.append(f"- {cut(opening, _LINE_CHARS)}")
 
     def _take_call(self, call: ToolCall) -> None:
         arguments = arguments_of(call)

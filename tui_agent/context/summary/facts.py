@@ -157,8 +157,7 @@ _WORD: Final = re.compile(r"[\w.$~@/:+#%-]+")
 _LINK: Final = re.compile(r"https?://[^\s\"'`<>()\[\]{}|\\^]{2,400}")
 _WINDOWS_PATH: Final = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"'`<>|?*:]{2,200}")
 _MEASURE: Final = re.compile(
-    r"\d(?<![\w.,]\d)(?:[\d.,]*\d)? (?:ms|µs|s|sec|seconds?|min|minutes?|hours?|days?|[kKMGT]i?B|bytes|tokens|lines"
-    r"|rows|files|tests|px|[kMG]?Hz|°C|percent|USD|EUR|retries|workers|threads|connections)\b"
+    r"\d(?<![\w.,]\d)(?:[\d.,]*\d)? (?:[mµn]?s|min|h|[kKMGT]?i?B|[kKMG]?bit|px|[kMGT]?Hz|[mk]?[VW]|[cmk]?m|[mk]?g|°C)\b"
 )
 _THOUSANDS: Final = re.compile(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
 _BREAK: Final = re.compile(r"[\s\"'`<>|]")

@@ -407,10 +407,15 @@ def _words(
     """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
     that start with the entries in `hidden` leave the view.
     """
-    words = kept_words(view.said(), last=last, limit=limit, tokens_of=tokens_of)
-    stays = {group.first for group in view.groups()}.difference(hidden)
+    said, groups, now = view.said(), view.groups(), view.shown_words()
+    pinned = {group.first for group in groups if group.pinned}
+    words = kept_words(said, last=last, limit=limit, tokens_of=tokens_of, pinned=pinned)
+    gone = {each.seq for each in said if each.seq <= last}.difference(group.first for group in groups).union(hidden)
+    shown = [each for each in words if each.seq in gone]
+    left_out = len(gone.intersection(each.seq for each in said)) - len(shown)
     weigh = Scale(tokens_of).text
-    return words, weigh(words_block(words, stays)) - weigh(words_block(view.shown_words()))
+    before = weigh(words_block(now.words, left_out=now.left_out))
+    return words, weigh(words_block(shown, left_out=left_out)) - before
 
 
 def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
@@ -446,7 +451,7 @@ def accept(
     bare = weigh.text(framed(plan.form, body, "", path)) + plan.growth
     if bare >= plan.replaced:
         return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lost = missing(material.facts, f"{body}\n{words_block(plan.words)}")
+    lost = missing(material.facts, "\n".join((body, *(each.text for each in plan.words))))
     room = min(plan.facts_limit, (plan.replaced - bare) // 2)
     shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
     size = weigh.text(framed(plan.form, body, shown, path)) + plan.growth

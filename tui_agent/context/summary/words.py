@@ -1,27 +1,27 @@
-"""The user's own words that every compaction keeps: all of them, as long as there is room.
+"""The user's own words that follow the newest summary: verbatim, in order, as many of the newest as fit.
 
-If there is not, pastes are cut first, the longest most; then chatter is dropped, oldest first; demands, decisions,
-preferences and facts go last (docs/context.md, "Summaries"). A value that a later statement replaced is struck out, so
-that it is never presented as valid.
+Nothing here looks at what a message says. If there is no room for all, long messages are cut in the middle, then the
+oldest are left out. Pinned messages are shown where they stood, so they take no room here.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
+from typing import Final
 
-from tui_agent.context.summary.rendering import PASTE_CHARS, cut
-from tui_agent.context.summary.statements import Weight, binding, statements, struck_out, weight_of
+from tui_agent.context.layers.limits import head, tail
 from tui_agent.conversation.entries import Words
-from tui_agent.conversation.request import WORDS_HEADING
+from tui_agent.conversation.request import said_text, words_block
 from tui_agent.conversation.sizes import Size, size_of_text
 
-CAPS: Final = (12_000, 6_000, 3_000, PASTE_CHARS)
-"""Successive limits, in characters, to which texts are cut before any is left out."""
-LAST_CAPS: Final = (600, 300)
-READ_CHARS: Final = 24_000
-"""Characters of a message that are searched for statements."""
+CAPS: Final = (12_000, 6_000, 3_000, 1_500)
+"""The lengths in characters to which messages are cut, one after the other, before any is left out."""
+SHORTER_CAPS: Final = (600, 300, 100)
+"""The lengths to which they are cut if not even the newest would fit otherwise."""
 WINDOW_SHARE: Final = 10
 """The words take at most 1/`WINDOW_SHARE` of the window."""
+_BREAK_CHARS: Final = 200
+"""A cut moves by at most so many characters, so that it falls between two lines or words."""
 
 
 def words_limit(setting: int, window: int) -> int:
@@ -29,94 +29,45 @@ def words_limit(setting: int, window: int) -> int:
     return min(setting, window // WINDOW_SHARE) if window else setting
 
 
-def kept_words(said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int]) -> tuple[Words, ...]:
-    """The kept words of the user's messages up to entry `last`, in a block of at most `limit` tokens.
+def kept_words(
+    said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int], pinned: Collection[int] = ()
+) -> tuple[Words, ...]:
+    """The words to keep of the user's messages up to entry `last`, in a block of at most `limit` tokens.
 
-    `said`: all of the user's messages, oldest first, since later ones that are still in view may replace statements.
+    `said`: the user's messages, oldest first. `pinned`: messages that are kept whole and take no room.
     """
-    words, weights = _standing(_without_repeats(said), last)
-    room = _Room(limit, tokens_of)
-    cuts = _cuts(weights)
-    place = bisect_left(cuts, True, key=lambda cut: room.holds(_cut(words, cut)))
-    return tuple(_cut(words, cuts[min(place, len(cuts) - 1)]))
+    covered = [each for each in said if each.seq <= last]
+    aged = [each for each in covered if each.seq not in pinned]
+    kept: list[Words] = []
+    for cap in (0, *CAPS, *SHORTER_CAPS):
+        texts = [_cut(each, cap) for each in aged]
+        start = _first_that_fits(texts, limit, tokens_of)
+        kept = texts[start:]
+        if not start or (kept and cap and cap <= CAPS[-1]):
+            break
+    return tuple(sorted((*kept, *(each for each in covered if each.seq in pinned)), key=lambda each: each.seq))
 
 
-def _standing(said: Sequence[Words], last: int) -> tuple[list[Words], dict[int, Weight]]:
-    """What still holds of the messages up to entry `last`, and how much each of them binds, by its entry."""
-    read = [each.text[:READ_CHARS] for each in said]
-    told = [statements(text) for text in read]
-    words, weights = [], {}
-    for each, before, its, text in zip(said, read, told, struck_out(read, told), strict=True):
-        if each.seq <= last and text:
-            left = Words(each.seq, text + each.text[READ_CHARS:])
-            words.append(left)
-            weights[each.seq] = weight_of(its if text == before else statements(left.text[:READ_CHARS]))
-    return words, weights
+def _first_that_fits(words: Sequence[Words], limit: int, tokens_of: Callable[[Size], int]) -> int:
+    """The index from which all words fit into a block."""
+    sizes = [size_of_text(f"\n{said_text(each)}") for each in reversed(words)]
+    heading = size_of_text(words_block((), left_out=len(words)))
+    totals = list(accumulate(sizes, Size.plus, initial=heading))[1:]
+    return len(words) - bisect_left(totals, True, key=lambda size: tokens_of(size) > limit)
 
 
-class _Cut(NamedTuple):
-    """A degree of cutting: characters of each text (0: all), the messages to drop, and whether to keep only the binding
-    sentences of the others.
-    """
-
-    cap: int = 0
-    gone: frozenset[int] = frozenset()
-    binding: bool = False
-
-
-def _cuts(weights: Mapping[int, Weight]) -> list[_Cut]:
-    """Degrees that keep ever less, down to nothing."""
-    found = [_Cut(cap) for cap in (0, *CAPS)]
-
-    def without(weight: Weight) -> None:
-        last = found[-1]
-        light = [seq for seq, its in weights.items() if its == weight]
-        # In about fifty steps, because a long conversation has thousands of messages.
-        step = max(1, len(light) // 50)
-        for count in range(step, len(light) + step, step):
-            found.append(last._replace(gone=last.gone.union(light[:count])))
-
-    without(Weight.CHATTER)
-    without(Weight.DETAIL)
-    found.append(found[-1]._replace(binding=True))
-    found += [found[-1]._replace(cap=cap) for cap in LAST_CAPS]
-    for weight in (Weight.STANDING, Weight.STATED, Weight.RULE):
-        without(weight)
-    found.append(_Cut(gone=frozenset(weights)))
-    return found
-
-
-def _cut(words: Sequence[Words], how: _Cut) -> list[Words]:
-    kept = []
-    for each in words:
-        if each.seq in how.gone:
-            continue
-        text = binding(each.text) if how.binding else each.text
-        if how.cap and len(text) > how.cap:
-            text = f"{cut(text, how.cap)}\n[the whole is message {each.seq}, which recall finds]"
-        kept.append(Words(each.seq, text))
-    return kept
-
-
-class _Room:
-    """Checks whether words fit; the size of each text is computed only once."""
-
-    def __init__(self, limit: int, tokens_of: Callable[[Size], int]) -> None:
-        self._limit = limit
-        self._tokens_of = tokens_of
-        self._sizes: dict[str, Size] = {}
-
-    def holds(self, words: Sequence[Words]) -> bool:
-        total = size_of_text(WORDS_HEADING)
-        for each in words:
-            size = self._sizes.get(each.text)
-            if size is None:
-                size = self._sizes[each.text] = size_of_text(f"\n- {each.text}")
-            total = total.plus(size)
-        return not words or self._tokens_of(total) <= self._limit
-
-
-def _without_repeats(said: Sequence[Words]) -> list[Words]:
-    """The words without earlier repetitions of the same text."""
-    newest = {" ".join(each.text.casefold().split()): each.seq for each in said}
-    return [each for each in said if newest[" ".join(each.text.casefold().split())] == each.seq]
+def _cut(words: Words, limit: int) -> Words:
+    """The words with at most about `limit` characters, from both ends of the text; 0: all."""
+    text = words.text
+    if not limit or len(text) <= limit:
+        return words
+    first, last = head(text, limit * 2 // 3), tail(text, limit // 3)
+    # Between two lines, or at least two words: half a number looks like another one.
+    end = next(
+        (place for gap in "\n " if (place := first.rfind(gap, max(1, len(first) - _BREAK_CHARS))) > 0), len(first)
+    )
+    start = next((place + 1 for gap in "\n " if (place := last.find(gap, 0, _BREAK_CHARS)) >= 0), 0)
+    first, last = first[:end], last[start:]
+    gone = len(text) - len(first) - len(last)
+    mark = f"[… {gone:,} characters of #{words.seq} are left out here; recall finds them by their words …]"
+    return Words(words.seq, f"{first}\n{mark}\n{last}", words.time)
