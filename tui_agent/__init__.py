@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
-    from tui_agent.context import forms as forms
     from tui_agent.context.changes import Outlook as Outlook
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from tui_agent.conversation.request import ModelRequest as ModelRequest
     from tui_agent.conversation.request import RequestMessage as RequestMessage
     from tui_agent.conversation.view import View as View
+    from tui_agent.models import forms as forms
     from tui_agent.models.base import Completed as Completed
     from tui_agent.models.base import ContextOverflow as ContextOverflow
     from tui_agent.models.base import Model as Model
@@ -115,7 +115,7 @@ _MODULES = {
     "effects": "context.effects",
     "entries": "conversation.entries",
     "events": "agent.events",
-    "forms": "context.forms",
+    "forms": "models.forms",
 }
 
 __all__ = [*_PLACES, *_MODULES]  # noqa: PLE0604 (names that are imported when they are used)

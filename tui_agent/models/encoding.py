@@ -18,8 +18,10 @@ Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
 
 NO_TEXT = "(no output)"
-_PICTURES = "(pictures of the results above)"
-_UNSEEN = "(a picture, which this model cannot see)"
+PICTURES = "(pictures of the results above)"
+UNSEEN = "(a picture, which this model cannot see)"
+_COMMON_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Media types of pictures that every provider accepts."""
 
 
 class Pieces(Generic[Piece]):
@@ -88,6 +90,11 @@ def function_tools(tools: Iterable[ToolDefinition]) -> list[Fields]:
     ]
 
 
+def unseen(image: Image) -> str:
+    """The text in place of a picture of a kind that not every provider accepts; empty if it can be sent."""
+    return "" if image.media_type in _COMMON_PICTURES else f"(a picture that cannot be shown here: {image.media_type})"
+
+
 def result_text(result: ToolResult) -> str:
     """A result's text for APIs that have no error flag and accept no empty text."""
     text = valid_text(result.text) if result.text.strip() else NO_TEXT
@@ -110,9 +117,9 @@ def user_message_of(message: RequestMessage, sees: bool) -> UserMessage:
     for block in message.blocks:
         pictures += [block] if isinstance(block, Image) else block.images if isinstance(block, ToolResult) else ()
     if not sees:
-        texts += [_UNSEEN] * len(pictures)
+        texts += [UNSEEN] * len(pictures)
         pictures = []
-    return UserMessage(results, "\n\n".join(texts) or (_PICTURES if results and pictures else ""), pictures)
+    return UserMessage(results, "\n\n".join(texts) or (PICTURES if results and pictures else ""), pictures)
 
 
 def unused_id(given: str, taken: set[str]) -> str:

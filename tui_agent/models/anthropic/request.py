@@ -1,6 +1,6 @@
 """Encodes requests for Anthropic's Messages API."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -18,7 +18,8 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
 from tui_agent.models.anthropic.features import Feature
-from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
+from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, arguments_of, encode, schema_of, unseen
+from tui_agent.models.originals import original
 
 CACHE_MARKS = 4
 """The most cache breakpoints in a request (Anthropic, prompt caching)."""
@@ -30,7 +31,6 @@ THINKING_BUDGET = 4096
 
 _MARK: Fields = {"type": "ephemeral"}
 _MARK_BYTES = b',"cache_control":{"type":"ephemeral"}}'
-_NO_TEXT = "(no output)"
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -97,7 +97,7 @@ def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
             break
     if first is None:
         return True
-    begins = next((field for block in first.blocks if (field := _block(block, "assistant")) is not None), {})
+    begins = next((field for block in first.blocks for field in parts_for(block, "assistant")), {})
     return begins.get("type") in ("thinking", "redacted_thinking")
 
 
@@ -148,12 +148,11 @@ def picture_at(request: ModelRequest, place: str) -> tuple[Image, ...]:
     Empty if there is none. A path to a result without a part means all its pictures.
     """
     numbers = [int(part) for part in place.split(".") if part.isdecimal()]
-    sent = [message for message in request.messages if encode_message(message)]
+    sent = [parts for message in request.messages if (parts := _parts_of(message, _NOTHING))]
     if len(numbers) < 2 or numbers[0] >= len(sent):
         return ()
-    message = sent[numbers[0]]
-    blocks = [block for block in message.blocks if _block(block, message.role) is not None]
-    block = blocks[numbers[1]] if numbers[1] < len(blocks) else None
+    parts = sent[numbers[0]]
+    block = parts[numbers[1]][0] if numbers[1] < len(parts) else None
     match block:
         case Image():
             return (block,)
@@ -170,20 +169,41 @@ def encode_message(message: RequestMessage, *, mark: bool = False, deferred: fro
     `mark`: put a cache breakpoint on its last block that can have one. `deferred` are the names of the request's
     deferred tools: results that found only such tools become references to them.
     """
-    blocks = [
-        (block, field) for block in message.blocks if (field := _block(block, message.role, deferred)) is not None
-    ]
-    # The API refuses a message that ends in thinking, as one does that was interrupted while the model was thinking.
-    while message.role == "assistant" and blocks and isinstance(blocks[-1][0], Reasoning):
-        blocks.pop()
-    if not blocks:
+    parts = _parts_of(message, deferred)
+    if not parts:
         return b""
-    encoded = [encode(field) for _, field in blocks]
+    encoded = [encode(field) for _, field in parts]
     if mark:
-        last = max((i for i, (block, _) in enumerate(blocks) if not isinstance(block, Reasoning)), default=None)
+        last = max((i for i, (block, _) in enumerate(parts) if not isinstance(block, Reasoning)), default=None)
         if last is not None:
             encoded[last] = encoded[last][:-1] + _MARK_BYTES
     return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(encoded))
+
+
+def _parts_of(message: RequestMessage, deferred: frozenset[str]) -> list[tuple[Block, Fields]]:
+    """The parts of a message to send, each with its block."""
+    blocks = list(message.blocks)
+    # The API refuses a message that ends in thinking, as one does that was interrupted while the model was thinking.
+    while message.role == "assistant" and blocks and isinstance(blocks[-1], Reasoning):
+        blocks.pop()
+    parts: list[tuple[Block, Fields]] = []
+    for block in blocks:
+        given = original("anthropic", block)
+        for each in parts_for(block, message.role, deferred) if given is None else map(_unmarked, given):
+            if isinstance(block, ToolCall | ToolResult):
+                named = {"id": block.id} if isinstance(block, ToolCall) else {"tool_use_id": block.call_id}
+                each |= {key: safe_id(call_id) for key, call_id in named.items() if key in each}
+            if each.get("type") != "text" or str(each.get("text")).strip():
+                parts.append((block, each))
+    return parts
+
+
+def _unmarked(fields: Fields) -> Fields:
+    """A part as it was read, without the cache marks of another request."""
+    content = fields.get("content")
+    if isinstance(content, list):
+        fields = {**fields, "content": [_unmarked(each) if isinstance(each, dict) else each for each in content]}
+    return {key: value for key, value in fields.items() if key != "cache_control"}
 
 
 def _marked(request: ModelRequest) -> frozenset[int]:
@@ -214,45 +234,49 @@ def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields
     return fields
 
 
-def _block(block: Block, role: str, deferred: frozenset[str] = _NOTHING) -> Fields | None:
+def parts_for(
+    block: Block, role: str, deferred: frozenset[str] = _NOTHING, calls: Mapping[str, str] | None = None
+) -> list[Fields]:
+    """A block's parts of a message's content, at most one; `calls`: the ids under which its calls were written."""
     match block:
         case Text():
-            return {"type": "text", "text": valid_text(block.text)} if block.text.strip() else None
+            return [{"type": "text", "text": valid_text(block.text)}] if block.text.strip() else []
         case Image():
-            return _image(block) if role == "user" else None
+            return [_image(block)] if role == "user" else []
         case Reasoning():
-            return _reasoning(block) if role == "assistant" else None
+            return _reasoning(block) if role == "assistant" else []
         case ToolCall():
             name, arguments = safe_name(block.name), arguments_of(block)
-            return {"type": "tool_use", "id": safe_id(block.id), "name": name, "input": arguments}
+            return [{"type": "tool_use", "id": safe_id(block.id), "name": name, "input": arguments}]
         case ToolResult():
-            return _result(block, deferred)
+            return [_result(block, (calls or {}).get(block.call_id) or safe_id(block.call_id), deferred)]
 
 
-def _reasoning(block: Reasoning) -> Fields | None:
+def _reasoning(block: Reasoning) -> list[Fields]:
     opaque = read_opaque(block.opaque)
     if "redacted" in opaque:
-        return {"type": "redacted_thinking", "data": opaque["redacted"]}
+        return [{"type": "redacted_thinking", "data": opaque["redacted"]}]
     if "signature" not in opaque:
-        return None
-    return {"type": "thinking", "thinking": valid_text(block.text), "signature": opaque["signature"]}
+        return []
+    return [{"type": "thinking", "thinking": valid_text(block.text), "signature": opaque["signature"]}]
 
 
-def _result(block: ToolResult, deferred: frozenset[str]) -> Fields:
+def _result(block: ToolResult, call_id: str, deferred: frozenset[str]) -> Fields:
     if block.tools and deferred.issuperset(tool.name for tool in block.tools):
         found: list[Fields] = [{"type": "tool_reference", "tool_name": tool.name} for tool in block.tools]
-        return {"type": "tool_result", "tool_use_id": safe_id(block.call_id), "content": found}
+        return {"type": "tool_result", "tool_use_id": call_id, "content": found}
     text = valid_text(block.text) if block.text.strip() else ""
-    content: str | list[Fields] = text or _NO_TEXT
+    content: str | list[Fields] = text or NO_TEXT
     if block.images and not block.is_error:  # an error's content must be text alone
         content = [{"type": "text", "text": text}] if text else []
         content += [_image(image) for image in block.images]
-    fields: Fields = {"type": "tool_result", "tool_use_id": safe_id(block.call_id), "content": content}
+    fields: Fields = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     if block.is_error:
         fields["is_error"] = True
     return fields
 
 
 def _image(image: Image) -> Fields:
-    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-    return {"type": "image", "source": source}
+    if instead := unseen(image):
+        return {"type": "text", "text": instead}
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}

@@ -1,19 +1,20 @@
 """Encodes requests for the Gemini API's ``generateContent``."""
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_name
-from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, schema_of
+from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, arguments_of, encode, schema_of, unseen
+from tui_agent.models.originals import original
 
 SENTINEL = "skip_thought_signature_validator"
 """Sent as the signature of calls that this model did not make (Gemini API, thought signatures)."""
 
 _UNSIGNED = re.compile(r"gemini-(1|2)\b|gemma")
 _THOUGHTLESS = re.compile(r"gemini-(1|2\.0)\b|gemma")
-_NO_TEXT = "(no output)"
 
 
 def wants_signatures(model: str) -> bool:
@@ -21,7 +22,7 @@ def wants_signatures(model: str) -> bool:
     return _UNSIGNED.match(model) is None
 
 
-class _CallKey(NamedTuple):
+class CallKey(NamedTuple):
     """The fields of a call that its result repeats: the name, and the API's id (empty: none)."""
 
     name: str
@@ -59,79 +60,70 @@ class RequestEncoder:
 
     def encode_message(self, message: RequestMessage, before: RequestMessage | None) -> bytes:
         """Encode one message, which may answer the calls of the message `before`; empty if nothing of it is sent."""
-        if message.role == "assistant":
-            role, parts = "model", self._assistant_message(message.blocks)
-        else:
-            role, parts = "user", _user_message(message.blocks, _calls_of(before))
+        unsigned, calls = wants_signatures(self._model), _calls_of(before)
+        parts: list[Fields] = []
+        for block in message.blocks:
+            given = original("gemini", block) if made_by(block.opaque) in ("", self._model) else None
+            parts += parts_for(block, message.role, self._model, calls, unsigned=unsigned) if given is None else given
+            unsigned = unsigned and not isinstance(block, ToolCall)
+        parts.sort(key=lambda part: message.role == "user" and "functionResponse" not in part)
+        role = "model" if message.role == "assistant" else "user"
         return encode({"role": role, "parts": parts}) if parts else b""
 
-    def _assistant_message(self, blocks: tuple[Block, ...]) -> list[Fields]:
-        parts: list[Fields] = []
-        unsigned = wants_signatures(self._model)
-        for block in blocks:
-            match block:
-                case Text() if block.text.strip():
-                    parts += self._text(block)
-                case ToolCall():
-                    part: Fields = {"functionCall": _call(block)}
-                    signature = self._signature(block.opaque)
-                    if signature or unsigned:
-                        part["thoughtSignature"] = signature or SENTINEL
-                    unsigned = False
-                    parts.append(part)
-                case _:
-                    pass  # thoughts are not sent back; their signatures travel with calls and text
-        return parts
 
-    def _text(self, block: Text) -> list[Fields]:
-        part: Fields = {"text": valid_text(block.text)}
-        signature = self._signature(block.opaque)
-        if not signature:
-            return [part]
-        if "apart" in read_opaque(block.opaque):
-            return [part, {"text": "", "thoughtSignature": signature}]
-        return [{**part, "thoughtSignature": signature}]
-
-    def _signature(self, opaque: str) -> str:
-        """The signature, if it is this model's; else empty."""
-        fields = read_opaque(opaque)
-        return fields.get("signature", "") if fields.get("model") == self._model else ""
-
-
-def _calls_of(message: RequestMessage | None) -> dict[str, _CallKey]:
-    calls: dict[str, _CallKey] = {}
+def _calls_of(message: RequestMessage | None) -> dict[str, CallKey]:
+    calls: dict[str, CallKey] = {}
     for block in message.blocks if message is not None else ():
         if isinstance(block, ToolCall):
-            calls[block.id] = _CallKey(safe_name(block.name), read_opaque(block.opaque).get("id", ""))
+            calls[block.id] = CallKey(safe_name(block.name), read_opaque(block.opaque).get("id", ""))
     return calls
 
 
-def _call(call: ToolCall) -> Fields:
-    fields: Fields = {"name": safe_name(call.name), "args": arguments_of(call)}
-    api_id = read_opaque(call.opaque).get("id", "")
-    return {"id": api_id, **fields} if api_id else fields
+def made_by(opaque: str) -> str:
+    """The model whose signature is in a block's opaque text; empty if there is none."""
+    return read_opaque(opaque).get("model", "")
 
 
-def _user_message(blocks: tuple[Block, ...], calls: dict[str, _CallKey]) -> list[Fields]:
-    """The parts of a user message: tool results first."""
-    answers: list[Fields] = []
-    rest: list[Fields] = []
-    for block in blocks:
-        match block:
-            case ToolResult():
-                answers.append({"functionResponse": _answer(block, calls.get(block.call_id))})
-                rest += [_image(image) for image in block.images]
-            case Text() if block.text.strip():
-                rest.append({"text": valid_text(block.text)})
-            case Image():
-                rest.append(_image(block))
-            case Reasoning() | _:
-                pass
-    return answers + rest
+def parts_for(
+    block: Block, role: str, model: str | None, calls: Mapping[str, CallKey], *, unsigned: bool
+) -> list[Fields]:
+    """A block's parts of a message, for this model (None: for the one that made it).
+
+    `calls` are those that the message answers. `unsigned`: a call of another model, or of none, has to be excused.
+    """
+    match block:
+        case Text() if block.text.strip():
+            part: Fields = {"text": valid_text(block.text)}
+            signature = _signature(block.opaque, model)
+            if not signature:
+                return [part]
+            if "apart" in read_opaque(block.opaque):
+                return [part, {"text": "", "thoughtSignature": signature}]
+            return [{**part, "thoughtSignature": signature}]
+        case ToolCall():
+            api_id = read_opaque(block.opaque).get("id", "")
+            fields: Fields = {"name": safe_name(block.name), "args": arguments_of(block)}
+            part = {"functionCall": {"id": api_id, **fields} if api_id else fields}
+            if signature := _signature(block.opaque, model) or (SENTINEL if unsigned else ""):
+                part["thoughtSignature"] = signature
+            return [part]
+        case ToolResult():
+            answer: Fields = {"functionResponse": _answer(block, calls.get(block.call_id))}
+            return [answer, *map(_image, block.images)]
+        case Image() if role == "user":
+            return [_image(block)]
+        case _:
+            return []  # thoughts are not sent back; their signatures travel with calls and text
 
 
-def _answer(result: ToolResult, call: _CallKey | None) -> Fields:
-    text = valid_text(result.text) if result.text.strip() else _NO_TEXT
+def _signature(opaque: str, model: str | None) -> str:
+    """The signature, if it is this model's; else empty."""
+    fields = read_opaque(opaque)
+    return fields.get("signature", "") if model in (None, fields.get("model")) else ""
+
+
+def _answer(result: ToolResult, call: CallKey | None) -> Fields:
+    text = valid_text(result.text) if result.text.strip() else NO_TEXT
     fields: Fields = {"id": call.api_id} if call is not None and call.api_id else {}
     fields["name"] = call.name if call is not None else "unnamed"
     fields["response"] = {"error" if result.is_error else "output": text}
@@ -139,4 +131,6 @@ def _answer(result: ToolResult, call: _CallKey | None) -> Fields:
 
 
 def _image(image: Image) -> Fields:
+    if instead := unseen(image):
+        return {"text": instead}
     return {"inlineData": {"mimeType": image.media_type, "data": image.data}}

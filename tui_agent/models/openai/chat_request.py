@@ -1,16 +1,18 @@
 """Encodes requests for OpenAI's Chat Completions, which many servers implement."""
 
 import re
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, encode, function_tools, result_text, user_message_of
+from tui_agent.models.encoding import PICTURES, UNSEEN, Fields, Pieces, encode, function_tools, result_text, unseen
 from tui_agent.models.openai.service import Thoughts
+from tui_agent.models.originals import original
 
 LONGEST_ID = 40
 """The most characters of a call's id (OpenAI, Chat Completions)."""
@@ -69,34 +71,63 @@ def _encoded(message: RequestMessage, options: ChatOptions) -> bytes:
 
 
 def _assistant_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
-    thoughts: Thoughts = options.thoughts
-    texts: list[str] = []
+    texts: list[Block] = []
     calls: list[Fields] = []
     reasoning: list[str] = []
     details: list[object] = []
     for block in message.blocks:
         match block:
             case Text() if block.text.strip():
-                texts.append(valid_text(block.text))
+                texts.append(block)
             case Reasoning():
                 reasoning.append(valid_text(block.text))
                 details += _details(block)
             case ToolCall():
-                arguments = block.arguments if is_object(block.arguments) else "{}"
-                function = {"name": short_name(block.name), "arguments": arguments}
-                calls.append({"id": _id(block.id, options), "type": "function", "function": function})
+                call_id = _id(block.id, options)
+                given = original("openai", block)
+                calls += [call_for(block, call_id)] if given is None else [{**each, "id": call_id} for each in given]
             case _:
                 pass
     if not texts and not calls:
         return []
-    fields: Fields = {"role": "assistant", "content": "\n\n".join(texts) or None}
-    if thoughts == "content" and (text := "\n\n".join(filter(str.strip, reasoning))):
+    fields: Fields = {"role": "assistant", "content": _content(texts, options) if texts else None}
+    if options.thoughts == "content" and (text := "\n\n".join(filter(str.strip, reasoning))):
         fields["reasoning_content"] = text
-    if thoughts == "details" and details:
+    if options.thoughts == "details" and details:
         fields["reasoning_details"] = details
     if calls:
         fields["tool_calls"] = calls
     return [fields]
+
+
+def _content(blocks: Sequence[Block], options: ChatOptions) -> str | list[Fields]:
+    """Texts and pictures as a message's content: one text, or the list of parts if it is more than that."""
+    parts: list[Fields] = []
+    for block in blocks:
+        given = original("openai", block)
+        parts += [part_for(block, sees=options.sees)] if given is None else given
+    texts = [text for part in parts if part.keys() == {"type", "text"} and isinstance(text := part["text"], str)]
+    return "\n\n".join(texts) if len(texts) == len(parts) else parts
+
+
+def part_for(block: Block, *, sees: bool = True) -> Fields:
+    """A text or a picture as a part of a content; `sees`: the model accepts pictures."""
+    if isinstance(block, Image):
+        if instead := unseen(block) if sees else UNSEEN:
+            return {"type": "text", "text": instead}
+        return {"type": "image_url", "image_url": {"url": data_url(block)}}
+    return {"type": "text", "text": valid_text(block.text) if isinstance(block, Text) else ""}
+
+
+def call_for(call: ToolCall, call_id: str) -> Fields:
+    """A call, under this id."""
+    arguments = call.arguments if is_object(call.arguments) else "{}"
+    return {"id": call_id, "type": "function", "function": {"name": short_name(call.name), "arguments": arguments}}
+
+
+def result_for(result: ToolResult, call_id: str) -> Fields:
+    """The message that answers the call with this id."""
+    return {"role": "tool", "tool_call_id": call_id, "content": result_text(result)}
 
 
 def _details(block: Reasoning) -> list[object]:
@@ -107,18 +138,28 @@ def _details(block: Reasoning) -> list[object]:
 
 def _user_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:
     """A message with role user: a message for each tool result, then one for the user's text and pictures."""
-    asked = user_message_of(message, options.sees)
-    results: list[Fields] = [
-        {"role": "tool", "tool_call_id": _id(result.call_id, options), "content": result_text(result)}
-        for result in asked.results
-    ]
-    if options.strict and results and (asked.text or asked.pictures):
-        results.append({"role": "assistant", "content": _BRIDGE_TEXT})
-    if not asked.pictures:
-        return [*results, {"role": "user", "content": asked.text}] if asked.text else results
-    parts: list[Fields] = [{"type": "text", "text": asked.text}] if asked.text else []
-    parts += [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in asked.pictures]
-    return [*results, {"role": "user", "content": parts}]
+    written: list[Fields] = []
+    pictures: list[Block] = []
+    said: list[Block] = []
+    for block in message.blocks:
+        match block:
+            case ToolResult():
+                call_id = _id(block.call_id, options)
+                given = original("openai", block)
+                written += [{**(given[0] if given else result_for(block, call_id)), "tool_call_id": call_id}]
+                pictures += block.images
+            case Image() | Text() if not isinstance(block, Text) or block.text.strip():
+                said.append(block)
+            case _:
+                pass
+    if pictures and not said and options.sees:
+        said.append(Text(PICTURES))
+    said += pictures
+    if not said:
+        return written
+    if options.strict and written:
+        written.append({"role": "assistant", "content": _BRIDGE_TEXT})
+    return [*written, {"role": "user", "content": _content(said, options)}]
 
 
 def _id(call_id: str, options: ChatOptions) -> str:

@@ -1,13 +1,15 @@
 """Encodes requests for OpenAI's Responses API, which is told not to store them."""
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque
-from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, encode, schema_of
+from tui_agent.models.encoding import UNSEEN, Fields, Pieces, encode, result_text, schema_of, unseen
 from tui_agent.models.openai.chat_request import data_url, short_id, short_name
+from tui_agent.models.originals import original
 
 SEPARATOR = "\n\n"
 """Separates the parts of a reasoning summary in a block."""
@@ -69,41 +71,64 @@ class ResponsesEncoder:
 
 def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
     """One message's items, separated by commas; empty if nothing of it is sent."""
-    items = (
-        _assistant_message(message.blocks, options)
-        if message.role == "assistant"
-        else _user_message(message.blocks, options.sees)
-    )
-    return b",".join(map(encode, items))
-
-
-def _assistant_message(blocks: tuple[Block, ...], options: ResponsesOptions) -> list[Fields]:
     items: list[Fields] = []
-    for block in blocks:
-        match block:
-            case Text() if block.text.strip():
-                content = [{"type": "output_text", "text": valid_text(block.text)}]
-                phase = read_opaque(block.opaque).get("phase")
-                told = {"phase": phase} if phase else {}
-                items.append({"type": "message", "role": "assistant", "content": content, **told})
-            case Reasoning() if options.reasons and (item := _reasoning(block)) is not None:
-                items.append(item)
-            case ToolCall():
-                arguments = block.arguments if is_object(block.arguments) else "{}"
-                items.append(
-                    {
-                        "type": "function_call",
-                        "call_id": short_id(block.id),
-                        "name": short_name(block.name),
-                        "arguments": arguments,
-                    }
-                )
-            case _:
-                pass
+    parts: list[Fields] = []
+    for block in message.blocks:
+        given = original("responses", block)
+        if isinstance(block, Reasoning) and not options.reasons:
+            continue
+        for each in items_for(block, message.role, short_id, sees=options.sees) if given is None else given:
+            if "call_id" in each and isinstance(block, ToolCall | ToolResult):
+                each["call_id"] = short_id(block.id if isinstance(block, ToolCall) else block.call_id)
+            # Whatever else the user says follows the outputs as one message.
+            if each.get("type") in PART_TYPES and message.role == "user":
+                parts.append(each)
+            else:
+                items.append(_in_message(each) if each.get("type") in PART_TYPES else each)
     # The API refuses reasoning that nothing follows, as in an answer interrupted while the model was thinking.
     while items and items[-1]["type"] == "reasoning":
         items.pop()
-    return items
+    if parts:
+        items.append({"type": "message", "role": "user", "content": parts})
+    return b",".join(map(encode, items))
+
+
+PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"})
+
+
+def _in_message(part: Fields) -> Fields:
+    """A part of what the model said, as a message of its own."""
+    told = {"phase": phase} if (phase := part.pop("phase", None)) else {}
+    return {"type": "message", "role": "assistant", "content": [part], **told}
+
+
+def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: bool = True) -> list[Fields]:
+    """A block as items of the API, or as parts of a message; `call_id` gives the ids of calls."""
+    match block:
+        case Text() if block.text.strip() and role == "assistant":
+            phase = read_opaque(block.opaque).get("phase")
+            part: Fields = {"type": "output_text", "text": valid_text(block.text)}
+            return [{**part, "phase": phase} if phase else part]
+        case Text() if block.text.strip():
+            return [{"type": "input_text", "text": valid_text(block.text)}]
+        case Image() if role == "user":
+            return [_image(block, sees)]
+        case Reasoning():
+            item = _reasoning(block)
+            return [item] if item is not None else []
+        case ToolCall():
+            arguments = block.arguments if is_object(block.arguments) else "{}"
+            named = {"call_id": call_id(block.id), "name": short_name(block.name)}
+            return [{"type": "function_call", **named, "arguments": arguments}]
+        case ToolResult():
+            text = result_text(block) if block.text.strip() or not block.images else ""
+            output: str | list[Fields] = text
+            if block.images:
+                output = [{"type": "input_text", "text": text}] if text else []
+                output += [_image(image, sees) for image in block.images]
+            return [{"type": "function_call_output", "call_id": call_id(block.call_id), "output": output}]
+        case _:
+            return []
 
 
 def _reasoning(block: Reasoning) -> Fields | None:
@@ -124,34 +149,9 @@ def _reasoning(block: Reasoning) -> Fields | None:
     }
 
 
-def _user_message(blocks: tuple[Block, ...], sees: bool) -> list[Fields]:
-    """A message with role user: the outputs of calls, then the user's text and pictures."""
-    outputs: list[Fields] = []
-    parts: list[Fields] = []
-    for block in blocks:
-        match block:
-            case ToolResult():
-                outputs.append(_output(block, sees))
-            case Text() if block.text.strip():
-                parts.append({"type": "input_text", "text": valid_text(block.text)})
-            case Image():
-                parts.append(_image(block, sees))
-            case _:
-                pass
-    return [*outputs, {"type": "message", "role": "user", "content": parts}] if parts else outputs
-
-
-def _output(result: ToolResult, sees: bool) -> Fields:
-    text = valid_text(result.text) if result.text.strip() else "" if result.images else NO_TEXT
-    text = f"Error: {text}" if result.is_error else text
-    output: str | list[Fields] = text
-    if result.images:
-        output = [{"type": "input_text", "text": text}] if text else []
-        output += [_image(image, sees) for image in result.images]
-    return {"type": "function_call_output", "call_id": short_id(result.call_id), "output": output}
-
-
 def _image(image: Image, sees: bool) -> Fields:
     if not sees:
-        return {"type": "input_text", "text": "(a picture, which this model cannot see)"}
+        return {"type": "input_text", "text": UNSEEN}
+    if instead := unseen(image):
+        return {"type": "input_text", "text": instead}
     return {"type": "input_image", "detail": "auto", "image_url": data_url(image)}

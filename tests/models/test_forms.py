@@ -2,31 +2,35 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from anthropic.types import TextBlock, ThinkingBlock, ToolUseBlock
+from anthropic.types.beta import BetaContentBlockParam
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.context.message_lists import CLAUDE, GEMINI, LISTS, Json
 from tests.conversation.logs import broken_rules
 from tests.examples import examples
+from tests.models.message_lists import CLAUDE, GEMINI, LISTS, Json
+from tests.models.sdk_shapes import of_type
 from tests.servers import anthropic_rules, catalogue, gemini_rules
 from tests.servers.pictures import PNG
-from tui_agent.context.forms import Form, UnknownForm, read, split_system, write
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, encode, tool_result, user_message
 from tui_agent.conversation.request import OPENING, ModelRequest, ReasoningPolicy, RequestMessage
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.models.anthropic import request as anthropic_request
+from tui_agent.models.forms import FORMS as FORMS_BY_NAME
+from tui_agent.models.forms import Form, UnknownForm, read, split_system, write
 from tui_agent.models.gemini import request as gemini_request
 
 FEWER = settings(max_examples=examples(12))
 """A list takes many draws."""
 FORMS: tuple[Form, ...] = ("anthropic", "gemini", "openai")
-MODELS = {"anthropic": f"anthropic:{CLAUDE}", "gemini": f"gemini:{GEMINI}", "openai": ""}
+MODELS = {"anthropic": f"anthropic:{CLAUDE}", "gemini": f"gemini:{GEMINI}", "openai": "", "responses": "openai:gpt-5"}
 SPECS = {spec.id: spec for spec in (*catalogue.ANTHROPIC, *catalogue.GEMINI)}
 
 
@@ -114,8 +118,7 @@ def test_a_list_read_in_two_parts_is_the_same(form: Form, data: st.DataObject) -
     messages = data.draw(LISTS[form](odd=True))
     cut = data.draw(st.integers(0, len(messages)))
     view = conversation(form, messages[:cut])
-    taken = [block.id for message in requested(view, form) for block in message.blocks if isinstance(block, ToolCall)]
-    append(view, read(form, messages[cut:], model=MODELS[form], open_calls=view.unanswered(), taken_ids=taken))
+    append(view, read(form, messages[cut:], model=MODELS[form], after=view))
     written = write(form, requested(view, form))
     same_role = 0 < cut < len(messages) and messages[cut - 1]["role"] == messages[cut]["role"]
     if same_role and messages[cut]["role"] != "tool":
@@ -199,9 +202,9 @@ def test_objects_of_the_sdks_are_read_like_mappings() -> None:
     assert '"signature":"c2ln' in call.opaque
 
 
-def test_what_is_spelled_in_two_ways_comes_back_in_one() -> None:
-    snake = [
-        {"parts": [{"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}, {"text": "  "}, {"text": "go"}]},
+def test_what_can_be_spelled_in_two_ways_comes_back_as_it_was() -> None:
+    snake: list[Json] = [
+        {"parts": [{"inline_data": {"mime_type": "image/png", "data": "iVBORw=="}}, {"text": "  "}, {"text": "go"}]},
         {"role": "model", "parts": [{"function_call": {"name": "a"}}, {"function_call": {"name": "b", "args": None}}]},
         {
             "role": "user",
@@ -211,22 +214,140 @@ def test_what_is_spelled_in_two_ways_comes_back_in_one() -> None:
                 {"function_response": {"name": "a", "response": {"output": "1"}}},
             ],
         },
+        {"role": "model", "parts": [{"text": ""}]},
+        {"role": "model"},
+        {"role": "user", "parts": [{"text": "and?"}]},
     ]
-    assert write("gemini", requested(conversation("gemini", snake), "gemini")) == [
-        {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}}, {"text": "go"}]},
-        {
-            "role": "model",
-            "parts": [{"functionCall": {"name": "a"}}, {"functionCall": {"name": "b", "args": {}}}],
-        },
-        {
-            "role": "user",
-            "parts": [
-                {"functionResponse": {"name": "a", "response": {"output": "1"}}},
-                {"functionResponse": {"name": "b", "response": {"output": "2"}}},
-                {"text": "here"},
+    view = conversation("gemini", snake)
+    assert write("gemini", requested(view, "gemini")) == snake
+    results = [block for message in requested(view) for block in message.blocks if isinstance(block, ToolResult)]
+    assert [result.text for result in results] == ["1", "2"], "a conversation has results in the order of their calls"
+
+
+def test_results_that_came_in_another_order_go_back_in_it() -> None:
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "a", "arguments": "{}"}} for n in range(4)]
+    answers: list[Json] = [{"role": "tool", "tool_call_id": f"c{n}", "content": str(n)} for n in (0, 3, 1, 2)]
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "", "tool_calls": calls}, *answers]
+    assert write("openai", requested(conversation("openai", messages))) == messages
+    blocks = [{"type": "tool_use", "id": f"c{n}", "name": "a", "input": {}} for n in range(3)]
+    told: list[Json] = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": str(n)} for n in (2, 0, 1)]
+    told.insert(1, {"type": "text", "text": "while you wait"})
+    messages = [ASKED_FIRST, {"role": "assistant", "content": blocks}, {"role": "user", "content": told}]
+    assert write("anthropic", requested(conversation("anthropic", messages))) == messages
+
+
+ASKED_FIRST: Json = {"role": "user", "content": "go"}
+PDF: Json = {
+    "type": "document",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x" * 100},
+}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "a", "format": "wav"}}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "e" * 500}]}
+COMPACTED = {"type": "compaction", "content": "so far", "encrypted_content": "EqoB"}
+ITEMS: list[Json] = [
+    {"role": "user", "content": "go"},
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "g"},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "grep", "arguments": "{}", "status": "completed"},
+    {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin Patch"},
+    {"type": "custom_tool_call_output", "call_id": "c2", "output": "Done"},
+    {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "found"}]},
+    {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "n", "arguments": "{}", "output": "o"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is.", "annotations": []}]},
+    {"type": "compaction", "encrypted_content": "gAAA"},
+    {"type": "message", "role": "user", "content": [{"type": "input_file", "file_id": "f_1"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "messages"),
+    [
+        ("anthropic", [{"role": "user", "content": [PDF, {"type": "text", "text": "go"}]}]),
+        ("anthropic", [ASKED_FIRST, {"role": "assistant", "content": [SEARCH, FOUND]}]),
+        ("anthropic", [ASKED_FIRST, {"role": "assistant", "content": [COMPACTED, {"type": "text", "text": "so"}]}]),
+        (
+            "anthropic",
+            [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a"}}]}],
+        ),
+        ("gemini", [{"role": "user", "parts": [{"fileData": {"fileUri": "gs://a", "mimeType": "video/mp4"}}]}]),
+        ("gemini", [{"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0x"}}]}]),
+        (
+            "gemini",
+            [
+                {"role": "user", "parts": [{"text": "go"}]},
+                {"role": "model", "parts": [{"executableCode": {"language": "PYTHON", "code": "print(1)"}}]},
             ],
-        },
+        ),
+        (
+            "openai",
+            [{"role": "user", "content": [AUDIO]}],
+        ),
+        ("openai", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]}]),
+        (
+            "openai",
+            [
+                {"role": "user", "content": "go"},
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "x"}}],
+                },
+                {"role": "tool", "tool_call_id": "c1", "content": "done"},
+            ],
+        ),
+        (
+            "openai",
+            [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": None, "function_call": {"name": "grep", "arguments": "{}"}},
+                {"role": "function", "name": "grep", "content": "found"},
+            ],
+        ),
+        ("responses", ITEMS),
+    ],
+)
+def test_what_only_its_provider_understands_goes_out_unchanged(form: Form, messages: list[Json]) -> None:
+    view = View()
+    reader = FORMS_BY_NAME[form](MODELS[form])
+    for message in messages:  # one by one: the reader keeps what it has to know
+        append(view, reader.read(message))
+    assert write(form, requested(view, form)) == messages
+    append(view, [user_message("And now?")])
+    for other in FORMS:
+        if other != form:
+            CHECKS[other](write(other, requested(view, form)))
+
+
+def test_our_adapter_sends_a_document_that_was_read() -> None:
+    marked = {**PDF, "cache_control": {"type": "ephemeral"}}
+    messages = [{"role": "user", "content": [marked, {"type": "text", "text": "go"}]}]
+    request = ModelRequest("", (), tuple(requested(conversation("anthropic", messages))), 100, one_off=True)
+    body = anthropic_request.RequestEncoder().encode(request, anthropic_request.Options(CLAUDE, "adaptive", False))
+    assert json.loads(body)["messages"] == [{"role": "user", "content": [PDF, {"type": "text", "text": "go"}]}]
+
+
+CONTENT = of_type(BetaContentBlockParam)
+
+
+@settings(FEWER, suppress_health_check=list(HealthCheck))
+@given(st.lists(CONTENT, min_size=1, max_size=3), st.sampled_from(["user", "assistant"]))
+def test_every_content_of_anthropics_sdk_goes_out_unchanged(content: list[Any], role: str) -> None:
+    theirs = {"tool_result"} if role == "assistant" else {"tool_result", "tool_use"}
+    said = [block for block in content if block.get("type") and block["type"] not in theirs]
+    said.append({"type": "text", "text": "so"})
+    messages: list[Json] = [ASKED_FIRST, {"role": role, "content": said}]
+    assert write("anthropic", requested(conversation("anthropic", messages)))[:2] == messages
+
+
+@settings(FEWER, suppress_health_check=list(HealthCheck))
+@given(st.lists(of_type(types.PartDict), min_size=1, max_size=3), st.sampled_from(["user", "model"]))
+def test_every_part_of_googles_sdk_goes_out_unchanged(content: list[Any], role: str) -> None:
+    kept = [part for part in content if not {"function_response", "function_call"} & part.keys()]
+    messages: list[Json] = [
+        {"role": "user", "parts": [{"text": "go"}]},
+        {"role": role, "parts": [*kept, {"text": "so"}]},
     ]
+    assert write("gemini", requested(conversation("gemini", messages), "gemini")) == messages
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
@@ -315,13 +436,8 @@ def block(role: str, **fields: object) -> Json:
     ("form", "messages", "index", "key"),
     [
         ("anthropic", [ASKED, "go"], 1, ""),
-        ("anthropic", [{"role": "system", "content": "a"}], 0, "role"),
+        ("anthropic", [{"role": "model", "content": "a"}], 0, "role"),
         ("anthropic", [{"role": "user"}], 0, "content"),
-        ("anthropic", [{"role": "user", "content": []}], 0, ""),
-        ("anthropic", [block("user", type="document")], 0, "content[1].type"),
-        ("anthropic", [block("user", type="tool_use")], 0, "content[1].type"),
-        ("anthropic", [block("assistant", type="server_tool_use")], 0, "content[1].type"),
-        ("anthropic", [block("user", type="image", source={"type": "url"})], 0, "content[1].source.type"),
         ("anthropic", [block("user", type="text")], 0, "content[1].text"),
         ("anthropic", [block("assistant", type="thinking", thinking="a")], 0, "content[1].signature"),
         ("anthropic", [block("user", type="tool_result", tool_use_id="c1")], 0, "content[1].tool_use_id"),
@@ -335,37 +451,21 @@ def block(role: str, **fields: object) -> Json:
             "anthropic",
             [block("assistant", type="tool_use", id="c", name="a", input={"a": float("nan")})],
             0,
-            "content[1].input",
+            "content[1].input.a",
         ),
-        ("gemini", [{"role": "function", "parts": []}], 0, "role"),
-        ("gemini", [{"role": "user"}], 0, "parts"),
-        ("gemini", [{"role": "user", "parts": [{"fileData": {}}]}], 0, "parts[0].fileData"),
-        ("gemini", [{"role": "user", "parts": [{"text": "a", "inlineData": {}}]}], 0, "parts[0].inlineData"),
-        ("gemini", [{"role": "user", "parts": [{"functionCall": {}}]}], 0, "parts[0].functionCall"),
-        ("gemini", [{"role": "model", "parts": [{"inlineData": {}}]}], 0, "parts[0].inlineData"),
-        (
-            "gemini",
-            [{"role": "user", "parts": [{"inlineData": {"mimeType": "application/pdf", "data": ""}}]}],
-            0,
-            "parts[0].inlineData.mimeType",
-        ),
+        ("gemini", [{"role": "assistant", "parts": []}], 0, "role"),
+        ("gemini", [{"role": "user", "parts": "go"}], 0, "parts"),
         (
             "gemini",
             [MODEL_CALLED, {"role": "user", "parts": [{"functionResponse": {"name": "ls", "response": {}}}]}],
             1,
             "parts[0].functionResponse",
         ),
-        ("openai", [{"role": "function", "content": "a"}], 0, "role"),
+        ("openai", [{"role": "function", "name": "ls", "content": "a"}], 0, "name"),
         ("openai", [{"role": "user", "content": None}], 0, "content"),
-        ("openai", [block("user", type="input_audio")], 0, "content[1].type"),
-        (
-            "openai",
-            [block("user", type="image_url", image_url={"url": "https://a/b.png"})],
-            0,
-            "content[1].image_url.url",
-        ),
         ("openai", [{"role": "tool", "tool_call_id": "c1", "content": "a"}], 0, "tool_call_id"),
-        ("openai", [{"role": "assistant", "tool_calls": [{"type": "custom"}]}], 0, "tool_calls[0].type"),
+        ("openai", [{"role": "assistant", "tool_calls": [{"type": "custom"}]}], 0, "tool_calls[0].custom"),
+        ("responses", [{"type": "function_call_output", "call_id": "c1", "output": ""}], 0, "call_id"),
     ],
 )
 def test_what_is_not_understood_is_named_with_its_place(
