@@ -8,7 +8,8 @@ import gc
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tui_agent.arguments import Arguments
     from tui_agent.settings import Override, Settings
 
+SWITCH_INTERVAL_S = 0.001
+"""Python's thread switch interval while the screen is shown: a working thread delays keys by little more than that."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 """Errors of writing the output; those of a session's files are `StorageError`s."""
 
@@ -198,17 +201,37 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         from tui_agent.headless import run as run_once
 
         return run_once(arguments, settings)
-    # Hardly anything becomes garbage while the program loads; collecting takes a tenth of the time to the first
-    # picture.
-    gc.disable()
-    try:
+    with _prompt_keys() as ready:
         arguments, settings = _load(parsed, folder, home, environ)
         _check_model(arguments, settings)
         from tui_agent.tui.app.start import run as run_app
 
-        return run_app(arguments, settings, before_opening=lambda: _keep_private(environ))
+        return run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
+
+
+@contextmanager
+def _prompt_keys() -> Iterator[Callable[[], None]]:
+    """Set up this process so that neither threads nor the garbage collector make keys wait; yields what to call once
+    all modules are loaded.
+
+    Until then nothing is collected: there is hardly any garbage, and looking for it would take a tenth of the time to
+    the first picture. What is loaded by then stays, so later collections need not scan it.
+    """
+
+    def ready() -> None:
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.disable()
+    try:
+        yield ready
     finally:
+        gc.unfreeze()
         gc.enable()
+        sys.setswitchinterval(interval)
 
 
 def _check_model(arguments: Arguments, settings: "Settings") -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
+Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 PRIVATE_FOLDER = 0o700
@@ -113,3 +114,8 @@ async def to_completion(work: Coroutine[None, None, Result]) -> Result:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def in_thread(work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    """`asyncio.to_thread`, but waits for the end of `work` even if cancelled: what it reads must not change before."""
+    return await to_completion(asyncio.to_thread(work, *args, **kwargs))

@@ -40,7 +40,6 @@ from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit, WatchdogGuard
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
-from tui_agent.aside import aside
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import (
@@ -54,7 +53,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
 from tui_agent.conversation.view import View
-from tui_agent.durable import write_file
+from tui_agent.durable import in_thread, write_file
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.resources import prompt_text
@@ -250,7 +249,7 @@ async def _open(
     check_names(settings)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
     entries = await store.load()
-    view = await aside(lambda: _folded(entries))
+    view = await in_thread(_folded, entries)
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     trace = await Trace.open(store)

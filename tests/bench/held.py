@@ -8,6 +8,7 @@ how long it took, which on a busy machine says more of the machine.
 import asyncio
 import gc
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -17,13 +18,14 @@ from typing import Final, NamedTuple
 
 from tests.bench.report import Figure
 from tui_agent.agent.agent import Agent
-from tui_agent.aside import aside, shorten_switch_interval
+from tui_agent.cli import SWITCH_INTERVAL_S
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
+from tui_agent.durable import in_thread
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.settings import Compaction, Settings
 from tui_agent.storage.artifacts import Artifacts
@@ -71,7 +73,7 @@ class Still:
 def figures() -> list[Figure]:
     """For every step the median of the longest blocks of a few rounds."""
     found: list[Figure] = []
-    shorten_switch_interval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     for name, rounds in asyncio.run(_measured()).items():
         worked, own, longest = (1000 * statistics.median(each) for each in zip(*rounds, strict=True))
         found.append(Figure(f"{name}, {TURNS:,} turns: CPU before a key is seen", worked, "ms", MOST_MS))
@@ -141,7 +143,7 @@ def _steps(agent: Agent, number: int) -> dict[str, Callable[[], Awaitable[object
 
     async def listing() -> None:
         nonlocal tip
-        tip = next(branch.tip for branch in await aside(agent.branches.all) if not branch.present)
+        tip = next(branch.tip for branch in await in_thread(agent.branches.all) if not branch.present)
 
     prompts = [item.seq for item in agent.context.items() if item.category == "user"]
     return {
@@ -198,7 +200,7 @@ async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[A
 
     async def opening() -> None:
         entries = await store.load()
-        opened.append((await aside(lambda: _folded(entries)), await Trace.open(store)))
+        opened.append((await in_thread(_folded, entries), await Trace.open(store)))
 
     found.setdefault("opening the session", []).append(await held(opening))
     ((view, trace),) = opened

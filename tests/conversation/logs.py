@@ -155,7 +155,8 @@ def broken_rules(messages: list[RequestMessage]) -> list[str]:
     if messages and messages[0].role != "user":
         broken.append("the first message is not the user's")
     expected: list[str] = []
-    for index, (role, blocks) in enumerate(messages):
+    for index, message in enumerate(messages):
+        role, blocks = message.role, message.blocks
         if not blocks:
             broken.append(f"message {index} is empty")
         if index and messages[index - 1].role == role:

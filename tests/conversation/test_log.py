@@ -1,5 +1,8 @@
 """A log reads the same however it is held."""
 
+import sys
+from threading import Event, Thread
+
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Message, Prefix, user_message
 from tui_agent.conversation.log import BLOCK_ENTRIES, UNPACKED_ENTRIES, Log
 from tui_agent.conversation.view import View
@@ -41,3 +44,30 @@ def test_entries_are_a_part_of_their_log_as_it_was() -> None:
     assert [each.seq for each in entries.of(HeadMoved)] == [31, COUNT - 4]
     assert [type(each) for each in entries[29:32].of(HeadMoved, Message)] == [Message, HeadMoved, Message]
     assert list(Log.of(list(entries))) == list(Log.of(entries[:COUNT])) == list(entries)
+
+
+def test_a_copy_is_whole_while_others_append_and_pack() -> None:
+    log, over = Log(), Event()
+
+    def append() -> None:
+        for number in range(20_000):
+            log.append(log.stamp(HeadMoved(to=number // 2) if number % 7 == 0 else user_message("words"), 0.0))
+            if not log.is_packed():
+                log.pack()
+        over.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer = Thread(target=append)
+    writer.start()
+    try:
+        while not over.is_set():
+            copied = log.copy()
+            count = len(copied)
+            copied.append(copied.stamp(user_message("one more"), 1.0))
+            assert [each.seq for each in copied.entries()[-40:]] == list(range(max(1, count - 38), count + 2))
+            newest = log[count] if count else None
+            assert copied[count + 1].parent == (newest.to if isinstance(newest, HeadMoved) else count)
+    finally:
+        writer.join()
+        sys.setswitchinterval(interval)

@@ -1,5 +1,6 @@
 """The laws of the view."""
 
+from collections import Counter
 from typing import cast
 
 from hypothesis import given, settings
@@ -30,6 +31,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
+from tui_agent.conversation.states import Counts
 from tui_agent.conversation.view import View
 
 
@@ -41,7 +43,10 @@ def everything(view: View, carry: ReasoningPolicy) -> tuple[object, ...]:
         view.items(),
         view.counts(),
         view.measured_calls(),
-        view.groups(),
+        [
+            (each.first, each.last, each.pinned, each.open, each.sizes, each.results, each.fingerprints, each.segments)
+            for each in view.groups()
+        ],
         view.boundaries(),
         view.queued(),
         view.partial,
@@ -83,14 +88,10 @@ def test_every_crash_point_leaves_a_valid_request(view: View, data: st.DataObjec
 @settings(deadline=None)
 def test_the_running_counts_are_those_of_the_items_which_can_be_looked_at_one_by_one(view: View) -> None:
     items, outline = view.items(), view.outline()
-    states = [item.state for item in items if item.category == "results"]
+    states = Counter(item.state for item in items if item.category == "results")
     hidden = sum(item.full.characters for item in items if item.state in ("summarized", "checkpointed"))
     shortened = sum(item.state == "shortened" for item in items)
-    assert view.counts() == (
-        *(states.count(state) for state in ("preview", "cleared", "digested")),
-        hidden,
-        shortened,
-    )
+    assert view.counts() == Counts(states["preview"], states["cleared"], states["digested"], hidden, shortened)
     assert [outline[place] for place in range(-len(outline), 0)] == items
     assert [outline.place_of(item.seq) for item in items] == list(range(len(items)))
 
@@ -277,8 +278,8 @@ def test_reasoning_goes_back_only_under_the_prefix_it_was_made_under() -> None:
     talk.add(Undone(target=cleared))
     assert talk.reasoning() == 3
     assert talk.view.messages(ReasoningPolicy(MODELS[1])) == [
-        RequestMessage(role, tuple(block for block in blocks if not isinstance(block, Reasoning)))
-        for role, blocks in talk.messages()
+        RequestMessage(each.role, tuple(block for block in each.blocks if not isinstance(block, Reasoning)))
+        for each in talk.messages()
     ]
 
 

@@ -192,8 +192,8 @@ async def test_a_conversation_goes_on_with_another_model(there: str, here: str, 
         await talk.say("fix the bug")
     # As a view does it: another model's reasoning is left out.
     said = [
-        RequestMessage(role, tuple(block for block in blocks if not isinstance(block, Reasoning)))
-        for role, blocks in talk.messages
+        RequestMessage(each.role, tuple(block for block in each.blocks if not isinstance(block, Reasoning)))
+        for each in talk.messages
     ]
     async with open_model(here, coding_task_script()) as (server, model):
         other = Talk(model, messages=said)

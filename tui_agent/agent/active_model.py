@@ -8,10 +8,10 @@ import msgspec
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
-from tui_agent.aside import aside
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
 from tui_agent.conversation.profile import ModelProfile
+from tui_agent.durable import in_thread
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.speed import Speed, Speedometer, Timings
@@ -77,7 +77,7 @@ class ActiveModel:
             await self._record.append(ModelSwitched(model=name), prefix)
         elif begun is None or bool(begun.tools) > self.profile.tools or self._renews(begun, prefix):
             await self._record.append(prefix)
-        elif news := await aside(lambda: self._briefing.news(view.log, begun)):
+        elif news := await in_thread(self._briefing.news, view.log, begun):
             await self._record.append(*map(notice, news))
 
     def _renews(self, before: Prefix, now: Prefix) -> bool:

@@ -5,8 +5,8 @@ from typing import Final
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.turns import Turns
-from tui_agent.aside import aside
 from tui_agent.conversation.entries import notice
+from tui_agent.durable import in_thread
 from tui_agent.tools.files.put_back import PutBack
 
 FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
@@ -30,7 +30,7 @@ class ChangedFiles:
         async with self._turns.held():
             if (history := self._history) is None:
                 return PutBack(seq)
-            return await aside(lambda: history.plan(self._record.view.log, seq))
+            return await in_thread(history.plan, self._record.view.log, seq)
 
     async def newest(self, *, redo: bool = False) -> PutBack | None:
         """Plan undoing the newest turn with file changes that were not put back yet; with `redo`, undoing the last
@@ -41,7 +41,7 @@ class ChangedFiles:
         async with self._turns.held():
             if (history := self._history) is None:
                 return None
-            return await aside(lambda: history.newest(self._record.view.log, redo=redo))
+            return await in_thread(history.newest, self._record.view.log, redo=redo)
 
     async def put_back(self, planned: PutBack, *, overwrite: bool = False, tell: bool = True) -> PutBackDone:
         """Put files back as planned. Files that somebody else has changed since are left alone, unless `overwrite`.

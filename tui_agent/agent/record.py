@@ -4,12 +4,11 @@ An entry is on disk before it is in the view, so everything the program acts on 
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
 
 import msgspec
 
-from tui_agent.aside import aside
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.state import policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
@@ -28,9 +27,11 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
-from tui_agent.durable import to_completion
+from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.store import Store, TraceSink
+
+Result = TypeVar("Result")
 
 _CHANGES_MANY_MESSAGES = (ContextEntry, Prefix)
 
@@ -49,6 +50,11 @@ class Record:
     def view(self) -> View:
         """The present view of the conversation."""
         return self.engine.view
+
+    async def read(self, work: Callable[[], Result]) -> Result:
+        """Run `work`, which reads the view, in a thread, while nothing is appended."""
+        async with self._lock:
+            return await in_thread(work)
 
     async def append(self, *entries: AnyEntry) -> int:
         """Commit these entries and apply them to the view; returns the number of the last one.
@@ -83,8 +89,8 @@ class Record:
         """Tell the engine which model it decides for."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
-                then = await aside(lambda: self.view.after((), policy_of(model)))
-                await aside(self.engine.become(then, ()).let_go)
+                then = await in_thread(self.view.after, (), policy_of(model))
+                await in_thread(self.engine.become(then, ()).let_go)
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
@@ -108,7 +114,7 @@ class Record:
             if moves or (self.engine.is_long and any(isinstance(entry, _CHANGES_MANY_MESSAGES) for entry in stamped)):
                 # Entries that change many messages take long to apply, and after a move of the head the view may be
                 # longer: apply them in a thread, to a copy that then replaces the view.
-                left = self.engine.become(await aside(lambda: self.view.after(stamped)), stamped)
+                left = self.engine.become(await in_thread(self.view.after, stamped), stamped)
             else:
                 for entry in stamped:
                     self.engine.apply(entry)
@@ -116,7 +122,9 @@ class Record:
                 self.trace.record_entry(entry)
             newest = len(self.view.log)
             if left is not None:
-                await aside(left.let_go)
+                await in_thread(left.let_go)
+            if not self.view.log.is_packed():
+                await asyncio.to_thread(self.view.log.pack)
             return newest
 
     def _vouched(self, entry: AnyEntry) -> AnyEntry:

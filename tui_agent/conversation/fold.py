@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import (
@@ -44,7 +45,7 @@ from tui_agent.conversation.states import (
 )
 
 
-class MeasuredCall(NamedTuple):
+class MeasuredCall(msgspec.Struct, frozen=True, gc=False):
     """A model call's request in tokens, as the provider counted it, and the context steps since the call before."""
 
     tokens: int

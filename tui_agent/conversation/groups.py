@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import msgspec
 
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.log import Log
@@ -13,8 +14,7 @@ from tui_agent.conversation.states import Fingerprint, MessageState, Segment, se
 _NO_RESULTS: Mapping[str, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Entries that a cut keeps or removes together, from entry `first` to entry `last`.
 
     `sizes` are the sizes of its part of the next request; `open`: a call still lacks its result; `results` are the
@@ -32,9 +32,9 @@ class Group:
     sizes: Mapping[Category, Size]
     results: Mapping[str, int]
     _fingerprints: bytes
-    _state: MessageState = field(compare=False, repr=False)
-    _log: Log = field(compare=False, repr=False)
-    _active: AbstractSet[int] = field(compare=False, repr=False)
+    _state: MessageState
+    _log: Log
+    _active: AbstractSet[int]
 
     @property
     def fingerprints(self) -> tuple[Fingerprint, ...]:

@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple, overload
+from typing import overload
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.entries import Summarized
@@ -13,7 +14,7 @@ from tui_agent.conversation.sizes import NOTHING, Category, Size
 from tui_agent.conversation.states import ItemState, MessageState
 
 
-class Item(NamedTuple):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """A message or tool result. `group` is the number of the first entry of its group.
 
     `size` is its size in the next request (0 while a boundary covers it), `full` its size in the log; `name` is the

@@ -9,8 +9,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from threading import local
-from time import monotonic, sleep
 from typing import Final, TypeVar, overload
 
 import msgspec
@@ -37,9 +35,6 @@ UNPACKED_ENTRIES: Final = 128
 _CACHED_BLOCKS: Final = 8
 """How many of the blocks read last stay decoded too."""
 _FASTEST_COMPRESSION: Final = 1
-_YIELD_INTERVAL_S: Final = 0.0005
-_YIELD_S: Final = 1e-6
-_thread_state: Final = local()
 
 
 class Log:
@@ -85,11 +80,18 @@ class Log:
         else:
             self._blocks.append([entry])
         self._kinds.append(type(entry))
-        self._parents.append(entry.parent)
         self._head = _head_after(entry)
+        # Last: the number of parents is the log's length.
+        self._parents.append(entry.parent)
+
+    def is_packed(self, unpacked: int = UNPACKED_ENTRIES) -> bool:
+        """Whether `pack` would do nothing."""
+        return (len(self) - unpacked) // BLOCK_ENTRIES <= self._packed
 
     def pack(self, unpacked: int = UNPACKED_ENTRIES) -> None:
-        """Compress all but the newest entries; 40 ms for 10,000. Safe in a thread while others read."""
+        """Compress all but the newest entries: some 5 ms a megabyte. One at a time, in any thread while others read and
+        append.
+        """
         for index in range(self._packed, (len(self) - unpacked) // BLOCK_ENTRIES):
             block = self._blocks[index]
             if isinstance(block, list):
@@ -97,11 +99,15 @@ class Log:
             self._packed = index + 1
 
     def copy(self) -> "Log":
-        """An independent copy."""
-        other = Log()
-        other._blocks = [block if isinstance(block, bytes) else list(block) for block in self._blocks]
-        other._packed, other._head = self._packed, self._head
-        other._kinds, other._parents = self._kinds[:], self._parents[:]
+        """An independent copy, whole even in a thread while others append and pack."""
+        other, count = Log(), len(self)
+        full, newest = divmod(count, BLOCK_ENTRIES)
+        other._blocks = [block if isinstance(block, bytes) else list(block) for block in self._blocks[:full]]
+        if newest:
+            other._blocks.append(list(self._read(full)[:newest]))
+        other._packed = min(self._packed, full)
+        other._kinds, other._parents = self._kinds[:count], self._parents[:count]
+        other._head = _head_after(self[count]) if count else 0
         return other
 
     def entries(self) -> "Entries":
@@ -211,21 +217,7 @@ class Entries(Sequence[AnyEntry]):
 
 @lru_cache(_CACHED_BLOCKS)
 def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
-    entries = tuple(map(decode, zlib.decompress(block).split(b"\n")))
-    _yield_to_threads()
-    return entries
-
-
-def _yield_to_threads() -> None:
-    """Let other threads run, every `_YIELD_INTERVAL_S` seconds.
-
-    Decompressing releases the GIL for moments too short for another thread to take it, and each release restarts the
-    switch interval of the threads that wait. Without this, reading a whole log would block the event loop for 0.1 s.
-    """
-    now = monotonic()
-    if now - getattr(_thread_state, "yielded_at", 0.0) > _YIELD_INTERVAL_S:
-        sleep(_YIELD_S)
-        _thread_state.yielded_at = monotonic()
+    return tuple(map(decode, zlib.decompress(block).split(b"\n")))
 
 
 def _head_after(entry: AnyEntry) -> int:

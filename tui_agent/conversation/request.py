@@ -21,7 +21,6 @@ from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, si
 from tui_agent.conversation.states import (
     NO_COUNTS,
     NO_SIZES,
-    Counts,
     Fingerprint,
     ItemState,
     MessageState,
@@ -44,7 +43,7 @@ WORDS_HEADING: Final = (
 )
 
 
-class RequestMessage(NamedTuple):
+class RequestMessage(msgspec.Struct, frozen=True, gc=False):
     """One message of a request: consecutive blocks of one role."""
 
     role: Role
@@ -309,8 +308,7 @@ class Rendering:
     def _count(self, state: MessageState) -> None:
         before, state.counts = state.counts, counts_of(state)
         if state.counts != before:
-            changes = zip(self.counts, before, state.counts, strict=True)
-            self.counts = Counts(*(all_of_it - old + new for all_of_it, old, new in changes))
+            self.counts = self.counts.changed(before, state.counts)
 
     def _write(self, segment: Segment) -> None:
         written = self._written

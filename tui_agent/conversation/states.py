@@ -5,7 +5,6 @@ The content itself stays in the log and is read from there when needed.
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
 from sys import intern
@@ -64,7 +63,7 @@ def unpack_fingerprints(fingerprints: bytes) -> Iterator[Fingerprint]:
         yield Fingerprint("assistant" if by_model else "user", blocks, digest)
 
 
-class Counts(NamedTuple):
+class Counts(msgspec.Struct, frozen=True, gc=False):
     """How many results are shown as previews (`evicted`), cleared or digested, how many characters boundaries hide, and
     how many messages and results are shortened.
     """
@@ -75,6 +74,16 @@ class Counts(NamedTuple):
     hidden: int = 0
     shortened: int = 0
 
+    def changed(self, before: "Counts", after: "Counts") -> "Counts":
+        """These counts once a part of them is `after` instead of `before`."""
+        return Counts(
+            self.evicted - before.evicted + after.evicted,
+            self.cleared - before.cleared + after.cleared,
+            self.digested - before.digested + after.digested,
+            self.hidden - before.hidden + after.hidden,
+            self.shortened - before.shortened + after.shortened,
+        )
+
 
 NO_COUNTS = Counts()
 NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
@@ -82,8 +91,7 @@ NO_RESULTS: "dict[str, ResultState]" = {}
 """Shared by all messages without results: an empty dictionary each would take as much memory as the text."""
 
 
-@dataclass(slots=True, eq=False)
-class ResultState:
+class ResultState(msgspec.Struct, eq=False, gc=False):
     """The state of one tool result. `seq` is its entry, `name` the tool, `full` its size in the log.
 
     `covers` are the context entries on this result, oldest first, in force or not. `state` and `size` are those of the
@@ -100,23 +108,8 @@ class ResultState:
     state: ItemState = "verbatim"
     size: Size = NOTHING
 
-    def copy(self) -> "ResultState":
-        """An independent copy."""
-        return ResultState(
-            self.seq,
-            self.name,
-            self.full,
-            self.artifact,
-            self.agent_visible,
-            self.time,
-            self.covers,
-            self.state,
-            self.size,
-        )
 
-
-@dataclass(slots=True, eq=False)
-class MessageState:
+class MessageState(msgspec.Struct, eq=False, gc=False):
     """The state of one message of the view: the user's, a digest, or an assistant's together with its tool results.
 
     One state is one group: a cut never falls inside it. A command that the user ran has its call and its result in one
@@ -140,7 +133,7 @@ class MessageState:
     prefix_hash: str = ""
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    results: dict[str, ResultState] = field(default_factory=lambda: NO_RESULTS)
+    results: dict[str, ResultState] = msgspec.field(default_factory=lambda: NO_RESULTS)
     boundaries: tuple[int, ...] = ()
     restorations: tuple[int, ...] = ()
     shortenings: tuple[Shortened, ...] = ()
@@ -152,40 +145,17 @@ class MessageState:
     with_reasoning: bool = False
     shortened: bool = False
     fingerprints: bytes = b""
-    sizes: Mapping[Category, Size] = field(default_factory=lambda: NO_SIZES)
+    sizes: Mapping[Category, Size] = msgspec.field(default_factory=lambda: NO_SIZES)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
     unshortened: tuple[int, ...] = ()
 
     def copy(self) -> "MessageState":
         """An independent copy, results included."""
-        return MessageState(
-            self.seq,
-            self.role,
-            self.kind,
-            self.full,
-            self.time,
-            self.model,
-            self.prefix_hash,
-            self.calls,
-            self.names,
-            {call_id: result.copy() for call_id, result in self.results.items()} if self.results else NO_RESULTS,
-            self.boundaries,
-            self.restorations,
-            self.shortenings,
-            self.opened_boundaries,
-            self.covered_by,
-            self.pinned,
-            self.shown,
-            self.stale,
-            self.with_reasoning,
-            self.shortened,
-            self.fingerprints,
-            self.sizes,
-            self.reasonings,
-            self.counts,
-            self.unshortened,
-        )
+        other = msgspec.structs.replace(self)
+        if self.results:
+            other.results = {call_id: msgspec.structs.replace(result) for call_id, result in self.results.items()}
+        return other
 
     @property
     def last(self) -> int:

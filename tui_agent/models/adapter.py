@@ -15,7 +15,6 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from tui_agent.aside import uncollected
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, ConnectionLost, ModelError, StreamEvent, ToolsRefused
@@ -189,7 +188,7 @@ class Connection(Generic[Client]):
         """The client. Raises what `connect` raises."""
         made = self._made
         if made is None or (made.done() and (made.cancelled() or made.exception() is not None)):
-            made = self._made = asyncio.ensure_future(asyncio.to_thread(uncollected, self._connect))
+            made = self._made = asyncio.ensure_future(asyncio.to_thread(self._connect))
         return await asyncio.shield(made)
 
     async def close(self) -> None:

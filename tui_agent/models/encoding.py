@@ -144,7 +144,7 @@ def without_calls(message: RequestMessage) -> RequestMessage:
                 blocks += [Text(f"[result of the call]\n{block.text}"), *block.images]
             case _:
                 blocks.append(block)
-    return message._replace(blocks=tuple(blocks))
+    return RequestMessage(message.role, tuple(blocks))
 
 
 def call_ids(messages: Iterable[RequestMessage]) -> frozenset[str]:

@@ -5,13 +5,11 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.aside import aside
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -26,7 +24,7 @@ from tui_agent.conversation.entries import (
     model_call,
 )
 from tui_agent.conversation.log import Entries, Log
-from tui_agent.durable import make_private_folder, sync_folder, to_completion
+from tui_agent.durable import in_thread, make_private_folder, sync_folder, to_completion
 from tui_agent.storage.database import (
     Database,
     Schema,
@@ -211,7 +209,7 @@ class LogStore:
                 damage = damage or error.message
                 size //= 2
                 continue
-            await aside(partial(reading.take, rows))
+            await in_thread(reading.take, rows)
             if len(rows) < size:
                 break
         with suppress(StorageError):

@@ -102,7 +102,7 @@ class Counted(Sequence[Item]):
     @override
     def __getitem__(self, index: Any) -> Any:
         self.looked += 1
-        return items("read_file")[0]._replace(seq=range(self.length)[index] + 1)
+        return structs.replace(items("read_file")[0], seq=range(self.length)[index] + 1)
 
 
 def test_of_a_long_conversation_only_the_items_in_view_are_looked_at() -> None:

@@ -19,9 +19,9 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 async def rewind(agent: "Agent", argument: str) -> Reply:
     """``/rewind``: list the user's messages, or go back to before one, with or without the files."""
     if not argument:
-        from tui_agent.aside import aside
+        from tui_agent.durable import in_thread
 
-        said = await aside(agent.branches.prompts)
+        said = await in_thread(agent.branches.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
         return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
     number, _, what = argument.partition(" ")
@@ -59,11 +59,11 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
 
 async def undo(agent: "Agent", what: str) -> Reply:
     """``/undo``: undo the newest turn: the conversation, the files it changed, or both."""
-    from tui_agent.aside import aside
+    from tui_agent.durable import in_thread
 
     if what not in UNDONE:
         return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
-    said = await aside(agent.branches.prompts)
+    said = await in_thread(agent.branches.prompts)
     if not said:
         return Reply("There is nothing to undo", failed=True)
     return await _rewound(agent, said[-1].seq, UNDONE[what])
@@ -114,9 +114,9 @@ async def tree(agent: "Agent", number: str) -> Reply:
                 "The conversation stays on its branch", f"{sentence(str(error))} /tree lists them.", failed=True
             )
         return Reply(f"Back on the branch that ends at {tip}")
-    from tui_agent.aside import aside
+    from tui_agent.durable import in_thread
 
-    branches = await aside(agent.branches.all)
+    branches = await in_thread(agent.branches.all)
     lines = [
         f"{'*' if branch.present else ' '}{branch.tip:>6}  {branch.messages:>5} message{'s' * (branch.messages != 1)}"
         f"{'' if branch.present else f' from {branch.fork}'}  {_words(branch.text)}".rstrip()

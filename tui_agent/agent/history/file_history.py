@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.agent.record import Record
-from tui_agent.aside import aside
 from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
-from tui_agent.durable import to_completion
+from tui_agent.durable import in_thread, to_completion
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.confined import clear_leftovers
 from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
@@ -66,7 +65,7 @@ class FileHistory:
         if not paths and not tree:
             yield
             return
-        before = await aside(lambda: self._before(paths, record.view.log))
+        before = await in_thread(self._before, paths, record.view.log)
         if tree:
             for each in self._trees:
                 await each.look()
@@ -167,7 +166,7 @@ class FileHistory:
     async def _changed(self, kept: int, before: Sequence[FileChange], tree: bool) -> FilesChanged:
         files = [
             change
-            for change in await aside(lambda: [_as_now(change) for change in before])
+            for change in await in_thread(lambda: [_as_now(change) for change in before])
             if change.before != change.after
         ]
         gaps: list[str] = []
@@ -224,10 +223,10 @@ class FileHistory:
                 except ToolFailure as failure:
                     failed.append((step.name, failure.why))
 
-        changes = {change.path: change for change in await aside(keep)}
+        changes = {change.path: change for change in await in_thread(keep)}
         if changes:
             kept = await record.append(FilesKept(since=planned.seq, files=tuple(changes.values())))
-            await aside(act)
+            await in_thread(act)
             await record.append(FilesChanged(kept=kept, files=tuple(changes[step.path] for step in done)))
         return PutBackDone(tuple(done), tuple(failed))
 

@@ -7,9 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tui_agent.aside import aside
 from tui_agent.conversation.blocks import Image, Text
-from tui_agent.durable import make_private_folder, write_file
+from tui_agent.durable import in_thread, make_private_folder, write_file
 from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
 from tui_agent.text import one_line
 from tui_agent.tools.files.encodings import HEAD, sniff
@@ -122,7 +121,7 @@ def too_large() -> str:
 
 async def attach(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
     """Convert pictures to what providers accept, in a thread; originals of changed ones are saved in `folder`."""
-    return await aside(lambda: _attached(images, folder)) if images else Attached(())
+    return await in_thread(_attached, images, folder) if images else Attached(())
 
 
 def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:

@@ -3,9 +3,9 @@
 from typing import Final
 
 from tui_agent.agent.record import Record
-from tui_agent.aside import aside
 from tui_agent.conversation.entries import notice
 from tui_agent.conversation.plan import PLAN, PLAN_BEGUN, PLAN_OVER, approval, knows_of_plan_mode, waiting_plan
+from tui_agent.durable import in_thread
 from tui_agent.tools.asking import modes_after_plan
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
@@ -37,7 +37,7 @@ class Planning:
         if plan is not None and (mode := approving_mode(words, self._gate)) is not None:
             self._gate.mode = mode
             await self._record.append(notice(approval(plan, mode, edited=False)))
-        self._told = await aside(lambda: knows_of_plan_mode(log, self._head, self._told))
+        self._told = await in_thread(knows_of_plan_mode, log, self._head, self._told)
         if self._told != (self._gate.mode == "plan"):
             self._told = not self._told
             await self._record.append(notice(PLAN_BEGUN if self._told else PLAN_OVER))

@@ -19,7 +19,6 @@ from tui_agent.agent.extensions.hooks import Event, Hooks
 from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, probably_cached
-from tui_agent.aside import aside
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -174,7 +173,7 @@ class StepRunner:
         if not self._engine.is_long:
             return work()
         self._engine.view.sizes()
-        return await aside(work)
+        return await self._record.read(work)
 
     async def _advance(self, steps: Steps[T], outcome: Outcome) -> "Effect | _Over[T]":
         def advance() -> Effect | _Over[T]:

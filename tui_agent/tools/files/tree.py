@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tui_agent.aside import aside
 from tui_agent.conversation.entries import FileChange, FileState
+from tui_agent.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.states import ABSENT, Stamp, look_in
@@ -141,7 +141,7 @@ class Tree:
             return TreeChanges(gaps=(str(gap),))
         self._before = after
         gaps: list[str] = []
-        found = await aside(lambda: self._compared(before, after, gaps))
+        found = await in_thread(self._compared, before, after, gaps)
         if len(found) > MAX_CHANGES:
             gaps.append(TOO_MANY_CHANGES.format(count=len(found), limit=MAX_CHANGES))
             found = found[:MAX_CHANGES]
@@ -163,7 +163,7 @@ class Tree:
                 NOT_LISTED.format(why=error.why if isinstance(error, ToolFailure) else error.strerror)
             ) from error
         try:
-            return await aside(lambda: _Walk(self, known, listed, deadline).whole())
+            return await in_thread(lambda: _Walk(self, known, listed, deadline).whole())
         except OSError as error:
             raise _Gap(NOT_LISTED.format(why=error.strerror)) from error
 
@@ -224,7 +224,7 @@ class Tree:
 
         names = [old.git_name for change in changes if (old := known(change)) and old.git_name]
         contents = await self._git.contents(names)
-        return await aside(lambda: tuple(self._keep(change, known(change), contents) for change in changes))
+        return await in_thread(lambda: tuple(self._keep(change, known(change), contents) for change in changes))
 
     def _keep(self, change: FileChange, old: _Known | None, contents: dict[str, bytes]) -> FileChange:
         if old is None or old.unread or not change.before.sha256:

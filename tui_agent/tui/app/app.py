@@ -4,7 +4,6 @@ Parts that are not needed for the first frame are properties that import and cre
 """
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import cached_property
 from time import monotonic
@@ -70,6 +69,7 @@ class TuiAgent(BaseApp):
         self.leaving = Leaving(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
         self.before_opening: Callable[[], None] = lambda: None
+        self.ready: Callable[[], None] = lambda: None
         self._welcome = Welcome(arguments.folder, resuming=arguments.continue_last or arguments.resume is not None)
 
     # The parts
@@ -200,15 +200,6 @@ class TuiAgent(BaseApp):
         return False
 
     async def _open(self, target: Arguments) -> "tuple[Session, TurnView]":
-        gc.disable()
-        try:
-            return await self._opened(target)
-        finally:
-            # A loaded conversation stays: keep the garbage collector from scanning it.
-            gc.freeze()
-            gc.enable()
-
-    async def _opened(self, target: Arguments) -> "tuple[Session, TurnView]":
         from tui_agent.tui.commands.switching import open_for_screen
         from tui_agent.tui.session.past import glimpse
 
@@ -299,7 +290,6 @@ class TuiAgent(BaseApp):
 
         await show_earlier(past, view, self.pane)
         SubtaskSteps(view.transcript, agent.subtask_progress)
-        gc.freeze()
         self._show_attention()
 
     async def _look_at_sandbox(self, session: "Session") -> None:
@@ -308,7 +298,10 @@ class TuiAgent(BaseApp):
     async def _learn(self, agent: "Agent") -> None:
         from tui_agent.tui.commands.switching import learn_model
 
-        await learn_model(agent, self)
+        try:
+            await learn_model(agent, self)
+        finally:
+            self.ready()
         self._show_agent(agent)
 
     # User actions

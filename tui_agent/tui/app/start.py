@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui_agent.arguments import Arguments, ExitCode
-from tui_agent.aside import shorten_switch_interval
 from tui_agent.settings import Settings
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 
@@ -19,14 +18,22 @@ if TYPE_CHECKING:
 MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 
 
-def run(arguments: Arguments, settings: Settings, *, before_opening: Callable[[], None] = lambda: None) -> int:
-    """Run the app and return the exit code. `before_opening` is called before a session is opened."""
+def run(
+    arguments: Arguments,
+    settings: Settings,
+    *,
+    before_opening: Callable[[], None] = lambda: None,
+    ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Run the app and return the exit code. `before_opening` is called before a session is opened, `ready` once it is
+    open and its model has been looked up.
+    """
     trust_the_terminal()
     _on_signals(_end_at_once)
     keys = EarlyKeys()
     try:
         _mark_pastes(True)
-        return _run(arguments, settings, keys, before_opening)
+        return _run(arguments, settings, keys, before_opening, ready)
     finally:
         keys.give_back()
         _mark_pastes(False)
@@ -68,8 +75,13 @@ def _mark_pastes(marked: bool) -> None:
             sys.stdout.flush()
 
 
-def _run(arguments: Arguments, settings: Settings, keys: EarlyKeys, before_opening: Callable[[], None]) -> int:
-    shorten_switch_interval()
+def _run(
+    arguments: Arguments,
+    settings: Settings,
+    keys: EarlyKeys,
+    before_opening: Callable[[], None],
+    ready: Callable[[], None],
+) -> int:
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
     from tui_agent.tui.terminal.textual_internals import terminal_driver
@@ -80,7 +92,7 @@ def _run(arguments: Arguments, settings: Settings, keys: EarlyKeys, before_openi
         keys.give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
     app.leaving.last_words = partial(say_goodbye, app)
-    app.before_opening = before_opening
+    app.before_opening, app.ready = before_opening, ready
     _on_signals(app.leaving.told_to_end)
     app.run(mouse=settings.ui.mouse)
     app.leaving.say_last_words()

@@ -1,13 +1,12 @@
 """The commands that change the branch: rewind, undo, fork and tree, and showing the conversation of the new branch."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
-from tui_agent.aside import aside
+from tui_agent.durable import in_thread
 from tui_agent.text import as_typed, counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
@@ -162,7 +161,7 @@ class Branches:
         """Show what would be put back and ask what to do; empty if nothing."""
         from tui_agent.tui.dialogs.files_screen import FilesScreen, Shown
 
-        shown = await aside(lambda: Shown.of(planned))
+        shown = await in_thread(Shown.of, planned)
         return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
@@ -279,19 +278,14 @@ class Branches:
 
     @contextmanager
     def _shown_as_activity(self) -> Iterator[None]:
-        """Show the activity, and pause the garbage collector: it would scan all blocks of a long conversation."""
         self._at_work += 1
-        gc.disable()
         self._host.status.show(hint=CHANGING_BRANCH)
         try:
             yield
         finally:
             self._at_work -= 1
-            if not self._at_work:
-                gc.freeze()
-                gc.enable()
-                if self._host.status.status.hint == CHANGING_BRANCH:
-                    self._host.status.show(hint="")
+            if not self._at_work and self._host.status.status.hint == CHANGING_BRANCH:
+                self._host.status.show(hint="")
 
 
 async def let_go(transcript: Transcript) -> None:

@@ -125,7 +125,7 @@ def figures_of(outcome: "Outcome") -> str:
 
 async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
     """Replay the session under each policy, in a thread that stops on cancellation. Raises `UnreadableRecording`."""
-    from tui_agent.aside import aside
+    from tui_agent.durable import in_thread
     from tui_agent.replay.session_costs import policy_outcomes
 
     given_up = threading.Event()
@@ -135,7 +135,7 @@ async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
             raise Stopped
 
     settings, profile, window = agent.settings, agent.profile, agent.engine.window.tokens
-    work = asyncio.create_task(aside(lambda: policy_outcomes(folder, settings, profile, window=window, step=step)))
+    work = asyncio.create_task(in_thread(policy_outcomes, folder, settings, profile, window=window, step=step))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

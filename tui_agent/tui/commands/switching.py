@@ -2,11 +2,11 @@
 
 import asyncio
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments
-from tui_agent.aside import load
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.cards.blocks import Level
@@ -263,7 +263,7 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
 
 
 async def _opened_session(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
-    await load("tui_agent.session")
+    await asyncio.to_thread(import_module, "tui_agent.session")
     from tui_agent.session import SessionError, SessionRefused, open_session
     from tui_agent.storage.errors import SessionBusy
     from tui_agent.storage.sessions import NoSuchSession

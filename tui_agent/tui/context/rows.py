@@ -218,7 +218,7 @@ def _course(seen: Overview) -> list[Row]:
 
 
 def _draw_course(seen: Overview, number: int, width: int, look: Look) -> Line:
-    lines = course_lines(seen.course, width, look)
+    lines = course_lines([(point.tokens, point.edits) for point in seen.course], width, look)
     return lines[number] if number < len(lines) else make_line([Run(" ", look.palette.base)])
 
 

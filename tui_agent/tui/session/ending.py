@@ -1,11 +1,11 @@
 """Reads the end of a session before it is open, while the screen is being built."""
 
 import asyncio
-from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.arguments import Arguments
-from tui_agent.aside import aside, load
+from tui_agent.durable import in_thread
 
 if TYPE_CHECKING:
     from tui_agent.agent.history.as_events import Ending
@@ -23,8 +23,8 @@ async def end_of(arguments: Arguments) -> "Ending | None":
     """
     if not arguments.resume and not (arguments.continue_last and arguments.resume is None):
         return None
-    await load("tui_agent.agent.history.as_events")
-    await load("tui_agent.storage.sessions")
+    await asyncio.to_thread(import_module, "tui_agent.agent.history.as_events")
+    await asyncio.to_thread(import_module, "tui_agent.storage.sessions")
     from tui_agent.agent.history.as_events import ending
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import session_to_continue, session_to_resume
@@ -38,8 +38,8 @@ async def end_of(arguments: Arguments) -> "Ending | None":
     except (StorageError, OSError):
         return None
     if end is not None:
-        await load("tui_agent.tui.session.turns")
-        await aside(partial(_warm_up_painting, end))
+        await asyncio.to_thread(import_module, "tui_agent.tui.session.turns")
+        await in_thread(_warm_up_painting, end)
     return end
 
 
