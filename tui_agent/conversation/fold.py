@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 

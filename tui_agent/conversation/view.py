@@ -5,7 +5,8 @@ exactly one result, right after it; the first message is the user's; no block is
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall
 from tui_agent.conversation.entries import (
@@ -46,7 +47,7 @@ from tui_agent.conversation.states import (
 __all__ = ["Item", "Items", "LiveResult", "MeasuredCall", "ReasoningPolicy", "RequestMessage", "View"]
 
 
-class LiveResult(NamedTuple):
+class LiveResult(msgspec.Struct, frozen=True, gc=False):
     """A tool result of which the next request contains more than a placeholder.
 
     `size` is its size in the request, `after` the size of everything that follows it there; `artifact` is the file with

@@ -1,0 +1,141 @@
+"""What a long day leaves in memory: turns, and dialogs opened and closed, in one app.
+
+`python -m tests.tui.growth [TURNS] [DIALOGS]` prints a table; 2,000 and 200 without numbers.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from tests.tui.app_of_parts import OFFLINE, send, until
+from tui_agent.arguments import Arguments
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.session.states import Phase
+
+SAMPLES = 20
+DIALOGS = ("f1", "ctrl+p", "/theme", "/model", "/mode", "/rewind", "/resume", "/config", "ctrl+r", "/policy")
+PROMPTS = (
+    "read part{part}.txt",
+    "run echo {number}",
+    "list .",
+    "find line in part{part}.txt",
+    "hello, number {number}",
+)
+PARTS = 20
+
+
+class Sample(NamedTuple):
+    """After so many turns and dialogs: blocks of memory and objects with references that are alive, resident bytes,
+    asyncio's tasks, and the screens that were closed and are still there.
+    """
+
+    turns: int
+    dialogs: int
+    blocks: int
+    objects: int
+    resident: int
+    tasks: int
+    screens: int
+
+
+class Day:
+    """Lives through a day, and samples memory along the way."""
+
+    def __init__(self, app: TuiAgent, pilot: Pilot[object]) -> None:
+        self._app = app
+        self._pilot = pilot
+        self._closed: weakref.WeakSet[Screen[object]] = weakref.WeakSet()
+        self.turns = self.dialogs = 0
+
+    async def turn(self) -> None:
+        """Send a prompt, and wait for the end of its turn."""
+        number = self.turns
+        self.turns += 1
+        await send(self._app, self._pilot, PROMPTS[number % len(PROMPTS)].format(part=number % PARTS, number=number))
+        await until(self._pilot, lambda: not self._app.conductor.busy and self._app.conductor.phase is Phase.IDLE)
+
+    async def dialog(self) -> None:
+        """Open a dialog and close it."""
+        opens = DIALOGS[self.dialogs % len(DIALOGS)]
+        self.dialogs += 1
+        if opens.startswith("/"):
+            await send(self._app, self._pilot, opens)
+        else:
+            await self._pilot.press(opens)
+        await until(self._pilot, lambda: len(self._app.screen_stack) > 1)
+        self._closed.add(self._app.screen)
+        await self._pilot.press("escape")
+        await until(self._pilot, lambda: len(self._app.screen_stack) == 1)
+
+    def sample(self) -> Sample:
+        """What is alive now, once all garbage is collected."""
+        gc.collect()
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return Sample(
+            self.turns,
+            self.dialogs,
+            sys.getallocatedblocks(),
+            len(gc.get_objects()),
+            resident,
+            len(asyncio.all_tasks()),
+            len(self._closed),
+        )
+
+
+async def live(app: TuiAgent, turns: int, dialogs: int, samples: int = SAMPLES) -> list[Sample]:
+    """Live through so many turns and dialogs, evenly mixed."""
+    found: list[Sample] = []
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.conductor.session)
+        day = Day(app, pilot)
+        for number in range(1, samples + 1):
+            while day.turns < turns * number // samples:
+                await day.turn()
+            while day.dialogs < dialogs * number // samples:
+                await day.dialog()
+            await pilot.pause()
+            found.append(day.sample())
+    return found
+
+
+def table(samples: list[Sample]) -> Iterator[str]:
+    """The samples as lines."""
+    yield f"{'turns':>6} {'dialogs':>8} {'blocks':>10} {'objects':>9} {'resident':>10} {'tasks':>6} {'screens':>8}"
+    for each in samples:
+        yield (
+            f"{each.turns:>6,} {each.dialogs:>8,} {each.blocks:>10,} {each.objects:>9,}"
+            f" {each.resident / 2**20:>7.1f} MB {each.tasks:>6} {each.screens:>8}"
+        )
+
+
+def main() -> None:
+    """Print the table of one day."""
+    turns, dialogs = (int(each) for each in (*sys.argv[1:], *("2000", "200")[len(sys.argv) - 1 :]))
+    with tempfile.TemporaryDirectory() as place:
+        folder = make_project(Path(place))
+        app = TuiAgent(Arguments(folder=folder, home=Path(place) / "home", project=folder), OFFLINE)
+        for line in table(asyncio.run(live(app, turns, dialogs))):
+            print(line, flush=True)
+
+
+def make_project(place: Path) -> Path:
+    """A project of a few files."""
+    folder = place / "project"
+    folder.mkdir()
+    for number in range(PARTS):
+        (folder / f"part{number}.txt").write_text(f"part {number}\n" + f"line of part {number}\n" * 40)
+    return folder
+
+
+if __name__ == "__main__":
+    os.environ["TUI_AGENT_OFFLINE_DELAY_S"] = "0"
+    main()
