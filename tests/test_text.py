@@ -102,7 +102,7 @@ def test_a_printable_line_of_json_is_the_same_json_without_control_characters(va
         ("", ""),
         ("[1, 2]", "[1, 2]"),
         ("not json", "not json"),
-        ('{"command": "a\\nb \\u001b[31mred"}', "a b red"),
+        ('{"command": "a\\nb \\u001b[31mred"}', "a␊b ␛[31mred"),
     ],
 )
 def test_the_telling_arguments_come_first(arguments: str, summary: str) -> None:

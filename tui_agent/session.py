@@ -103,6 +103,8 @@ from tui_agent.version import __version__
 
 SKILLS_FOLDER: Final = "skills"
 REMEMBERED_FILE: Final = "permissions.json"
+APPROVED_FOLDER: Final = "approved"
+"""The folder for what commands that were allowed without a sandbox run first."""
 RATIOS_FILE: Final = "token-ratios.json"
 
 
@@ -269,6 +271,7 @@ async def _open(
         engine.running = lambda: background.running
         sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
         tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
+        files = gate.history = await files_of(settings, arguments, workspace, store, entries)
         hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
         subtasks = SubtaskSessions(
             Parent(
@@ -312,7 +315,7 @@ async def _open(
             briefing=briefing_of(settings, arguments, places, tools, offered, run_agent),
             subtasks=runner,
             recaller=recaller,
-            files=await files_of(settings, arguments, workspace, store, entries),
+            files=files,
             offered=offered,
             extensions=extensions,
             hooks=hooks,
@@ -492,6 +495,8 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
         ask=rules.ask,
         deny=rules.deny,
         remembered=RememberedRules(arguments.home / REMEMBERED_FILE, arguments.project),
+        unasked=rules.unasked,
+        approved=arguments.home / APPROVED_FOLDER,
     )
 
 

@@ -183,7 +183,11 @@ def call_summary(arguments: str) -> str:
 def _argument(value: object) -> str:
     from json import dumps
 
-    return one_line(value if isinstance(value, str) else dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+    from tui_agent.visible import visible_line
+
+    text = value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+    shown = visible_line(text[: _ARGUMENT_CHARS + 1])
+    return shown if len(shown) <= _ARGUMENT_CHARS else f"{shown[: _ARGUMENT_CHARS - 1]}…"
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -39,7 +39,7 @@ def test_output_cannot_leave_its_block_nor_give_a_terminal_orders() -> None:
     assert fenced("a\n```\nb\x1b[2J") == "````\na\n```\nb\n````"
     (shown,) = output_content("run_command", "x" * 30_000)
     assert "10,000 more characters" in str(shown)
-    assert title_of("run_command", r'{"command": "ls\u001b]0;x\u0007 -l"}') == "ls -l"
+    assert title_of("run_command", r'{"command": "ls\u001b]0;x\u0007 -l"}') == "ls␛]0;x␇ -l"
 
 
 def test_a_prompt_is_its_words_then_what_it_holds() -> None:

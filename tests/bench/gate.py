@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.bench.report import Figure
 from tests.tools.gate.hostile_lines import HARMLESS, LINES, RULES
 from tests.tools.gate.test_hostile_lines import hostile_tree
-from tui_agent.tools.gate.judging import Granted, judge
+from tui_agent.tools.gate.judging import judge
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.shell_line import read_line
@@ -32,7 +32,7 @@ def figures() -> list[Figure]:
         for number in range(5_000):
             (many / f"f{number}").symlink_to("../a.txt")
         workspace = Workspace(root)
-        granted = Granted(tuple(Rule("run_command", pattern) for pattern in RULES))
+        granted = tuple(Rule("run_command", pattern) for pattern in RULES)
         worst = ("cat many/*", "cat " + "many/f*1*2*/x " * 90, "cat " + " ".join(["src/deep/up/x"] * 190))
         judge("git status", granted, workspace)
         plain = [_milliseconds(line, granted, workspace) for line in HARMLESS]
@@ -51,7 +51,7 @@ def figures() -> list[Figure]:
     ]
 
 
-def _milliseconds(line: str, granted: Granted, workspace: Workspace) -> float:
+def _milliseconds(line: str, granted: tuple[Rule, ...], workspace: Workspace) -> float:
     """The best of a few rounds: what the machine does besides is not the gate's."""
     found = []
     for _ in range(ROUNDS):

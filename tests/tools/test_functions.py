@@ -412,7 +412,7 @@ async def test_the_effect_says_when_a_person_is_asked(effect: Effect, mode: Mode
 async def test_a_person_sees_what_would_be_called() -> None:
     _, (question,) = await asked_about("run", "auto")
     assert question.preview.title == "Call deploy"
-    assert question.preview.text == "place: the moon"
+    assert question.preview.text == 'place: "the moon"'
     assert question.accesses[0].target == "deploy place='the moon'"
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -17,6 +17,7 @@ from acp.schema import (
 
 from tui_agent.text import call_summary, clean, one_line
 from tui_agent.tools.base import PermissionQuestion
+from tui_agent.visible import visible, visible_line
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
 
@@ -96,18 +97,26 @@ def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocati
 
 
 def question_content(question: PermissionQuestion, folder: Path) -> list[Content]:
-    """What the user sees before they allow a call."""
+    """What the user sees before they allow a call: all of it, in its visible form. Tabs stay, editors show them."""
     shown = question.preview
-    content: list[Content] = list(edits(shown.diff, path_of(question.arguments, folder)))
+    content: list[Content] = []
     if shown.command:
-        content.append(_text(fenced(shown.command, "sh")))
-    content += [_text(clean(text)) for text in (shown.text, question.reason) if text]
-    return content
+        content.append(_text(_block(visible(shown.command, tabs=False), "sh")))
+    if shown.diff:
+        diff = visible_diff(shown.diff)
+        content += list(edits(diff, path_of(question.arguments, folder))) or [_text(_block(diff, "diff"))]
+    told = shown.text or ("" if shown.command or shown.diff else question.arguments)
+    if told:
+        told = visible(told, tabs=False)
+        content.append(_text(_block(told) if question.kind == "call" else told))
+    for change in shown.changes:
+        content += [_text(_block(visible_diff(change.diff), "diff")), _text(visible_line(change.title))]
+    return [*content, *([_text(clean(question.reason))] if question.reason else [])]
 
 
 def result_content(tool: str, arguments: str, text: str, diff: str, folder: Path) -> list[Content]:
     """The result of a call: its diff if it has one, else its text."""
-    if diff and (found := list(edits(diff, path_of(arguments, folder)))):
+    if diff and (found := list(edits(visible_diff(diff), path_of(arguments, folder)))):
         return list(found)
     return output_content(tool, text)
 
@@ -122,34 +131,36 @@ def output_content(tool: str, text: str) -> list[Content]:
 
 
 def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:
-    """The hunks of a unified diff, each as its text before and after. A diff may be cut off."""
-    old: list[str] = []
-    new: list[str] = []
-    made = False
-    for line in [*clean(diff).split("\n")[2:], "@@ -1 +1 @@"] if path else ():
+    """The hunks of a unified diff of visible text, each as its text before and after. A diff may be cut off."""
+    sides: dict[str, list[str]] = {"-": [], "+": []}
+    made, last = False, ""
+    for line in [*diff.split("\n")[2:], "@@ -1 +1 @@"] if path else ():
         if hunk := _HUNK.match(line):
-            if old or new:
-                before = None if made else _joined(old)
-                yield tool_diff_content(path, _joined(new), before)
-            old, new, made = [], [], hunk[1] == "0"
-        elif line.startswith("-"):
-            old.append(line[1:])
-        elif line.startswith("+"):
-            new.append(line[1:])
-        elif line.startswith(" "):
-            old.append(line[1:])
-            new.append(line[1:])
+            if sides["-"] or sides["+"]:
+                yield tool_diff_content(path, "".join(sides["+"]), None if made else "".join(sides["-"]))
+            sides, made = {"-": [], "+": []}, hunk[1] == "0"
+        elif line.startswith("\\"):
+            for sign in last.replace(" ", "-+"):
+                sides[sign][-1] = sides[sign][-1].removesuffix("\n")
+        elif (last := line[:1]) in ("-", "+", " ") and line:
+            for sign in last.replace(" ", "-+"):
+                sides[sign].append(f"{line[1:]}\n")
 
 
 def fenced(text: str, language: str = "") -> str:
     """A text as a Markdown code block, with a fence that does not occur in it."""
+    return _block(clean(text).rstrip(), language)
+
+
+def _block(text: str, language: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _joined(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def visible_diff(diff: str) -> str:
+    """A unified diff with the visible form of each line after its sign; tabs stay, editors show them."""
+    return "\n".join(line[:1] + visible(line[1:], tabs=False) for line in diff.split("\n"))
 
 
 def _text(text: str) -> ContentToolCallContent:

@@ -20,7 +20,8 @@ class ErrorReport(msgspec.Struct, frozen=True):
 
 
 class QuestionReport(msgspec.Struct, frozen=True):
-    """A question that somebody must answer before the session can go on.
+    """A question that somebody must answer before the session can go on. `text` is all that it is about, in its visible
+    form (`tui_agent.visible`).
 
     `kind`: whether a call may run (``call``), a ``question`` of the model's, or the approval of its ``plan``. `choices`
     are the answers offered; for a plan, the modes in which it may be carried out.

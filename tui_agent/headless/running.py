@@ -33,6 +33,7 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable, sentence
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.gate.permissions import NobodyToAsk
+from tui_agent.visible import visible
 
 UNANSWERED = frozenset(("needs_approval", "needs_answer"))
 """Failures that end with `ExitCode.NEEDS_APPROVAL`: there is nobody to ask."""
@@ -277,8 +278,9 @@ class _Outcome:
 
 def _question(asked: PermissionQuestion) -> QuestionReport:
     shown = asked.preview
-    text = shown.command or shown.diff or shown.text or shown.title
-    return QuestionReport(asked.kind, asked.tool, text, asked.choices)
+    parts = [shown.command, shown.diff, shown.text, *(f"{each.title}\n{each.diff}" for each in shown.changes)]
+    text = "\n".join(part for part in parts if part) or asked.arguments
+    return QuestionReport(asked.kind, asked.tool, visible(text, tabs=False), asked.choices)
 
 
 def _report(session: Session, outcome: _Outcome, began: float) -> Report:

@@ -328,6 +328,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Commands run in a sandbox if the system has one (auto), only in a sandbox (required), or without one (off)."""
     network: bool = False
     """Allow commands in the sandbox to use the network."""
+    unasked: Literal["sandboxed", "known"] = "sandboxed"
+    """What runs unasked in mode auto: commands that a full sandbox confines (sandboxed), or only known ones (known)."""
 
 
 class FileHistory(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tui_agent.resources import prompt_text
 from tui_agent.text import money_text
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import SubtaskResult, Subtasks, SubtaskSpec
@@ -51,9 +51,7 @@ class _Wrapper:
         return (Access("none", about),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        text = "\n".join(f"{name}: {shown(str(value))}" for name, value in given.items())
-        return Preview(f"Subtask {self.definition.name}", text=text)
+        return Preview(f"Subtask {self.definition.name}", text=as_text(self._signature.parse(arguments)))
 
     async def _ask(self, context: ToolContext, subject: str, prompt: str) -> ToolOutput:
         name = self.definition.name

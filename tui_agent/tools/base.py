@@ -32,13 +32,16 @@ call would touch, and what a person should see before they allow it::
                 return ToolOutput(f"{sum(1 for _ in stream)} lines")
 """
 
-from collections.abc import Awaitable, Callable
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
+from tui_agent.visible import visible_line
 
 Effect: TypeAlias = Literal["read", "write", "run", "network", "call", "none"]
 """The worst a call can do: read files, change files, run a command, use the network, call a tool of a server (which
@@ -77,16 +80,26 @@ class Access(msgspec.Struct, frozen=True):
     outside: bool = False
 
 
+class Change(msgspec.Struct, frozen=True):
+    """A file that has changed since the user last allowed what runs it: a sentence, and a unified diff."""
+
+    title: str
+    diff: str
+
+
 class Preview(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the user sees before they allow a call: a title, and a command line, a unified diff or plain text.
 
-    `failure`: of a call that cannot work as things are, `why` and `instead` of the `ToolFailure` it would raise.
+    All of it is untrusted and complete; front ends show all of its visible form (`tui_agent.visible`). `changes`: files
+    that the call would run or read first. `failure`: `why` and `instead` of the `ToolFailure` that the call would raise
+    as things are.
     """
 
     title: str
     command: str = ""
     diff: str = ""
     text: str = ""
+    changes: tuple[Change, ...] = ()
     failure: tuple[str, ...] = ()
 
 
@@ -112,6 +125,15 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tools that the call found; the model can call them from now on."""
     paged: bool = False
     """`text` is one page, cut by the tool to fit `ToolContext.page_bytes`; it is not cut again."""
+
+
+def as_text(given: Mapping[str, object]) -> str:
+    """The arguments of a call for a preview: each on a line, its name and its value as JSON, so that none can look like
+    another.
+    """
+    lines = (f"{visible_line(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    # Half a surrogate pair is no valid text, but has a form in JSON.
+    return re.sub(r"[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", "\n".join(lines))
 
 
 def bounded_error(output: ToolOutput, limit: int) -> ToolOutput:

@@ -12,8 +12,7 @@ from typing import Generic, ParamSpec, TypeVar, get_type_hints, overload
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import in_thread
 
@@ -22,7 +21,6 @@ R = TypeVar("R")
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_MESSAGE = 4_000
-_LONGEST_PREVIEW = 2_000
 
 
 @overload
@@ -100,9 +98,7 @@ class FunctionTool(Generic[P, R]):
         return (Access(self.effect, " ".join([self.definition.name, *words])),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = self._signature.parse(arguments)
-        lines = [f"{name}: {shown(_as_text(value), _LONGEST_PREVIEW)}" for name, value in given.items()]
-        return Preview(f"Call {self.definition.name}", text="\n".join(lines))
+        return Preview(f"Call {self.definition.name}", text=as_text(self._signature.parse(arguments)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         ours = (context,) if self._context else ()

@@ -117,7 +117,7 @@ class Recall:
         return ()
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(f"Recall {shown(str(self._signature.parse(arguments)['query']), _SHOWN_QUERY)}")
+        return Preview(f"Recall {self._signature.parse(arguments)['query']}")
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._recall, arguments)

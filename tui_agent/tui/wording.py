@@ -15,7 +15,7 @@ PLACEHOLDER: Final = "Ask, or / for commands"
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "asks before every change and every command",
-    "auto": "edits here, runs read-only commands, asks about the rest",
+    "auto": "edits here, runs commands in the sandbox (else only known ones), asks about the rest",
     "allow": "never asks",
 }
 """What each mode means."""

@@ -17,7 +17,7 @@ from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.notes.memory import memory_folder
-from tui_agent.tools.sandbox.sandbox import mechanism
+from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}
@@ -102,6 +102,13 @@ async def confinement(settings: Settings, folder: Path) -> object:
         return sandbox.confines, bool(sandbox.trouble) and sandbox.choice == "required"
 
 
+async def unasked(settings: Settings, folder: Path) -> object:
+    """Whether commands run unasked where a full sandbox confines them."""
+    async with talking(folder, settings) as session:
+        session.sandbox._offered = Mechanism("namespaces", "whatever this machine has")
+        return session.agent.permissions.runs_confined
+
+
 async def network(settings: Settings, folder: Path) -> object:
     """Whether a command that is confined may use the network."""
     async with talking(folder, settings) as session:
@@ -169,11 +176,12 @@ PROBES: Mapping[str, Probe] = {
     "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "permissions.mode": Probe("allow", doing("run seq 3"), OFFLINE),
-    "permissions.allow": Probe(["run_command(seq *)"], doing("run seq 3"), OFFLINE),
+    "permissions.allow": Probe(["run_command(seq 3)"], doing("run seq 3"), OFFLINE),
     "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.sandbox": Probe("required" if mechanism().kind == "none" else "off", confinement, OFFLINE),
     "permissions.network": Probe(True, network, OFFLINE),
+    "permissions.unasked": Probe("known", unasked, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
     "file_history.enabled": Probe(False, put_back, OFFLINE),
     "file_history.max_file_bytes": Probe(50, put_back, OFFLINE),

@@ -11,11 +11,11 @@ import pytest
 
 from tests.tools.gate.hostile_lines import FORMS, HARMLESS, LINES, PAYLOADS, RULES, WRAPPERS
 from tests.tools.world import tree
-from tui_agent.tools.gate.judging import Granted, Judgement, judge, judge_outside
+from tui_agent.tools.base import Access
+from tui_agent.tools.gate.judging import Judgement, judge, judge_outside
 from tui_agent.tools.gate.known_commands import _TABLE, holds, proven
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import Rule
-from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
 
 WIDE = tuple(Rule("run_command", pattern) for pattern in RULES)
@@ -61,7 +61,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return Workspace(hostile_tree(Path(os.path.realpath(tmp_path_factory.mktemp("hostile")))))
 
 
-def judged(line: str, workspace: Workspace, granted: Granted) -> list[Judgement]:
+def judged(line: str, workspace: Workspace, granted: tuple[Rule, ...]) -> list[Judgement]:
     """A line in the modes auto and ask, without a sandbox."""
     return [judge(line, granted, workspace, reading_passes=reading) for reading in (True, False)]
 
@@ -72,54 +72,28 @@ def test_the_table_is_large() -> None:
 
 
 def test_no_hostile_line_runs_unasked(workspace: Workspace) -> None:
-    """Under every rule at once: those of the settings, and the same ones remembered."""
-    passed = [
-        line
-        for line in LINES
-        for granted in (Granted(WIDE), Granted(remembered=WIDE))
-        for judgement in judged(line, workspace, granted)
-        if judgement.outcome != "ask"
-    ]
-    assert passed == []
+    """Under every rule at once."""
+    assert [line for line in LINES for each in judged(line, workspace, WIDE) if each.outcome != "ask"] == []
 
 
 def test_no_hostile_line_runs_outside_a_sandbox(workspace: Workspace) -> None:
-    rules = Granted(remembered=tuple(Rule("outside", rule.pattern) for rule in WIDE))
+    rules = tuple(Rule("outside", rule.pattern) for rule in WIDE)
     assert [line for line in LINES if judge_outside(line, rules, workspace).outcome != "ask"] == []
 
 
 @pytest.mark.parametrize("program", ["mypy", "pytest", "make", "ruff check", "npm test", "cargo test"])
-def test_what_runs_the_projects_own_code_is_remembered_word_for_word(program: str, workspace: Workspace) -> None:
-    """A plugin in mypy.ini, a conftest.py: what an edit may change. In a sandbox that does not matter."""
-    wide = Granted(remembered=(Rule("run_command", f"{program} *"),))
-    exact = Granted(remembered=(Rule("run_command", f"{program} src"),))
+def test_what_runs_the_projects_own_code_is_allowed_word_for_word(program: str, workspace: Workspace) -> None:
+    """A plugin in mypy.ini, a conftest.py: what an edit may change."""
+    wide, exact = (Rule("run_command", f"{program} *"),), (Rule("run_command", f"{program} src"),)
     assert judge(f"{program} src", wide, workspace).outcome == "ask"
-    assert judge(f"{program} src", wide, workspace, confined=True).outcome == "allow"
     assert judge(f"{program} src", exact, workspace).outcome == "allow"
     assert judge(f"echo x | {program} src", exact, workspace).outcome == "ask"
 
 
-def test_in_a_sandbox_what_only_reads_and_what_was_allowed_runs(workspace: Workspace) -> None:
-    def outcome(line: str, *patterns: str, reading: bool = True) -> str:
-        granted = Granted(remembered=tuple(Rule("run_command", pattern) for pattern in patterns))
-        return judge(line, granted, workspace, confined=True, reading_passes=reading).outcome
-
-    assert outcome("git clone -u 'touch PWNED;' . cl") == "ask"
-    assert outcome("git clone -u 'touch PWNED;' . cl", "git *") == "allow"
-    assert outcome("cat ../outside/secret.txt") == "ask"
-    assert outcome('for f in src/*.py; do wc -l "$f"; done | sort -rn') == "allow"
-    assert outcome('for f in src/*.py; do wc -l "$f"; done', reading=False) == "ask"
-    assert outcome('for f in src/*.py; do python "$f"; done') == "ask"
-    assert outcome('for f in src/*.py; do python "$f"; done', "python *") == "allow"
-    assert outcome("ls $(sh payload)") == "ask"
-    assert outcome("$X") == "ask"
-
-
 def test_a_hostile_line_says_why_it_is_asked_about(workspace: Workspace) -> None:
     for line in LINES:
-        judgement = judge(line, Granted(WIDE), workspace)
+        judgement = judge(line, WIDE, workspace)
         assert judgement.reasons, line
-        assert not (judgement.plain and read_line(line).opaque)
 
 
 def test_what_a_rule_forbids_stays_forbidden_in_the_mode_allow(workspace: Workspace) -> None:
@@ -127,18 +101,18 @@ def test_what_a_rule_forbids_stays_forbidden_in_the_mode_allow(workspace: Worksp
     gate = PermissionGate("allow", workspace, deny=["run_command(touch *)", "run_command(sh *)"])
     lines = [form.format(h=reader, p=payload) for form in FORMS for reader in ("ls", "grep x") for payload in PAYLOADS]
     lines += [form.format(p=payload) for form in WRAPPERS for payload in PAYLOADS]
-    passed = {line for line in lines if gate.judge(line, confined=False).outcome != "deny"}
+    passed = {line for line in lines if gate.passes("run_command", Access("run", line))}
     assert passed == {"./nice ls", "./ls", "bin/ls"}
     for line in ("git status", "grep -rn touch .", "find . -name touch", "make", "python x.py", "pytest -k touch"):
-        assert gate.judge(line, confined=False).outcome == "allow", line
+        assert gate.passes("run_command", Access("run", line)), line
 
 
 def test_lines_that_only_read_run_unasked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for line in HARMLESS:
-        judgement = judge(line, Granted(), workspace)
-        assert (judgement.outcome, judgement.only_reads, judgement.plain) == ("allow", True, True), (line, judgement)
-        assert judge(line, Granted(), workspace, reading_passes=False).outcome == "ask"
+        judgement = judge(line, (), workspace)
+        assert judgement.outcome == "allow", (line, judgement)
+        assert judge(line, (), workspace, reading_passes=False).outcome == "ask"
 
 
 @pytest.mark.parametrize("path", [".:/usr/bin", ":/usr/bin", "{root}/bin:/usr/bin", "bin:/usr/bin"])
@@ -147,8 +121,8 @@ def test_a_program_of_the_project_is_none_that_only_reads(
 ) -> None:
     monkeypatch.setenv("PATH", path.format(root=workspace.root))
     for line in ("ls", "timeout 5 ls"):
-        assert judge(line, Granted(WIDE), workspace).outcome == "ask"
-    assert judge("timeout 5 timeout 5 ls", Granted(WIDE), workspace).outcome == "ask"
+        assert judge(line, WIDE, workspace).outcome == "ask"
+    assert judge("timeout 5 timeout 5 ls", WIDE, workspace).outcome == "ask"
 
 
 CONFIGS: Mapping[str, str] = {
@@ -201,9 +175,7 @@ GIT_LINES = (
 def asked(workspace: Workspace) -> set[str]:
     """Which of the lines for git are asked about, whatever allows them."""
     exact = tuple(Rule("run_command", line) for line in GIT_LINES)
-    return {
-        line for line in GIT_LINES if all(j.outcome == "ask" for j in judged(line, workspace, Granted((*WIDE, *exact))))
-    }
+    return {line for line in GIT_LINES if all(j.outcome == "ask" for j in judged(line, workspace, (*WIDE, *exact)))}
 
 
 def repository(tmp_path: Path) -> Workspace:
@@ -283,10 +255,10 @@ def test_judging_takes_little_work(workspace: Workspace) -> None:
     for number in range(3_000):
         (many / f"f{number}").symlink_to("../a.txt")
     worst = ("cat many/*", "cat many/f*1*2", "cat " + "many/*" * 200, "cat " + " ".join(["src/deep/up/x"] * 190))
-    judge("ls", Granted(WIDE), workspace)
+    judge("ls", WIDE, workspace)
     for line in (*LINES[-60:], *worst):
         began = time.thread_time()
-        judge(line, Granted(WIDE), workspace)
+        judge(line, WIDE, workspace)
         assert time.thread_time() - began < 0.2, line[:60]
     shutil.rmtree(many)
 
@@ -382,7 +354,7 @@ def test_the_whole_table_through_the_gate_for_real(tmp_path: Path) -> None:
     for rule in RULES:
         gate = PermissionGate("auto", workspace, allow=[f"run_command({rule})"])
         for line in (*LINES, *HARMLESS):
-            if gate.judge(line, confined=False).outcome == "allow":
+            if gate.passes("run_command", Access("run", line)):
                 run_boxed(line, root)
                 ran += 1
         assert not harm(root, before), rule

@@ -1,18 +1,22 @@
-"""Rules and their proofs, what was remembered by older versions, and running outside a sandbox."""
+"""Rules, what was remembered by older versions, and running in and outside a sandbox."""
 
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tests.tools.gate.test_permissions import READ, SHELL, WRITE, Person, call, outcome, run
-from tui_agent.tools.base import Access
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
-from tui_agent.tools.gate.rules import Rule, RuleError, holds, proof_of, stands_for
+from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.shell.run_command import RunCommand
 
 
 class Confining:
@@ -20,6 +24,39 @@ class Confining:
 
     def __init__(self, isolates: bool = True) -> None:
         self.isolates = isolates
+
+
+class Keeping:
+    """A history of files as the gate sees it."""
+
+    def __init__(self, gap: str = "") -> None:
+        self._gap = gap
+
+    async def gap(self) -> str:
+        return self._gap
+
+    def earlier(self, path: Path) -> bytes | None:
+        return None
+
+
+class Outside(RunCommand):
+    """Commands, in a session that has a sandbox to leave."""
+
+    @override
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (Access("run", json.loads(arguments)["command"], outside=True),)
+
+
+PROJECT = {
+    "Makefile": "include rules.mk\ntest:\n\tsh tools/gen.sh\n",
+    "rules.mk": "X = 1\n",
+    "package.json": '{"scripts": {"test": "true"}}\n',
+    "conftest.py": "",
+    "tools/gen.sh": "true\n",
+    "tools/gen.py": "print()\n",
+    "own.c": "int main;\n",
+    ".venv/bin/mytool": "#!/bin/sh\ntrue\n",
+}
 
 
 @pytest.fixture
@@ -69,67 +106,40 @@ def test_patterns(pattern: str, text: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("pattern", "idle"),
     [
+        *((pattern, False) for pattern in ("git *", "git diff *", "git log --oneline *", "head -n *", "ls *", "cd *")),
+        *((pattern, False) for pattern in ("find *", "make test", "git push origin main", "npm test -- --watch")),
+        *((pattern, True) for pattern in ("git push *", "make *", "npm test *", "python3 *", "jq *", "sqlite3 *", "*")),
         *(
-            "run_command(git diff *)",
-            "run_command(make test)",
-            "run_command(rm -rf 'a b' src/*.o)",
-            "run_command(ls *)",
+            (pattern, True)
+            for pattern in ("cmake -E *", "env *", "xargs *", "sh *", "sed -i *", "git diff --output=F *")
         ),
-        *(
-            "outside(git push origin main)",
-            "edit_file(*)",
-            "edit_file(src/*)",
-            "read_file(/usr/include/*)",
-            "fetch_url",
-        ),
-        *("fetch_url(https://docs.python.org/*)", "edit_file(.git/config)", "run_command(echo *)", "read_file(~/x/*)"),
+        *((pattern, True) for pattern in ("ls; rm x", "$X *", "a > b", "FOO=1 make", "te*")),
     ],
 )
-def test_a_rule_stands_up_to_its_own_proof(text: str) -> None:
-    rule = Rule.read(text)
-    proof = proof_of(rule)
-    assert holds(rule, proof)
-    assert not rule.pattern or (proof.allows and proof.asks)
+def test_a_rule_that_is_too_wide_allows_nothing(pattern: str, idle: bool) -> None:
+    assert Rule("run_command", pattern).is_idle is idle
+    assert Rule("outside", pattern).is_idle is idle
 
 
-@pytest.mark.parametrize(
-    ("text", "not_meant"),
-    [
-        ("run_command(git diff *)", "git diff --output=x"),
-        ("run_command(git diff *)", "git diff $(x)"),
-        ("run_command(make test)", "make test x"),
-        ("run_command(make test)", "make test; x"),
-        ("run_command(make *)", "makex"),
-        ("edit_file(*)", "/etc/hosts"),
-        ("edit_file(src/*)", "/elsewhere/src/x"),
-        ("fetch_url(https://a.org/*)", "https://a.org.evil/"),
-    ],
-)
-def test_what_a_rule_does_not_stand_for(text: str, not_meant: str) -> None:
-    assert not stands_for(Rule.read(text), not_meant)
-
-
-@pytest.mark.parametrize("text", ["run_command(*)", "run_command(ls; rm x)", "run_command($X *)", "outside(a > b)"])
-def test_a_rule_for_commands_without_a_proof(text: str) -> None:
-    with pytest.raises(RuleError):
-        proof_of(Rule.read(text))
-
-
-def test_what_an_older_version_remembered_is_used_where_it_can_be_proven(workspace: Workspace, tmp_path: Path) -> None:
-    old = [
+def test_what_an_older_version_remembered_is_used_where_it_is_not_too_wide(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    old: list[object] = [
         "run_command(git diff *)",
         "run_command(rm \\*.o)",
         "run_command(te*)",
         "run_command(env *)",
         "edit_file(src/*)",
     ]
+    old += [{"rule": "run_command(make test)", "allows": ["make test"], "asks": ["make test x"]}]
     remembered = store(tmp_path, workspace, [*old, "run_command(FOO=1 make)", "no rule ("])
     assert [rule.text for rule in remembered.rules] == [
         "run_command(git diff *)",
         "run_command(rm \\*.o)",
         "edit_file(src/*)",
+        "run_command(make test)",
     ]
     assert remembered.dropped == ("run_command(te*)", "run_command(env *)", "run_command(FOO=1 make)", "no rule (")
     assert "run_command(te*)" in remembered.notice
@@ -137,32 +147,8 @@ def test_what_an_older_version_remembered_is_used_where_it_can_be_proven(workspa
     remembered.remove("run_command(te*)")
     remembered.add([Rule("run_command", "make")])
     again = RememberedRules(tmp_path / "home/permissions.json", workspace.root)
-    assert [rule.text for rule in again.rules] == [*(rule.text for rule in remembered.rules[:3]), "run_command(make)"]
+    assert [rule.text for rule in again.rules] == [*(rule.text for rule in remembered.rules[:4]), "run_command(make)"]
     assert again.dropped == ("run_command(env *)", "run_command(FOO=1 make)", "no rule (")
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"rule": "run_command(make)", "allows": ["make x"], "asks": []},
-        {"rule": "run_command(git diff *)", "allows": ["git diff"], "asks": ["git diff --stat"]},
-        {"rule": "run_command(git diff *)", "allows": ["git diff --output=x"]},
-    ],
-)
-def test_a_remembered_rule_that_fails_its_proof_is_not_used(
-    entry: dict[str, object], workspace: Workspace, tmp_path: Path
-) -> None:
-    remembered = store(tmp_path, workspace, [entry])
-    assert remembered.rules == ()
-    assert remembered.dropped == (entry["rule"],)
-
-
-def test_what_is_remembered_carries_its_proof(workspace: Workspace, tmp_path: Path) -> None:
-    remembered = RememberedRules(tmp_path / "p.json", workspace.root)
-    remembered.add([Rule("run_command", "git diff *")])
-    (kept,) = json.loads((tmp_path / "p.json").read_text())["projects"][str(workspace.root)]
-    assert kept["allows"] == ["git diff"]
-    assert "git diff && x" in kept["asks"]
 
 
 async def test_every_edit_in_this_project_means_just_that(workspace: Workspace, tmp_path: Path) -> None:
@@ -172,20 +158,6 @@ async def test_every_edit_in_this_project_means_just_that(workspace: Workspace, 
     assert await outcome(gate, WRITE, call(".bashrc")) == "ask"
     assert await outcome(gate, READ, call("/srv/src/x")) == "ask"
     assert Rule.read("edit_file(*)").said == "every edit in this project"
-
-
-async def test_a_file_of_commands_is_guarded_where_a_rule_runs_it(workspace: Workspace, tmp_path: Path) -> None:
-    remembered = RememberedRules(tmp_path / "p.json", workspace.root)
-    gate = PermissionGate("auto", workspace, remembered=remembered)
-    assert await outcome(gate, WRITE, call("Makefile")) == "pass"
-    remembered.add([Rule("run_command", "make test")])
-    assert await outcome(gate, WRITE, call("Makefile")) == "ask"
-    assert await outcome(gate, WRITE, call("sub/makefile")) == "ask"
-    assert await outcome(gate, WRITE, call("package.json")) == "pass"
-    remembered.add([Rule("run_command", "./src/build.sh"), Rule("run_command", "python -u src/gen.py")])
-    assert await outcome(gate, WRITE, call("src/build.sh")) == "ask"
-    assert await outcome(gate, WRITE, call("src/gen.py")) == "ask"
-    assert await outcome(gate, WRITE, call("build.sh")) == "pass"
 
 
 async def test_the_programs_own_files_are_asked_about(workspace: Workspace, tmp_path: Path) -> None:
@@ -222,7 +194,7 @@ async def test_a_taken_back_rule_is_asked_again(workspace: Workspace, tmp_path: 
 
 async def test_what_the_sandbox_stopped_may_run_outside_once(workspace: Workspace, tmp_path: Path) -> None:
     remembered = RememberedRules(tmp_path / "p.json", workspace.root)
-    gate = PermissionGate("auto", workspace, remembered=remembered, confinement=Confining())
+    gate = PermissionGate("auto", workspace, remembered=remembered, confinement=Confining(), history=Keeping())
     person = Person()
     verdict = await gate.check(SHELL, run("git push origin main"), person, stopped="it has no network.")
     assert verdict.allowed
@@ -249,7 +221,7 @@ async def test_what_the_sandbox_stopped_may_always_run_outside(workspace: Worksp
 
 
 async def test_a_rule_for_the_inside_lets_nothing_out(workspace: Workspace, tmp_path: Path) -> None:
-    gate = PermissionGate("auto", workspace, allow=["run_command", "run_command(git push *)"], confinement=Confining())
+    gate = PermissionGate("auto", workspace, allow=["run_command", "run_command(git push x)"], confinement=Confining())
     person = Person(allowed=False)
     assert not (await gate.check(SHELL, run("git push x"), person, stopped="no network")).allowed
     verdict = await gate.check(SHELL, run("git push x"), person)
@@ -264,22 +236,161 @@ async def test_with_no_sandbox_nothing_says_outside(workspace: Workspace) -> Non
     assert not verdict.accesses[0].outside
 
 
-async def test_plan_mode_looks_only_where_the_kernel_holds_it(workspace: Workspace) -> None:
+async def test_plan_mode_runs_commands_only_where_they_can_write_nothing(workspace: Workspace) -> None:
     assert await outcome(PermissionGate("plan", workspace), SHELL, run("ls")) == "deny"
-    gate = PermissionGate("plan", workspace, allow=["run_command(make *)"], confinement=Confining())
-    assert await outcome(gate, SHELL, run("ls src && cat src/a.py")) == "pass"
-    for line in ("make", "ls $(make)", "git add x", "sed -i 1d x", "cat /etc/hosts"):
-        assert await outcome(gate, SHELL, run(line)) == "deny", line
+    gate = PermissionGate("plan", workspace, allow=["outside(make)"], confinement=Confining())
+    for line in ("ls src && cat src/a.py", "make", "ls $(make)", "git add x"):
+        assert await outcome(gate, SHELL, run(line)) == "pass", line
+    leaving = ToolCall("c1", "x", json.dumps({"command": "make", "outside": True}))
+    assert (await gate.check(Outside(), leaving, Person())).allowed is False
+    assert await outcome(PermissionGate("plan", workspace, confinement=Confining(False)), SHELL, run("ls")) == "deny"
+
+
+LINES = ("make", "ls $(make)", "git commit -m x", "cat <<E > x\n$X\nE", "for f in *; do python $f; done", "rm -rf .")
+
+
+async def test_in_a_full_sandbox_no_command_is_asked_about(workspace: Workspace) -> None:
+    gate = PermissionGate("auto", workspace, confinement=Confining(), history=Keeping())
+    assert gate.runs_confined
+    for line in LINES:
+        assert await outcome(gate, SHELL, run(line)) == "pass", line
+    gate.mode = "ask"
+    for line in (*LINES, "ls"):
+        assert await outcome(gate, SHELL, run(line)) == "ask", line
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {"confinement": Confining(False), "history": Keeping()},
+        {"confinement": Confining()},
+        {"history": Keeping()},
+        {"confinement": Confining(), "history": Keeping(), "unasked": "known"},
+    ],
+)
+async def test_without_a_full_sandbox_or_history_only_known_commands_run(
+    gate: dict[str, Any], workspace: Workspace
+) -> None:
+    made = PermissionGate("auto", workspace, **gate)
+    assert not made.runs_confined
+    assert await outcome(made, SHELL, run("ls")) == "pass"
+    for line in LINES:
+        assert await outcome(made, SHELL, run(line)) == "ask", line
+
+
+async def test_what_cannot_be_undone_is_said_beforehand(workspace: Workspace, tmp_path: Path) -> None:
+    remembered = RememberedRules(tmp_path / "p.json", workspace.root)
+    keeping = Keeping("The project has more than 20,000 files.")
+    gate = PermissionGate("auto", workspace, confinement=Confining(), history=keeping, remembered=remembered)
+    assert await outcome(gate, SHELL, run("ls")) == "pass"
+    person = Person()
+    await gate.check(SHELL, run("make $X"), person)
+    assert [question.reason for question in person.questions] == ["The project has more than 20,000 files."]
+    await gate.check(SHELL, run("make $X"), Person(always=True))
+    assert await outcome(gate, SHELL, run("rm -rf $Y")) == "pass"
+    assert [rule.text for rule in remembered.rules] == ["unrecorded"]
+    gate.take_back("unrecorded")
+    assert await outcome(gate, SHELL, run("make $X")) == "ask"
 
 
 async def test_a_deny_rule_holds_in_a_sandbox(workspace: Workspace) -> None:
-    gate = PermissionGate("auto", workspace, deny=["run_command(wc *)"], confinement=Confining())
+    gate = PermissionGate("auto", workspace, deny=["run_command(wc *)"], confinement=Confining(), history=Keeping())
     assert await outcome(gate, SHELL, run("wc -l a")) == "deny"
     assert await outcome(gate, SHELL, run('for f in a; do wc -l "$f"; done')) == "deny"
     assert await outcome(gate, SHELL, run("ls")) == "pass"
 
 
-def test_rules_that_let_nothing_through_are_told(workspace: Workspace) -> None:
-    gate = PermissionGate("auto", workspace, allow=["run_command(env *)", "run_command(a $X)", "run_command(make *)"])
-    assert len(gate.notices) == 2
-    assert "run_command(env *)" in gate.notices[0]
+def test_rules_that_let_nothing_through_are_told_at_once(workspace: Workspace) -> None:
+    rules = ["run_command(env *)", "run_command(a $X)", "run_command(make *)", "outside(npm *)", "run_command(ls *)"]
+    (notice,) = PermissionGate("auto", workspace, allow=rules).notices
+    assert notice.startswith("run_command(env *), run_command(a $X), run_command(make *), outside(npm *): ")
+
+
+# What an exact rule is bound to
+
+
+async def test_an_exact_rule_is_bound_to_its_folder(workspace: Workspace, tmp_path: Path) -> None:
+    (workspace.root / "src/deep").mkdir()
+    gate = PermissionGate("auto", workspace, allow=["run_command(make test)"])
+    assert await outcome(gate, SHELL, run("make test")) == "pass"
+    for line in ("cd src && make test", "cd src && cd deep && make test", "cd src && ls && make test"):
+        assert await outcome(gate, SHELL, run(line)) == "ask", line
+    remembered = RememberedRules(tmp_path / "p.json", workspace.root)
+    gate = PermissionGate("auto", workspace, remembered=remembered)
+    person = Person(always=True)
+    await gate.check(SHELL, run("cd src && make test"), person)
+    assert person.questions[0].rules == ("the command make test in src",)
+    again = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))
+    assert await outcome(again, SHELL, run("cd src && make test")) == "pass"
+    assert await outcome(again, SHELL, run("make test")) == "ask"
+    below = PermissionGate("auto", Workspace(workspace.root / "src"), remembered=remembered)
+    assert await outcome(below, SHELL, run("make test")) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "text"),
+    [
+        ("make test", "Makefile", "test:\n\tevil\n"),
+        ("make test", "GNUmakefile", "test:\n\tevil\n"),
+        ("make test", "rules.mk", "test:\n\tevil\n"),
+        ("make test", "tools/gen.sh", "evil\n"),
+        ("npm test", "package.json", "{}"),
+        ("python tools/gen.py", "tools/gen.py", "evil()\n"),
+        ("./tools/gen.sh", "tools/gen.sh", "evil\n"),
+        ("pytest -q", "conftest.py", "evil()\n"),
+        ("mytool --check", ".venv/bin/mytool", "#!/bin/sh\nevil\n"),
+        ("mytool --check", ".venv/bin/mytool", "\0" * 300_000),
+    ],
+)
+async def test_an_exact_rule_is_bound_to_what_it_runs_first(
+    line: str, file: str, text: str, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = workspace.root
+    for name, content in PROJECT.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+        (root / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{root}/.venv/bin:/usr/bin:/bin")
+
+    def gate() -> PermissionGate:
+        rules = RememberedRules(tmp_path / "p.json", root)
+        return PermissionGate("auto", workspace, remembered=rules, approved=tmp_path / "approved")
+
+    await gate().check(SHELL, run(line), Person(always=True))
+    assert await outcome(gate(), SHELL, run(line)) == "pass"
+    (root / file).write_text(text)
+    (root / file).chmod(0o755)
+    (root / "own.c").write_text("the project's own code")
+    person, same = Person(), gate()
+    assert (await same.check(SHELL, run(line), person)).allowed
+    (question,) = person.questions
+    assert question.reason == f"What it runs was changed since you last allowed it: {file}."
+    (change,) = question.preview.changes
+    assert change.title.startswith(file)
+    assert ("evil" in change.diff) == ("evil" in text)
+    assert question.rules == ()
+    assert await outcome(same, SHELL, run(line)) == "pass"
+    assert await outcome(gate(), SHELL, run(line)) == "pass"
+
+
+async def test_what_a_line_outside_would_run_is_shown_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    gate = PermissionGate("auto", workspace, confinement=Confining(), history=Keeping(), approved=tmp_path / "a")
+    (workspace.root / "Makefile").write_text("test:\n\tevil\n")
+    person = Person()
+    await gate.check(SHELL, run("make $X"), person, stopped="no network")
+    (change,) = person.questions[0].preview.changes
+    assert change.title == "Makefile is new or was changed"
+    assert "+\tevil" in change.diff
+    await gate.check(SHELL, run("make $X"), person, stopped="no network")
+    assert person.questions[1].preview.changes == ()
+
+
+async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Workspace) -> None:
+    (workspace.root / "Makefile").write_text("test:\n\ttrue\n")
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        (workspace.root / "Makefile").write_text("test:\n\tevil\n")
+        return PermissionAnswer(True)
+
+    verdict = await PermissionGate("auto", workspace).check(SHELL, run("make test"), ask)
+    assert (verdict.allowed, verdict.source) == (False, "changed")

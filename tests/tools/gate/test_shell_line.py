@@ -92,21 +92,6 @@ def test_opaque_lines_say_why(line: str, why: str) -> None:
     assert why in read_line(line).opaque
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        ("for f in a b; do wc -l $f; done | sort", {"wc", "sort"}),
-        ("echo $(rm x)", {"echo", "rm"}),
-        ("$X y", None),
-        ("a() { ls; }; a", None),
-        ("ls '", None),
-    ],
-)
-def test_the_programs_of_an_opaque_line(line: str, names: set[str] | None) -> None:
-    found = read_line(line).names
-    assert (None if found is None else set(found)) == names
-
-
 TOKENS = st.sampled_from(
     [
         *(

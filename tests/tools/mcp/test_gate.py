@@ -59,4 +59,4 @@ async def test_modes_and_rules_hold_for_servers(
     assert ("asked" if asked else "done" if verdict.allowed else "refused") == outcome
     if asked:
         assert asked[0].reason in ("It calls a tool of the server test.", "The rule mcp__* asks about it.")
-        assert asked[0].preview.text == "city: Ulm"
+        assert asked[0].preview.text == 'city: "Ulm"'

@@ -1,20 +1,27 @@
 """The permission question under real key presses."""
 
 import asyncio
+import random
 from time import monotonic
 
 import pytest
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Preview
+from tests.test_visible import hostile_texts
+from tui_agent.tools.base import Change, PermissionAnswer, PermissionQuestion, Preview
+from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.dialogs.dialog import QUIET_S
 from tui_agent.tui.dialogs.permission import PermissionPanel
+from tui_agent.tui.dialogs.permission_preview import Lines, parts_of
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import UNICODE
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.visible import original
 
 COMMAND = PermissionQuestion(
     call_id="1",
@@ -168,7 +175,7 @@ async def test_what_is_asked_is_shown_safely() -> None:
     async with app.run_test() as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
-        assert app.panel.preview == "make test"
+        assert app.panel.preview == "make test␛]0;x␇"
         assert "Run a command" in app.shown("title")
         assert "every command that begins with make" in app.shown("choices")
         asked.cancel()
@@ -178,6 +185,73 @@ async def test_what_is_asked_is_shown_safely() -> None:
         assert "- [bold]old" in app.panel.preview
         await pilot.press("2")
         assert not asked.done()
+        asked.cancel()
+
+
+LOOK = Look(Palette.from_theme({}), UNICODE)
+WIDTHS = (112, 72, 52, 10)
+"""Cells of a preview on screens of 120, 80, 60 and 18 columns."""
+
+
+def painted(preview: Preview, width: int) -> str:
+    """The preview as it is painted, its lines joined again."""
+    lines = Lines(parts_of(PermissionQuestion("1", "run_command", "{}", (), preview, ""), from_change=False), width)
+    joined: list[str] = []
+    for place in range(len(lines)):
+        line = lines[place].draw(width, LOOK)
+        assert line.width == cell_len(line.text) <= width
+        # The end of a changed line is filled with its colour; one that is shorter ends with a blank nobody sees.
+        text = lines.text(place)
+        assert line.text.rstrip() == text.rstrip()
+        joined.append(text[line.gutter :] + line.ending)
+    return "".join(joined).removesuffix("\n")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_displayed_is_exactly_what_is_approved(width: int) -> None:
+    chance = random.Random(width)
+    for text in hostile_texts(chance, 300):
+        assert original(painted(Preview("Run", command=text), width)) == (text or "{}")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_displayed_diff_is_exactly_the_new_text(width: int) -> None:
+    chance = random.Random(width)
+    for text in hostile_texts(chance, 200):
+        if not text:
+            continue
+        shown = painted(Preview("Create a", diff=unified("", text, "a", complete=True)), width)
+        note = "\nno newline at the end"
+        assert original(shown.removesuffix(note)) + ("\n" if note not in shown else "") == text
+
+
+async def test_nothing_of_a_megabyte_is_cut() -> None:
+    app = PanelApp()
+    text = "".join(f"echo {number} \t\x1b[2Kx\n" for number in range(50_000)) + "last"
+    async with app.run_test(size=(80, 24)) as pilot:
+        asked = app.ask(PermissionQuestion("3", "run_command", "{}", (), Preview("Run", command=text), ""))
+        await until_focused(app, pilot)
+        await pilot.press("1")
+        while app.panel.preview.count("\n") < 50_000:
+            await pilot.press("1")
+            assert not asked.done()
+        assert original(app.panel.preview) == text
+        app.panel.query_one("#permission-preview").scroll_end(animate=False, immediate=True)
+        await pilot.pause()
+        await pilot.press("1")
+        assert (await asked).allowed
+
+
+async def test_changed_files_are_shown_below_the_command_that_runs_them() -> None:
+    app = PanelApp()
+    change = Change("Makefile has changed", unified("all:\n\ttrue\n", "all:\n\tevil\n", "Makefile", complete=True))
+    preview = Preview("Run", command="make", changes=(change,))
+    async with app.run_test(size=(80, 40)) as pilot:
+        asked = app.ask(PermissionQuestion("3", "run_command", "{}", (), preview, "", outside=True))
+        await until_focused(app, pilot)
+        assert app.panel.preview.split("\n") == [
+            "make", "", "Makefile has changed", "1   all:", "2 - ␉   true", "2 + ␉   evil",
+        ]  # fmt: skip
         asked.cancel()
 
 
@@ -347,7 +421,7 @@ async def test_a_diff_of_ten_thousand_lines_can_be_read_to_its_end() -> None:
 
 async def test_always_is_a_list_of_rules_none_of_them_cut() -> None:
     app = PanelApp()
-    few = ("the command " + "python -m build --wheel " * 6, "every command that begins with git diff")
+    few = ("the command " + "python -m build --wheel " * 6 + "x", "every command that begins with git diff")
     async with app.run_test(size=(80, 24)) as pilot:
         asked = app.ask(long_question(1, few))
         await until_focused(app, pilot)
@@ -393,7 +467,7 @@ async def test_on_the_smallest_screen_all_four_answers_are_seen() -> None:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
         await pilot.pause()
-        assert app.shown("title") == "? make test"
+        assert app.shown("title") == "? 1/14 make "
         assert app.shown("choices").split() == ["1", "yes", "2", "always", "3", "no", "4", "why"]
         asked.cancel()
 

@@ -23,10 +23,10 @@ from tui_agent.tui.painting.diffs import (
     NO_NEWLINE,
     NOTE,
     DiffLines,
-    clean_diff,
     counts,
     paint_rows,
     read_diff,
+    visible_diff,
 )
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
@@ -393,7 +393,7 @@ def test_every_changed_word_of_a_line_is_marked(old: str, new: str, marked: list
     [
         ("a\fb\nold\n", "a\fb\nnew\n", [" a␌b", "-old", "+new"]),
         ("one\rold\rtwo\n", "one\rnew\rtwo\n", ["-one␍old␍two", "+one␍new␍two"]),
-        ("a\u2028b\nold\n", "a\u2028b\nnew\n", [" a␤b", "-old", "+new"]),
+        ("a\u2028b\nold\n", "a\u2028b\nnew\n", [" a⟦U+2028⟧b", "-old", "+new"]),
         ("a\r\nold\r\n", "a\r\nnew\r\n", [" a", "-old", "+new"]),
         ("a\r\n", "a\n", ["-a␍", "+a"]),
         ("a", "a\n", ["-a", f"{NOTE}{NO_NEWLINE}", "+a"]),
@@ -402,9 +402,10 @@ def test_every_changed_word_of_a_line_is_marked(old: str, new: str, marked: list
     ],
 )
 def test_a_line_of_a_diff_is_a_line_of_the_file(old: str, new: str, told: list[str]) -> None:
-    rows = read_diff(clean_diff(unified(old, new, "a")))
+    rows = read_diff(visible_diff(unified(old, new, "a")))
     assert [row.sign + row.text for row in rows] == told
-    assert [text for text, _ in DiffLines("@@ -1 +1 @@\n… 3 more lines").broken(40)] == ["    … 3 more lines"]
+    lines = DiffLines("@@ -1 +1 @@\n… 3 more lines")
+    assert [lines.text(*place) for place in lines.breaks(40)] == ["    … 3 more lines"]
 
 
 @given(st.text(st.sampled_from("ab  日\u0301👩"), max_size=60), st.integers(2, 20))

@@ -52,6 +52,7 @@ class FileHistory:
         self._limits = limits
         self._news: list[str] = []
         self._told: set[str] = set()
+        self._log: Log | None = None
         self._trees = [
             Tree(folder, self._excluded, kept, limits)
             for folder in folders
@@ -65,6 +66,7 @@ class FileHistory:
         if not paths and not tree:
             yield
             return
+        self._log = record.view.log
         before = await in_thread(self._before, paths, record.view.log)
         if tree:
             for each in self._trees:
@@ -76,6 +78,20 @@ class FileHistory:
         finally:
             # It is appended with the call's result, which follows even on cancellation.
             record.append_soon(await to_completion(self._changed(kept, before, tree)))
+
+    async def gap(self) -> str:
+        """Why not all that a command changes now could be put back, in a sentence; empty if it could."""
+        gaps = [await each.gap() for each in self._trees]
+        return next(filter(None, gaps), "")
+
+    def earlier(self, path: Path) -> bytes | None:
+        """What a file contained before this session changed it; None if that is not known. Slow: reads the log."""
+        if self._log is None:
+            return None
+        found = next((file for file in files_since(self._log, 1).files if file.path == str(path)), None)
+        if found is None or found.then.kind == "other":
+            return None
+        return b"" if found.then.kind == "absent" else self._kept.read(found.then.sha256)
 
     def take_news(self) -> tuple[str, ...]:
         """Sentences about files that cannot be put back; each is returned once."""

@@ -1,27 +1,30 @@
-"""Unified diffs for people to read: complete for ordinary edits, shortened for enormous ones, and never slow."""
+"""Unified diffs for people to read: complete for what is approved, shortened for enormous results, and never slow."""
 
 import difflib
 
 from tui_agent.text import counted
+from tui_agent.visible import visible_line
 
 MAX_LINES = 2_000
-"""Lines of a diff that are shown."""
+"""Lines of a result's diff that are kept."""
 MAX_WIDTH = 1_000
-"""Characters of a line that are shown."""
+"""Characters of a line that are kept."""
 _COMPARED = 4_000
 """Lines on either side that are compared; a larger changed part is shown as replaced as a whole."""
 _CONTEXT = 3
 
 
-def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str:
+def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES, complete: bool = False) -> str:
     """The unified diff from `old` to `new`, at most `max_lines` lines and a note; empty if they are equal.
 
-    Only newlines end a line; a carriage return before one is left out unless the change adds or removes it. A changed
-    part of more than a few thousand lines is not compared line by line.
+    With `complete`, nothing is cut: applied to `old`, it gives exactly `new`. Otherwise long lines are cut, and a
+    carriage return at the end of a line is left out unless the change adds or removes it. Only newlines end a line. A
+    changed part of more than a few thousand lines is not compared line by line.
     """
     before, after = _lines(old), _lines(new)
     if before == after:
         return ""
+    name = visible_line(name)
     start = _common(before, after)
     end = _common(before[start:][::-1], after[start:][::-1])
     first = max(start - _CONTEXT, 0)
@@ -35,6 +38,8 @@ def unified(old: str, new: str, name: str, *, max_lines: int = MAX_LINES) -> str
         ]
     else:
         body = [_moved(line, first) for line in difflib.unified_diff(removed, added, n=_CONTEXT, lineterm="")][2:]
+    if complete:
+        return "\n".join((f"--- {name}", f"+++ {name}", *body))
     ending = "" if old and ("\r\n" in old) != ("\r\n" in new) else "\r"
     shown = [f"--- {name}", f"+++ {name}", *(_clipped(line, ending) for line in body[:max_lines])]
     if len(body) > max_lines:

@@ -12,7 +12,7 @@ from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.encodings import FileKind, decode, encode
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
+from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
 
@@ -143,35 +143,36 @@ def _held(text: str) -> _Found:
 
 def _preview_of_write(workspace: WorkspaceView, /, path: str, content: str) -> Preview:
     real = workspace.resolve(path)
-    name = display_path(workspace, real)
+    name = named_path(workspace, real)
+    whole = unified("", content, name, complete=True)
     try:
         before = _text_if_any(real)
     except ToolFailure as failure:
-        return Preview(f"Write {name}", text=str(failure))
+        return Preview(f"Write {name}", diff=whole, text=str(failure))
     if before is None:
-        return Preview(f"Create {name}", diff=unified("", content, name))
+        return Preview(f"Create {name}", diff=whole, text="" if whole else "The file is empty.")
     if before is _UNREADABLE:
-        return Preview(
-            f"Overwrite {name}", text="The file that is there now is binary or very large: it is replaced whole."
-        )
-    return Preview(f"Overwrite {name}", diff=unified(before.text, content, name))
+        told = "The file that is there now is binary or very large: it is replaced whole."
+        return Preview(f"Overwrite {name}", diff=whole, text=told)
+    diff = unified(before.text, content, name, complete=True)
+    return Preview(f"Overwrite {name}", diff=diff, text="" if diff else "Nothing in it changes.")
 
 
 def _preview_of_edit(
     workspace: WorkspaceView, may_be_held: bool, /, path: str, old: str, new: str, replace_all: bool
 ) -> Preview:
     real = workspace.resolve(path)
-    name = display_path(workspace, real)
+    name = named_path(workspace, real)
     try:
         found = _text_of(real)
         text, _ = replaced(found.text, old, new, replace_all)
     except ToolFailure as failure:
         if may_be_held:  # the editor is asked for unsaved text only once the call is allowed
-            return Preview(f"Edit {name}", diff=unified(old, new, name))
+            return Preview(f"Edit {name}", diff=unified(old, new, name, complete=True))
         return Preview(
             f"Edit {name}", text=f"This edit will not work. {failure.why}", failure=(failure.why, failure.instead)
         )
-    return Preview(f"Edit {name}", diff=unified(found.text, text, name))
+    return Preview(f"Edit {name}", diff=unified(found.text, text, name, complete=True))
 
 
 def _text_if_any(real: Path) -> _Found | None:

@@ -16,9 +16,10 @@ from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.files.encodings import HEAD, FileKind, sniff
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
-from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, shown
+from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
+from tui_agent.visible import whole
 
 MAX_IMAGE_BYTES = 48 * 1024 * 1024
 """Bytes of the largest picture that is read: 12 megapixels uncompressed, and some. A smaller version is sent."""
@@ -53,7 +54,7 @@ class ReadFile:
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
-        return Preview(f"Read {display_path(workspace, real)}", text=shown(str(real)))
+        return Preview(f"Read {named_path(workspace, real)}", text=whole(str(real)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         held = await held_by(self._buffers, self._signature.parse(arguments)["path"], context)
@@ -145,7 +146,7 @@ class ListDir:
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         real = workspace.resolve(str(self._signature.parse(arguments)["path"]))
-        return Preview(f"List {display_path(workspace, real)}", text=shown(str(real)))
+        return Preview(f"List {named_path(workspace, real)}", text=whole(str(real)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await in_thread(lambda stop: self._signature.call(self._list, arguments, context, stop))

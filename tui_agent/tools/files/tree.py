@@ -129,6 +129,12 @@ class Tree:
         except _Gap as gap:
             self._before, self._gap = None, str(gap)
 
+    async def gap(self) -> str:
+        """Why what changes now could not be found, in a sentence; empty if it could. The first time, looks."""
+        if self._before is None and not self._gap:
+            await self.look()
+        return self._gap
+
     async def changes(self) -> TreeChanges:
         """What has changed since `look`. The contents from before the change are kept."""
         before = self._before

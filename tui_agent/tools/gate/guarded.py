@@ -4,9 +4,7 @@ One table serves the tools that write, the rules for commands, and the sandbox.
 """
 
 import os
-import re
 import unicodedata
-from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -44,21 +42,6 @@ GUARDED_PLACES: Final = (
 )
 """Guarded pairs of folder and entry."""
 
-RUN_BY: Final = {
-    "make": frozenset({"makefile", "gnumakefile"}),
-    "gmake": frozenset({"makefile", "gnumakefile"}),
-    "just": frozenset({"justfile"}),
-    "npm": frozenset({"package.json"}),
-    "yarn": frozenset({"package.json"}),
-    "pnpm": frozenset({"package.json"}),
-}
-"""Files that contain commands, by the program that runs them: guarded if a rule lets that program run unasked."""
-
-INTERPRETER: Final = re.compile(
-    r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|\.)[\d.]*"
-)
-"""Programs that run a file named by an argument."""
-
 
 def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
     """Whether the user is always asked before the resolved path `real`, given as `written`, is changed."""
@@ -71,19 +54,6 @@ def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
     if any(real.is_relative_to(folder) for folder in workspace.guarded):
         return True
     return any(Path(os.path.realpath(workspace.root / name)) == real for name in INSTRUCTION_FILES)
-
-
-def run_by_rules(real: Path, commands: Iterable[Sequence[str]], root: Path) -> bool:
-    """Whether one of these commands, which rules allow, runs the file `real` or the commands in it."""
-    return any(_runs(words, real, root) for words in commands)
-
-
-def _runs(words: Sequence[str], real: Path, root: Path) -> bool:
-    if folded(real.name) in RUN_BY.get(words[0], ()):
-        return True
-    scripts = words[1:4] if INTERPRETER.fullmatch(words[0]) else words[:1]
-    names = [word for word in scripts if Path(word).name == real.name]
-    return any(Path(os.path.realpath(root / name)) == real for name in names)
 
 
 def folded(name: str) -> str:

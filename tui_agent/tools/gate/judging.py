@@ -1,198 +1,145 @@
-"""Judging a command line: whether it may run without asking, by which rule, and if not, why.
+"""Judging a command line that nothing confines: whether it may run without asking, by which rule, and if not, why.
 
-In a sandbox that confines commands, a rule covers any arguments, since the sandbox limits what they can do. Without
-one, a rule covers only arguments that are known to be harmless, and the user is always asked about an opaque line.
+A line passes only if it is plain and each of its commands is known only to read here, or is allowed by a rule: in its
+very words and in the folder the rule is bound to, or with ``*`` as far as the table of known commands goes.
 """
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from tui_agent.tools.base import WorkspaceView
-from tui_agent.tools.gate.known_commands import Known, Unknown, command_length, known, names_known
+from tui_agent.tools.gate.known_commands import Unknown, command_length, known
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.reach import OffLimits, Reach
 from tui_agent.tools.gate.repository import why_unsafe
-from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule, uncovered
-from tui_agent.tools.gate.shell_line import ShellLine, SimpleCommand, read_line
+from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule
+from tui_agent.tools.gate.shell_line import MAX_LINE, ShellLine, SimpleCommand, read_line
 
-Outcome: TypeAlias = Literal["allow", "ask", "deny"]
+Outcome: TypeAlias = Literal["allow", "ask"]
 
-_IN_ITS_SHELL: Final = words("cd printf read exit break continue return shift set local export sleep seq [ :")
-"""Commands that, in a sandbox, change nothing but the shell they run in."""
 _RUNS: Final = "It runs a command."
-_BUILTINS: Final = frozenset({"cd", "echo", "pwd", "test", "true", "false", "type", "command"})
-_TESTING: Final = {
-    "pytest": 1,
-    "mypy": 1,
-    "ruff check": 2,
-    "ruff format": 2,
-    "cargo build": 2,
-    "cargo check": 2,
-    "cargo test": 2,
-    "cargo clippy": 2,
-    "go build": 2,
-    "go test": 2,
-    "go vet": 2,
-    "npm test": 2,
-    "make": 1,
-    "uv run": 3,
-    "python -m": 3,
-}
-"""Commands that build and test, with the number of words that "always" puts into a rule in a sandbox."""
+_WORD: Final = re.compile(r"[\w.@/+-]+")
+_BUILTINS: Final = words("cd echo pwd test true false type command")
 
 
-class Confinement(Protocol):
-    """Tells whether commands run in a sandbox."""
+class Step(NamedTuple):
+    """A command of a plain line, and the folder where it runs."""
 
-    @property
-    def isolates(self) -> bool:
-        """Whether a command started now could change and reach only what the sandbox grants it."""
-        ...
-
-
-class Unconfined:
-    """No sandbox."""
-
-    @property
-    def isolates(self) -> bool:
-        """Always False."""
-        return False
+    words: tuple[str, ...]
+    folder: Path
 
 
 class Judgement(msgspec.Struct, frozen=True):
     """The result of judging a command line.
 
-    `reasons` say why it is not allowed. `plain`: every word of it is known before it runs. `only_reads`: all its
-    commands are known only to read. `rule` is the rule that allowed it; None if none was needed. `outside`: it may run
-    outside the sandbox.
+    `reasons` say why it is not allowed. `rule` is the rule that allowed it; None if none was needed. `steps` are the
+    commands that rules allowed in their very words; `outside`: the line may run outside the sandbox.
     """
 
     outcome: Outcome
     reasons: tuple[str, ...] = ()
-    plain: bool = False
-    only_reads: bool = False
     rule: Rule | None = None
+    steps: tuple[Step, ...] = ()
     outside: bool = False
 
 
-class Granted(msgspec.Struct, frozen=True):
-    """The rules that allow commands: those of the settings, and the remembered ones."""
+def judge(text: str, rules: Sequence[Rule], workspace: WorkspaceView, *, reading_passes: bool = True) -> Judgement:
+    """Judge a command line by the allow rules. `reading_passes`: commands that only read need none.
 
-    settings: tuple[Rule, ...] = ()
-    remembered: tuple[Rule, ...] = ()
-
-    @property
-    def all(self) -> tuple[Rule, ...]:
-        """Both kinds."""
-        return (*self.settings, *self.remembered)
-
-
-def judge(
-    text: str,
-    granted: Granted,
-    workspace: WorkspaceView,
-    *,
-    confined: bool = False,
-    reading_passes: bool = True,
-) -> Judgement:
-    """Judge a command line. `reading_passes`: commands that only read need no rule. Reads the disk, within limits."""
+    Reads the disk, within limits.
+    """
+    if whole := next((rule for rule in rules if rule.tool != OUTSIDE and not rule.pattern), None):
+        return Judgement("allow", rule=whole)
     line = read_line(text)
-    only_reads = not line.opaque and all(_only_reads(command) for command in line.commands)
-    if whole := next((rule for rule in granted.all if rule.tool != OUTSIDE and not rule.pattern), None):
-        return Judgement("allow", plain=not line.opaque, only_reads=only_reads, rule=whole)
     if line.opaque:
-        if confined and reading_passes and _harmless_where_confined(line, granted):
-            return Judgement("allow")
-        reason = f"No rule can allow this command: {line.opaque}."
-        return Judgement("ask", (reason,))
-    judged = _Line(line, workspace, granted, confined=confined, reading_passes=reading_passes)
-    reasons = judged.reasons()
-    outcome: Outcome = "ask" if reasons else "allow"
-    return Judgement(outcome, reasons, True, only_reads, None if reasons else judged.rule)
+        return Judgement("ask", (f"No rule can allow this command: {line.opaque}.",))
+    judged = _Line(line, workspace, rules, reading_passes=reading_passes)
+    reasons = tuple(dict.fromkeys(reason for command in line.commands if (reason := judged.reason(command))))
+    if reasons:
+        return Judgement("ask", tuple(reason for reason in reasons if reason != _RUNS or len(reasons) == 1))
+    return Judgement("allow", rule=judged.rule, steps=tuple(judged.exact))
 
 
-def judge_outside(text: str, granted: Granted, workspace: WorkspaceView) -> Judgement:
+def judge_outside(text: str, rules: Iterable[Rule], workspace: WorkspaceView) -> Judgement:
     """Judge whether a line may run outside the sandbox: only ``outside`` rules allow that."""
-    rules = Granted(
-        tuple(Rule(SHELL, rule.pattern) for rule in granted.settings if rule.tool == OUTSIDE),
-        tuple(Rule(SHELL, rule.pattern) for rule in granted.remembered if rule.tool == OUTSIDE),
-    )
-    if not rules.all:
+    granted = tuple(Rule(SHELL, rule.pattern, rule.folder) for rule in rules if rule.tool == OUTSIDE)
+    if not granted:
         return Judgement("ask")
-    judged = judge(text, rules, workspace, reading_passes=False)
-    rule = judged.rule and Rule(OUTSIDE, judged.rule.pattern)
+    judged = judge(text, granted, workspace, reading_passes=False)
+    rule = judged.rule and Rule(OUTSIDE, judged.rule.pattern, judged.rule.folder)
     return msgspec.structs.replace(judged, rule=rule, outside=judged.outcome == "allow")
 
 
 def proposed_for(
-    text: str,
-    granted: Granted,
-    workspace: WorkspaceView,
-    *,
-    tool: str = SHELL,
-    confined: bool = False,
-    reading_passes: bool = True,
+    text: str, rules: Sequence[Rule], workspace: WorkspaceView, *, tool: str = SHELL, reading_passes: bool = True
 ) -> tuple[Rule, ...]:
     """The rules that "always" would remember to allow this line; empty if no rule could."""
     line = read_line(text)
     if line.opaque:
         return ()
     outside = tool == OUTSIDE
+    judged = _Line(line, workspace, () if outside else rules, reading_passes=reading_passes and not outside)
     found: dict[Rule, None] = {}
-    reach = _Line(line, workspace, Granted() if outside else granted, confined=confined, reading_passes=reading_passes)
     for command in line.commands:
-        if reach.next_needs_rule(command):
-            found[Rule(tool, _pattern(command, workspace, confined and not outside))] = None
-    added = Granted(remembered=tuple(found))
+        if judged.reason(command):
+            pattern = _pattern(command, workspace)
+            found[Rule(tool, pattern, "" if pattern.endswith(" *") else str(judged.folder))] = None
     if outside:
-        judged = judge_outside(text, added, workspace)
+        allowed = judge_outside(text, found, workspace)
     else:
-        both = Granted(granted.settings, (*granted.remembered, *found))
-        judged = judge(text, both, workspace, confined=confined, reading_passes=reading_passes)
-    return tuple(found) if judged.outcome == "allow" else ()
+        allowed = judge(text, (*rules, *found), workspace, reading_passes=reading_passes)
+    return tuple(found) if allowed.outcome == "allow" else ()
+
+
+def steps_of(text: str, workspace: WorkspaceView) -> tuple[Step, ...]:
+    """The commands of a line, each with its folder; of one that is not plain, its words in the first folder."""
+    line = read_line(text)
+    if line.opaque:
+        return (Step(tuple(_WORD.findall(text[:MAX_LINE])), workspace.root),)
+    judged = _Line(line, workspace, (Rule(SHELL, "cd *"),), reading_passes=False)
+    steps: list[Step] = []
+    for command in line.commands:
+        judged.reason(command)
+        steps.append(Step(command.texts, judged.folder))
+    return tuple(steps)
 
 
 class _Line:
-    """Judges a plain line, command by command."""
+    """Judges a plain line, command by command. `exact` collects what rules allowed in its very words."""
 
     def __init__(
-        self, line: ShellLine, workspace: WorkspaceView, granted: Granted, *, confined: bool, reading_passes: bool
+        self, line: ShellLine, workspace: WorkspaceView, rules: Sequence[Rule], *, reading_passes: bool
     ) -> None:
         self._line = line
         self._workspace = workspace
-        self._granted = granted
-        self._confined = confined
+        self._rules = rules
         self._reading_passes = reading_passes
         self._reach = Reach(workspace)
-        self._follows_cd = _follows_cd(line)
+        self.exact: list[Step] = []
         self.rule: Rule | None = None
 
-    def reasons(self) -> tuple[str, ...]:
-        """Why the line is not allowed; empty if it is."""
-        found = dict.fromkeys(reason for command in self._line.commands if (reason := self._reason(command)))
-        return tuple(reason for reason in found if reason != _RUNS or len(found) == 1)
+    @property
+    def folder(self) -> Path:
+        """Where the next command runs."""
+        return self._reach.folder
 
-    def next_needs_rule(self, command: SimpleCommand) -> bool:
-        """Whether this command, the next of the line, still needs a rule."""
-        return bool(self._reason(command))
-
-    def _reason(self, command: SimpleCommand) -> str:
+    def reason(self, command: SimpleCommand) -> str:
+        """Why this command, the next of the line, is not allowed; empty if it is."""
         if command.texts[0] == "cd":
             moved = self._moved(command)
             return moved if moved or self._reading_passes else self._by_rules(command, _RUNS)
-        try:
-            self._reach.check_patterns(command.words)
-            reason = self._as_reading(command) if self._reading_passes else _RUNS
-        except (OffLimits, Unknown) as why:
-            reason = f"It runs a command, and {why}." if str(why) else _RUNS
-        return self._by_rules(command, reason) if reason else ""
+        if self._reading_passes:
+            told = self._not_reading(command)
+            return self._by_rules(command, told) if told else ""
+        return self._by_rules(command, _RUNS)
 
     def _moved(self, command: SimpleCommand) -> str:
-        if not self._follows_cd:
+        if not _follows_cd(self._line):
             return "It runs a command, and after its `cd` it is not known in which folder the rest runs."
         try:
             self._reach.move(command)
@@ -200,78 +147,57 @@ class _Line:
             return f"It runs a command, and {why}."
         return ""
 
-    def _as_reading(self, command: SimpleCommand) -> str:
-        """Why a command is not allowed as one that only reads. Raises OffLimits, Unknown."""
-        found = known(command.words)
-        self._check_known(found, command)
-        return "" if found.reads else _RUNS
-
-    def _check_known(self, found: Known, command: SimpleCommand) -> None:
-        self._reach.check_read(found.paths, found.texts)
-        if self._confined:
-            return
-        if found.flat:
-            self._reach.check_flat(found.paths)
+    def _not_reading(self, command: SimpleCommand) -> str:
+        """Why a command is not known only to read here; empty if it is."""
+        try:
+            found = known(command.words)
+            self._reach.check_patterns(command.words)
+            self._reach.check_read(found.paths, found.texts)
+            if found.flat:
+                self._reach.check_flat(found.paths)
+        except (OffLimits, Unknown) as why:
+            return f"It runs a command, and {why}." if str(why) else _RUNS
         if found.repository and (orders := why_unsafe(self._reach.folder, self._workspace)):
-            raise OffLimits(f"git might run what the project says: {orders}")
+            return f"It runs a command, and git might run what the project says: {orders}."
         if name := _of_the_project(command, self._workspace):
-            raise OffLimits(f"`{name}` would be a file of the project")
+            return f"It runs a command, and `{name}` would be a file of the project."
+        return "" if found.reads else _RUNS
 
     def _by_rules(self, command: SimpleCommand, reason: str) -> str:
         told = ""
-        fed = self._is_fed(command)
-        for rule in self._granted.all:
+        for rule in self._rules:
             prefix = rule.prefix
             if prefix is None or rule.tool == OUTSIDE or not prefix.names(command):
                 continue
-            missing = "" if self._confined or not rule.pattern else fed or self._not_meant(rule, command)
+            missing = self._not_by_star(command) if prefix.more else self._not_exactly(rule, command)
             if not missing:
                 self.rule = rule
                 return ""
-            told = told or f"It runs a command, and {missing}."
+            told = told or missing
         return told or reason
 
-    def _is_fed(self, command: SimpleCommand) -> str:
-        """Why a program might run what comes through a pipe; empty if there is no pipe, or it is known not to."""
-        at = next(at for at, each in enumerate(self._line.commands) if each is command)
-        if not at or self._line.commands[at - 1].then != "|" or _is_known(command):
-            return ""
-        return f"what `{command.texts[0]}` reads from the pipe may be orders"
-
-    def _not_meant(self, rule: Rule, command: SimpleCommand) -> str:
-        """What in a command the rule that matches it does not cover without a sandbox; empty if it covers all."""
-        prefix = rule.prefix
-        if prefix is None:
-            return "the rule is no words of a command"
-        if told := uncovered(prefix, command):
-            return told
-        try:
-            self._reach.check_patterns(command.words)
-            if not prefix.more:
-                if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
-                    return f"git might run what the project says: {orders}"
-                return ""
-            return self._not_meant_by_star(rule, len(prefix.words), command)
-        except OffLimits as why:
-            return str(why)
-
-    def _not_meant_by_star(self, rule: Rule, size: int, command: SimpleCommand) -> str:
-        """Raises OffLimits."""
+    def _not_by_star(self, command: SimpleCommand) -> str:
         if command.texts[0] == "cd":
             return ""
-        named = command_length(command.texts)
+        told = self._not_reading(command)
+        # What is known, but changes something (`git add`), is what the rule is for.
+        return "" if told == _RUNS and _is_known(command) else told
+
+    def _not_exactly(self, rule: Rule, command: SimpleCommand) -> str:
+        """Why a rule with the words of the command does not allow it; empty if it does."""
+        bound = Path(rule.folder) if rule.folder else self._workspace.root
+        if command.texts[0] != "cd" and self._reach.folder != bound:
+            return "It runs a command, and not in the folder for which it was allowed."
+        at = next(at for at, each in enumerate(self._line.commands) if each is command)
+        if at and self._line.commands[at - 1].then == "|" and not _is_known(command):
+            return f"It runs a command, and what `{command.texts[0]}` reads from the pipe may be orders."
         try:
-            found = known((*command.words[:named], *command.words[max(named, size) :]))
-        except Unknown:
-            found = None
-        if found is not None:
-            self._check_known(found, command)
-            return ""
-        if rule in self._granted.remembered and rule not in self._granted.settings:
-            return "without a sandbox what was remembered stands for the very same command alone"
+            self._reach.check_patterns(command.words)
+        except OffLimits as why:
+            return f"It runs a command, and {why}."
         if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
-            return f"git might run what the project says: {orders}"
-        self._reach.check_any(command.words[max(1, size) :])
+            return f"It runs a command, and git might run what the project says: {orders}."
+        self.exact.append(Step(command.texts, self._reach.folder))
         return ""
 
 
@@ -281,28 +207,6 @@ def _is_known(command: SimpleCommand) -> bool:
     except Unknown:
         return False
     return True
-
-
-def _only_reads(command: SimpleCommand) -> bool:
-    if command.texts[0] == "cd":
-        return True
-    try:
-        return known(command.words).reads
-    except Unknown:
-        return False
-
-
-def _harmless_where_confined(line: ShellLine, granted: Granted) -> bool:
-    """Whether each program of an opaque line normally only reads, or was allowed by the user."""
-    allowed = {
-        prefix.words[0].text
-        for rule in granted.all
-        if rule.tool != OUTSIDE and (prefix := rule.prefix) and len(prefix.words) == 1 and prefix.more
-    }
-    return bool(line.names) and all(
-        (names_known(name) and name not in RUNS_OTHERS) or name in _IN_ITS_SHELL or name in allowed
-        for name in line.names or ()
-    )
 
 
 def _follows_cd(line: ShellLine) -> bool:
@@ -322,58 +226,41 @@ def _of_the_project(command: SimpleCommand, workspace: WorkspaceView) -> str:
         if command.texts[at] != "timeout":
             break
         names.append(command.texts[at + 2])
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    return next((name for name in names if "/" in name or _found_inside(name, folders, workspace)), "")
+    return next((name for name in names if "/" in name or program_inside(name, workspace)), "")
 
 
-def _found_inside(name: str, folders: Iterable[str], workspace: WorkspaceView) -> bool:
-    for folder in folders:
-        if not os.path.isabs(folder):  # noqa: PTH117 - an entry may be empty
-            return True
+def program_inside(name: str, workspace: WorkspaceView) -> Path | None:
+    """The file that PATH finds for a program if it is among those that the session may change."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         place = Path(folder, name)
+        if not os.path.isabs(folder):  # noqa: PTH117 - an entry may be empty
+            return workspace.root / place
         if os.access(place, os.X_OK):
-            return workspace.contains(Path(os.path.realpath(place)))
-    return False
+            return place if workspace.contains(Path(os.path.realpath(place))) else None
+    return None
 
 
-def _pattern(command: SimpleCommand, workspace: WorkspaceView, confined: bool) -> str:
-    """The pattern of a rule that allows a command: the widest that can be proven."""
+def _pattern(command: SimpleCommand, workspace: WorkspaceView) -> str:
+    """The pattern of a rule that allows a command: with ``*`` if that is accepted."""
     texts = command.texts
     if texts[0] == "cd":
         return "cd *"
-    size = command_length(texts)
-    try:
-        known(command.words)
-    except Unknown:
-        if confined:
-            for name, size in _TESTING.items():
-                if list(texts[: len(name.split())]) == name.split() and len(texts) >= size:
-                    return " ".join([*(word.raw for word in command.words[:size]), "*"])
+    if not _is_known(command) or texts[0] in RUNS_OTHERS or (texts[0] == "git" and texts[1].startswith("-")):
         return command.written
-    if texts[0] in RUNS_OTHERS or (texts[0] == "git" and texts[1].startswith("-")):
-        return command.written
-    wide = " ".join([*texts[:size], "*"])
-    judged = _Line(
-        ShellLine("", (msgspec.structs.replace(command, then=""),)),
-        workspace,
-        Granted(remembered=(Rule(SHELL, wide),)),
-        confined=confined,
-        reading_passes=False,
-    )
-    return command.written if judged.reasons() else wide
+    wide = " ".join([*texts[: command_length(texts)], "*"])
+    alone = ShellLine("", (msgspec.structs.replace(command, then=""),))
+    judged = _Line(alone, workspace, (Rule(SHELL, wide),), reading_passes=False)
+    return command.written if judged.reason(alone.commands[0]) else wide
 
 
 def notices_of(rules: Iterable[Rule]) -> tuple[str, ...]:
-    """A sentence for each command rule that can never allow anything."""
-    return tuple(
-        f"{rule.text[:200]} lets nothing through: write the words of one command, and * as the last of them."
-        for rule in rules
-        if rule.tool in {SHELL, OUTSIDE} and _is_idle(rule)
+    """What the user should know about command rules that can allow nothing: a sentence that names them."""
+    idle = [rule.text[:120] for rule in rules if rule.is_idle]
+    if not idle:
+        return ()
+    named = ", ".join(idle[:20]) + (f" and {len(idle) - 20:,} more" if len(idle) > 20 else "")
+    told = (
+        f"{named}: such rules let nothing through. With * as its last word a rule allows only what is known to be "
+        "harmless (docs/permissions.md); write the exact command instead. In a full sandbox commands need no rule."
     )
-
-
-def _is_idle(rule: Rule) -> bool:
-    prefix = rule.prefix
-    if prefix is None:
-        return True
-    return prefix.more and bool(prefix.words) and prefix.words[0].text in RUNS_OTHERS
+    return (told,)

@@ -21,6 +21,7 @@ Operands: TypeAlias = Literal["paths", "texts", "pattern", "sed", "awk", "time",
 words that are not files; anything; or nothing.
 """
 
+NO_VALUE: Final = "has no value"
 _MANY: Final = 1_000
 
 
@@ -81,9 +82,23 @@ def known(words: Sequence[Word]) -> Known:
     return _arguments(options, words[1:])
 
 
-def names_known(name: str) -> bool:
-    """Whether the table has a command of the program `name`."""
-    return name in _SPECIAL or name in {command.partition(" ")[0] for command in proven()}
+def may_be_known(words: Sequence[Word]) -> bool:
+    """Whether a command that begins with these words may be known."""
+    texts = tuple(word.text for word in words)
+    if not texts or texts[0] in _SPECIAL or texts == ("cd",):
+        return bool(texts)
+    for command in proven():
+        named = tuple(command.split())
+        if len(texts) <= len(named):
+            if named[: len(texts)] == texts:
+                return True
+        elif texts[: len(named)] == named:
+            try:
+                known(words)
+            except Unknown as unknown:
+                return str(unknown).endswith(NO_VALUE)
+            return True
+    return False
 
 
 def command_length(texts: Sequence[str]) -> int:
@@ -183,7 +198,7 @@ def _short(found: _Sorted, word: Word, waiting: list[Word]) -> None:
 def _value(option: Word, waiting: list[Word]) -> Word:
     # What this takes for a value must not be an option to the program.
     if not waiting or (waiting[0].text.startswith("-") and not re.fullmatch(r"-\d*", waiting[0].text, re.ASCII)):
-        raise Unknown(f"`{option.text[:200]}` has no value")
+        raise Unknown(f"`{option.text[:200]}` {NO_VALUE}")
     return waiting.pop(0)
 
 

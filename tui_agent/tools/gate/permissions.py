@@ -1,34 +1,27 @@
 """The permission gate: before a call runs, it allows it, denies it or asks the user.
 
 Deny rules take precedence over ask rules, those over allow rules, those over the mode. The mode ``plan`` is read-only
-whatever a rule allows; the mode ``allow`` never asks, so only deny rules count. In the mode ``auto``, commands that are
-known only to read need no rule (`judging.py`). A `Confinement` tells whether a sandbox confines commands.
+whatever a rule allows; the mode ``allow`` never asks, so only deny rules count. In the mode ``auto``, a command that a
+full sandbox confines runs unasked if what it changes can be undone; any other only if it is known to read and nothing
+else (`judging.py`). Whatever is allowed to run without a sandbox is bound to what it runs first (`read_first.py`).
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, ToolFailure, WorkspaceView
-from tui_agent.tools.gate.guarded import run_by_rules
-from tui_agent.tools.gate.judging import (
-    Confinement,
-    Granted,
-    Judgement,
-    Unconfined,
-    judge,
-    judge_outside,
-    notices_of,
-    proposed_for,
-)
+from tui_agent.tools.gate.judging import Judgement, Step, judge, judge_outside, notices_of, proposed_for, steps_of
+from tui_agent.tools.gate.read_first import Approved, Seen
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
     OUTSIDE,
     SHELL,
+    UNRECORDED,
     Rule,
     allowing,
     catching,
@@ -38,6 +31,7 @@ from tui_agent.tools.gate.rules import (
 )
 
 Mode: TypeAlias = Literal["plan", "ask", "auto", "allow"]
+Unasked: TypeAlias = Literal["sandboxed", "known"]
 Source: TypeAlias = Literal["mode", "rule", "remembered", "user", "changed"]
 
 _PLAN_ADVICE = (
@@ -49,6 +43,36 @@ _RULE_ADVICE = (
 )
 _READ: Final = "read_file"
 _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something else, or ask what they want."
+
+
+class Confinement(Protocol):
+    """Tells whether commands run in a sandbox."""
+
+    @property
+    def isolates(self) -> bool:
+        """Whether a command started now could change and reach only what the sandbox grants it."""
+        ...
+
+
+class Unconfined:
+    """No sandbox."""
+
+    @property
+    def isolates(self) -> bool:
+        """Always False."""
+        return False
+
+
+class History(Protocol):
+    """Tells whether what a command changes can be undone."""
+
+    async def gap(self) -> str:
+        """Why not all that a command changes now could be put back, in a sentence; empty if it could."""
+        ...
+
+    def earlier(self, path: Path) -> bytes | None:
+        """What a file contained before this session changed it; None if that is not known."""
+        ...
 
 
 class NobodyToAsk(Exception):
@@ -96,17 +120,23 @@ class GrantedRule(msgspec.Struct, frozen=True):
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """Why the user is asked. `by_rule`: because of an ask rule of theirs, so "always" is not offered."""
+    """Why the user is asked. `by_rule`: because of an ask rule of theirs, so "always" is not offered. `seen`: what a
+    command that nothing would confine runs first. `unrecorded`: what it changes could not be undone.
+    """
 
     reason: str
     by_rule: bool = False
+    seen: Seen = Seen()
+    unrecorded: bool = False
 
 
 class PermissionGate:
     """The gate of a session and all its subtasks.
 
     `mode` may be changed at any time; `before_plan` is the mode before ``plan``. `confinement` tells whether commands
-    run in a sandbox. Raises RuleError for a rule that cannot be parsed.
+    run in a sandbox, `history` whether what they change can be undone. `unasked`: what runs unasked in the mode
+    ``auto``, every command that is confined or only those that are known to read. `approved`: the private folder for
+    what commands that were allowed without a sandbox run first. Raises RuleError for a rule that cannot be parsed.
     """
 
     def __init__(
@@ -119,10 +149,16 @@ class PermissionGate:
         deny: Iterable[str] = (),
         remembered: RememberedRules | None = None,
         confinement: Confinement | None = None,
+        history: History | None = None,
+        unasked: Unasked = "sandboxed",
+        approved: Path | None = None,
     ) -> None:
         self._mode: Mode = mode
         self.before_plan: Mode = "ask" if mode == "plan" else mode
         self.confinement: Confinement = confinement or Unconfined()
+        self.history = history
+        self._unasked = unasked
+        self._approved = Approved(approved)
         self._workspace = workspace
         self._allow, self._ask, self._deny = (tuple(map(Rule.read, rules)) for rules in (allow, ask, deny))
         self._remembered = remembered
@@ -138,6 +174,14 @@ class PermissionGate:
         self._mode = mode
         if mode != "plan":
             self.before_plan = mode
+
+    @property
+    def runs_confined(self) -> bool:
+        """Whether commands run unasked in the mode ``auto``: a full sandbox confines them, and their changes are kept.
+
+        The first use takes about 0.1 s: call it off the event loop.
+        """
+        return self._unasked == "sandboxed" and self.history is not None and self.confinement.isolates
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -159,7 +203,8 @@ class PermissionGate:
             stopped = f"The sandbox stopped it: {stopped}"
         elif any(access.outside for access in accesses):
             stopped = "It is to run outside the sandbox, where nothing confines it."
-        decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
+        gap = await self._gap(name) if not stopped else ""
+        decided = await asyncio.to_thread(self._decide, name, accesses, stopped, gap)
         if isinstance(decided, Verdict) and decided.allowed and doubted:
             decided = _Question(doubted, by_rule=True)
         if isinstance(decided, Verdict):
@@ -171,20 +216,20 @@ class PermissionGate:
         async with self._one_question:
             # The answer to an earlier question may have decided this one.
             if not doubted:
-                decided = await asyncio.to_thread(self._decide, name, accesses, stopped)
+                decided = await asyncio.to_thread(self._decide, name, accesses, stopped, gap)
             if isinstance(decided, Verdict):
                 return decided
             rules: tuple[Rule, ...] = ()
             if not decided.by_rule and self._remembered is not None:
-                rules = await asyncio.to_thread(self._proposed, name, accesses, stopped)
+                rules = await asyncio.to_thread(self._proposed, name, accesses, stopped, decided)
             question = PermissionQuestion(
                 call.id,
                 name,
                 call.arguments,
                 accesses,
-                preview,
+                msgspec.structs.replace(preview, changes=(*preview.changes, *decided.seen.changes)),
                 decided.reason,
-                tuple(rule.said for rule in rules),
+                tuple(map(self._said, rules)),
                 outside=bool(stopped),
             )
             answer = await ask(question)
@@ -193,7 +238,7 @@ class PermissionGate:
                 said = f"You declined it: {answer.feedback}" if answer.feedback else "You declined it."
                 return Verdict(False, said, "user", advice, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""
-        if await asyncio.to_thread(_accesses, tool, call, self._workspace) != accesses:
+        if await asyncio.to_thread(self._has_changed, tool, call, accesses, decided.seen, stopped):
             return Verdict(
                 False,
                 "What the call leads to changed while the question was open.",
@@ -210,22 +255,35 @@ class PermissionGate:
 
     def passes(self, tool: str, access: Access) -> bool:
         """Whether a call of `tool` with just this access would be allowed without asking."""
-        decided = self._decide(tool, (access,), "")
+        decided = self._decide(tool, (access,), "", "")
         return isinstance(decided, Verdict) and decided.allowed
 
-    def judge(self, line: str, *, confined: bool) -> Judgement:
-        """Judge a command line by the mode and the rules, in a sandbox or without one."""
-        access = Access("run", line)
-        if denial := self._denied(SHELL, access):
-            return Judgement("deny", (denial.reason,))
-        judged = self._judged(SHELL, access, confined=confined)
-        if self.mode == "plan" and not (confined and judged.outcome == "allow" and judged.only_reads):
-            return msgspec.structs.replace(judged, outcome="deny", reasons=("Plan mode is read-only.",))
-        if self.mode == "allow":
-            return msgspec.structs.replace(judged, outcome="allow", reasons=())
-        if rule := catching_line(_about(self._ask, SHELL), line):
-            return msgspec.structs.replace(judged, outcome="ask", reasons=(_asks(rule),))
-        return judged
+    async def _gap(self, tool: str) -> str:
+        """Why what a command changes could not be undone; empty if it could, or if that decides nothing."""
+        if tool != SHELL or self.mode != "auto" or self.history is None:
+            return ""
+        return await self.history.gap() if await asyncio.to_thread(lambda: self.runs_confined) else ""
+
+    def _has_changed(self, tool: Tool, call: ToolCall, accesses: tuple[Access, ...], seen: Seen, stopped: str) -> bool:
+        """Whether something else would run now than was shown; if not, that is noted as allowed."""
+        if _accesses(tool, call, self._workspace) != accesses:
+            return True
+        if self._seen(tool.definition.name, accesses, stopped) != seen:
+            return True
+        self._approved.accept(seen)
+        return False
+
+    def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> Seen:
+        """What the commands of a call would run first; nothing if a sandbox confines them."""
+        lines = [access.target for access in accesses if access.effect == "run" and tool == SHELL]
+        if not lines or (self.confinement.isolates and not stopped):
+            return Seen()
+        return self._look(tuple(step for line in lines for step in steps_of(line, self._workspace)))
+
+    def _look(self, steps: tuple[Step, ...]) -> Seen:
+        if self.history is not None:
+            self._approved.earlier = self.history.earlier
+        return self._approved.look(steps, self._workspace)
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
         """The allow rules about `tool`, of the settings and remembered."""
@@ -253,7 +311,7 @@ class PermissionGate:
     def _kept(self) -> tuple[Rule, ...]:
         return self._remembered.rules if self._remembered else ()
 
-    def _decide(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> Verdict | _Question:
+    def _decide(self, tool: str, accesses: tuple[Access, ...], stopped: str, gap: str) -> Verdict | _Question:
         for access in accesses:
             if denial := self._denied(tool, access):
                 return msgspec.structs.replace(denial, accesses=accesses)
@@ -263,14 +321,23 @@ class PermissionGate:
             return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
             if rule := _caught(_about(self._ask, tool), access, self._workspace):
-                return _Question(_asks(rule), by_rule=True)
+                return _Question(_asks(rule), by_rule=True, seen=self._seen(tool, accesses, stopped))
         granted: Rule | None = None
         allowed: list[Access] = []
         for access in accesses:
             if access.effect == "run":
-                judged = self._run(tool, access, stopped)
+                judged = self._run(tool, access, stopped, gap)
                 if judged.outcome != "allow":
-                    return _Question(stopped or " ".join(judged.reasons))
+                    seen = self._seen(tool, accesses, stopped)
+                    reason = stopped or " ".join(judged.reasons)
+                    reason = f"{reason} {seen.reason}" if seen.changes else reason
+                    return _Question(reason, seen=seen, unrecorded=bool(gap and not stopped))
+                if judged.steps:
+                    # What a rule allows word for word is also bound to what it runs first.
+                    seen = self._look(judged.steps)
+                    if seen.changes:
+                        return _Question(seen.reason, by_rule=True, seen=self._seen(tool, accesses, "outside"))
+                    self._approved.accept(seen)
                 granted = judged.rule or granted
                 allowed.append(msgspec.structs.replace(access, outside=judged.outside))
                 continue
@@ -278,7 +345,7 @@ class PermissionGate:
             reason = self._reason(access)
             if not reason:
                 continue
-            granted = allowing(self.granting(tool), access, self._workspace)
+            granted = allowing(self.granting(_named_in_rules(tool, access)), access, self._workspace)
             if granted is None:
                 return _Question(reason)
         if granted:
@@ -287,21 +354,25 @@ class PermissionGate:
             return Verdict(True, told, source, rule=granted.text, accesses=tuple(allowed))
         return Verdict(True, f"Mode {self.mode}.", "mode", accesses=tuple(allowed))
 
-    def _run(self, tool: str, access: Access, stopped: str) -> Judgement:
+    def _run(self, tool: str, access: Access, stopped: str, gap: str) -> Judgement:
         """Judge a command. One that may run outside the sandbox is judged as running outside."""
         confined = tool == SHELL and self.confinement.isolates
-        granted = Granted(self._allow, self._kept)
         if confined or stopped:
-            outside = judge_outside(access.target, granted, self._workspace)
+            outside = judge_outside(access.target, (*self._allow, *self._kept), self._workspace)
             if stopped or outside.outcome == "allow":
                 return outside
-        return self._judged(tool, access, confined=confined)
-
-    def _judged(self, tool: str, access: Access, *, confined: bool) -> Judgement:
-        granted = Granted(_about(self._allow, tool), _about(self._kept, tool))
+        if confined and (self.mode == "plan" or (self.mode == "auto" and self.runs_confined and not gap)):
+            return Judgement("allow")
         # Only run_command passes the text to a shell; to another tool `ls` may mean anything.
-        reading = tool == SHELL and (self.mode == "auto" or (self.mode == "plan" and confined))
-        return judge(access.target, granted, self._workspace, confined=confined, reading_passes=reading)
+        reading = tool == SHELL and self.mode == "auto"
+        judged = judge(access.target, self.granting(tool), self._workspace, reading_passes=reading)
+        if confined:
+            # What is confined is not bound to what it runs first.
+            judged = msgspec.structs.replace(judged, steps=())
+        if not gap or judged.outcome == "allow":
+            return judged
+        accepted = next((rule for rule in (*self._allow, *self._kept) if rule.tool == UNRECORDED), None)
+        return Judgement("allow", rule=accepted) if accepted else Judgement("ask", (gap,))
 
     def _denied(self, tool: str, access: Access) -> Verdict | None:
         deny = _about(self._deny, tool)
@@ -320,8 +391,8 @@ class PermissionGate:
 
     def _changes(self, tool: str, access: Access) -> bool:
         if access.effect == "run" and tool == SHELL and self.confinement.isolates:
-            judged = self._judged(tool, access, confined=True)
-            return not (judged.outcome == "allow" and judged.only_reads)
+            # In plan mode the sandbox lets commands write nothing.
+            return access.outside
         return access.effect not in {"read", "none"}
 
     def _reason(self, access: Access) -> str:
@@ -343,24 +414,15 @@ class PermissionGate:
             return "It changes a place that shapes how agents, git, shells or tools work."
         if not access.inside:
             return "It writes outside the workspace."
-        if run_by_rules(Path(access.target), self._allowed_commands(), self._workspace.root):
-            return "It changes what a command that you allowed runs."
         return "" if self.mode == "auto" else "It changes a file."
 
-    def _allowed_commands(self) -> Iterator[tuple[str, ...]]:
-        """The words of the commands that rules allow."""
-        for rule in (*self._allow, *self._kept):
-            prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
-            if prefix is not None and prefix.words:
-                yield tuple(word.text for word in prefix.words)
-
-    def _proposed(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> tuple[Rule, ...]:
+    def _proposed(self, tool: str, accesses: tuple[Access, ...], stopped: str, decided: _Question) -> tuple[Rule, ...]:
         rules: list[Rule] = []
         for access in accesses:
             if access.effect == "run":
-                found = self._proposed_for(tool, access, stopped)
+                found = self._proposed_for(tool, access, stopped, unrecorded=decided.unrecorded)
             elif self._reason(access):
-                found = proposed(tool, access, self._workspace)
+                found = proposed(_named_in_rules(tool, access), access, self._workspace)
             else:
                 continue
             if not found:
@@ -368,15 +430,22 @@ class PermissionGate:
             rules.extend(found)
         return tuple(dict.fromkeys(rules))
 
-    def _proposed_for(self, tool: str, access: Access, stopped: str) -> tuple[Rule, ...]:
+    def _proposed_for(self, tool: str, access: Access, stopped: str, *, unrecorded: bool) -> tuple[Rule, ...]:
+        if unrecorded:
+            return (Rule(UNRECORDED),)
         return proposed_for(
             access.target,
-            Granted(_about(self._allow, tool), _about(self._kept, tool)),
+            self.granting(tool),
             self._workspace,
             tool=OUTSIDE if stopped else tool,
-            confined=tool == SHELL and self.confinement.isolates,
             reading_passes=tool == SHELL and self.mode == "auto",
         )
+
+    def _said(self, rule: Rule) -> str:
+        """What a rule allows, in words; where it is bound to is seen from the folder of the session."""
+        folder, root = rule.folder, str(self._workspace.root)
+        folder = "" if folder == root else folder.removeprefix(f"{root}/")
+        return msgspec.structs.replace(rule, folder=folder).said
 
     def _remember(self, rules: tuple[Rule, ...]) -> str:
         if self._remembered is None:
@@ -386,6 +455,11 @@ class PermissionGate:
         except RememberedError as error:
             return f"Allowed, but only for this session: {error}"
         return ""
+
+
+def _named_in_rules(tool: str, access: Access) -> str:
+    """The tool that a rule about this access names: what a command reads, it may read as the tool that reads does."""
+    return _READ if tool == SHELL and access.effect == "read" else tool
 
 
 def _about(rules: Iterable[Rule], tool: str) -> tuple[Rule, ...]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.tools.base import WorkspaceView
-from tui_agent.tools.gate.guarded import is_guarded
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word
 from tui_agent.tools.gate.workspace import shown
@@ -22,10 +21,6 @@ MAX_PARTS: Final = 400
 """The most path parts that are looked up for one line."""
 MAX_ENTRIES: Final = 1_000
 """The most folder entries that the patterns of one line are matched against."""
-
-_JOINTS: Final = re.compile(r"[=:,]")
-_LETTER: Final = re.compile(r"-[A-Za-z0-9]")
-_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|\A[^/\s]+@[^/\s]+:", re.ASCII)
 
 
 class OffLimits(Exception):
@@ -38,7 +33,6 @@ class Reach:
     def __init__(self, workspace: WorkspaceView) -> None:
         self._workspace = workspace
         self._parts = self._entries = 0
-        self._files_too = False
         self.folder = workspace.root
 
     def move(self, command: SimpleCommand) -> None:
@@ -74,37 +68,11 @@ class Reach:
             if any(path.is_dir() for path in self._meant(word)):
                 raise OffLimits(f"`{shown(word.text, 200)}` is a folder, whose links it follows")
 
-    def check_any(self, words: Sequence[Word]) -> None:
-        """Check the words of a program whose options are not known: each piece of a word may be a path that it changes.
-        Raises OffLimits.
-        """
-        self._files_too = True
-        for word in words:
-            if _ADDRESS.search(word.text):
-                raise OffLimits(f"`{shown(word.text, 200)}` is an address")
-            for piece in _pieces(word):
-                for path in self._meant(piece):
-                    self._check_changed(piece, path)
-
     def check_patterns(self, words: Sequence[Word]) -> None:
         """Raises OffLimits if the shell could expand a pattern to something outside."""
         for word in words:
             if word.glob:
                 self.check_read((word,), ())
-
-    def _check_changed(self, word: Word, path: Path) -> None:
-        if str(path) in NOWHERE:
-            return
-        if not self._workspace.contains(path):
-            raise OffLimits(f"`{shown(word.text, 200)}` leads outside the project")
-        if is_guarded(path, self._workspace):
-            raise OffLimits(f"`{shown(word.text, 200)}` shapes how agents, shells and tools work here")
-        try:
-            found = path.lstat()
-        except (OSError, ValueError):
-            return
-        if found.st_nlink > 1 and not path.is_dir():
-            raise OffLimits(f"`{shown(word.text, 200)}` has a second name, which may be outside the project")
 
     def _readable(self, path: Path) -> bool:
         return str(path) in NOWHERE or self._workspace.contains(path) or self._workspace.owns(path)
@@ -153,18 +121,6 @@ class Reach:
                 self._entries += 1
                 if self._entries > MAX_ENTRIES:
                     raise OffLimits("a pattern stands for more files than are looked at")
-                wanted = entry.is_symlink() or (entry.is_dir() if more else self._files_too)
+                wanted = entry.is_symlink() or (more and entry.is_dir())
                 if wanted and matches(part, entry.name):
                     yield folder / entry.name
-
-
-def _pieces(word: Word) -> Iterator[Word]:
-    if word.glob:
-        yield word
-        return
-    texts = [word.text, *_JOINTS.split(word.text)[1:]]
-    if _LETTER.match(word.text):
-        texts.append(word.text[2:])
-    for text in texts:
-        if text:
-            yield Word(text, text)

@@ -1,8 +1,6 @@
 """The rules that the user answered with "always", by project, in a private file outside every workspace.
 
-Each rule is stored with its proof: examples of what it must allow and what it must not. A rule that fails its proof, or
-that cannot be proven, such as one of an older version with ``*`` inside a word, allows nothing any more; it stays in
-the file until the user takes it back.
+A rule of an older version that is too wide allows nothing any more; it stays in the file until the user takes it back.
 """
 
 import fcntl
@@ -16,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Proof, Rule, RuleError, holds, proof_of
+from tui_agent.tools.gate.rules import OUTSIDE, SHELL, Rule, RuleError
 
 MAX_RULES = 2_000
 """The most rules that are read for one project."""
@@ -27,18 +25,17 @@ class RememberedError(Exception):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A rule in the file."""
+    """A rule in the file, and the folder it is bound to, if it is bound to one."""
 
     rule: str
-    allows: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
+    folder: str = ""
 
 
 _Projects: TypeAlias = dict[str, list[_Kept | str]]
 
 
 class RememberedRules:
-    """The remembered allow rules of `project` (its root) in the file `path`; `dropped` are those that fail their proof.
+    """The remembered allow rules of `project` (its root) in the file `path`; `dropped` are those that are too wide.
 
     Raises RememberedError if the file is damaged.
     """
@@ -56,22 +53,17 @@ class RememberedRules:
         if not self.dropped:
             return ""
         names = ", ".join(rule[:80] for rule in self.dropped[:5]) + (", …" if len(self.dropped) > 5 else "")
-        return f"{self._path}: not used any more, since what they allow cannot be proven: {names}. You will be asked."
+        return f"{self._path}: not used any more, since they are too wide: {names}. You will be asked."
 
     def add(self, rules: Iterable[Rule]) -> None:
         """Add rules. They apply from now on, even if the file cannot be written (RememberedError)."""
         added = tuple(rules)
         self.rules = tuple(dict.fromkeys((*self.rules, *added)))
-        known = [_Kept(rule.text, proof.allows, proof.asks) for rule in added if (proof := _proof(rule)) is not None]
-
-        def change(kept: list[_Kept | str]) -> list[_Kept | str]:
-            texts = {_text(entry) for entry in kept}
-            return [*kept, *(entry for entry in known if entry.rule not in texts)]
-
-        self._change(change)
+        known = [_Kept(rule.text, rule.folder) for rule in added]
+        self._change(lambda kept: [*kept, *(entry for entry in known if entry not in kept)])
 
     def remove(self, rule: str) -> None:
-        """Remove a rule. It no longer applies, even if the file cannot be written (RememberedError)."""
+        """Remove a rule, for every folder. It is gone even if the file cannot be written (RememberedError)."""
         self.rules = tuple(each for each in self.rules if each.text != rule)
         self.dropped = tuple(each for each in self.dropped if each != rule)
         self._change(lambda kept: [entry for entry in kept if _text(entry) != rule])
@@ -105,7 +97,7 @@ class RememberedRules:
     def _take(self, projects: _Projects) -> None:
         kept, dropped = [], []
         for entry in projects.get(self._project, [])[:MAX_RULES]:
-            rule = _proven(entry)
+            rule = _usable(entry)
             if rule is None:
                 dropped.append(_text(entry))
             else:
@@ -126,26 +118,11 @@ def _text(entry: _Kept | str) -> str:
     return entry if isinstance(entry, str) else entry.rule
 
 
-def _proven(entry: _Kept | str) -> Rule | None:
-    """The rule of an entry, if it passes both the proof in the file and the one derived from the rule."""
+def _usable(entry: _Kept | str) -> Rule | None:
+    """The rule of an entry, if it can allow something."""
     try:
         rule = Rule.read(_text(entry))
     except RuleError:
         return None
-    derived = _proof(rule)
-    if derived is None or not holds(rule, derived):
-        return None
-    if isinstance(entry, _Kept) and not holds(rule, Proof(entry.allows, entry.asks)):
-        return None
-    return rule
-
-
-def _proof(rule: Rule) -> Proof | None:
-    """None where there is none."""
-    prefix = rule.prefix if rule.tool in {SHELL, OUTSIDE} else None
-    if prefix is not None and prefix.more and (not prefix.words or prefix.words[0].text in RUNS_OTHERS):
-        return None
-    try:
-        return proof_of(rule)
-    except RuleError:
-        return None
+    rule = msgspec.structs.replace(rule, folder=entry.folder) if isinstance(entry, _Kept) else rule
+    return None if rule.is_idle or (rule.tool in {SHELL, OUTSIDE} and not rule.pattern) else rule

@@ -1,9 +1,10 @@
-"""The rules about what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``, and their proofs.
+"""The rules about what a tool may do, ``TOOL`` or ``TOOL(PATTERN)``.
 
-For a command, PATTERN is its words, quoted as in a shell; with ``*`` as the last word, any words may follow. A rule
-``outside(PATTERN)`` lets such a command run outside the sandbox. For paths and URLs, ``*`` in PATTERN matches any text,
-``?`` one character, and a backslash makes the next character literal; a path is relative to the project, absolute, or
-starts with ``~/``. The tool's name may contain ``*`` too.
+For a command, PATTERN is its words, quoted as in a shell: the rule allows exactly these words, in the folder it is
+bound to. With ``*`` as the last word, any words may follow that the table of known commands accepts; for other commands
+such a rule allows nothing. A rule ``outside(PATTERN)`` lets such a command run outside the sandbox. For paths and URLs,
+``*`` in PATTERN matches any text, ``?`` one character, and a backslash makes the next character literal; a path is
+relative to the project, absolute, or starts with ``~/``. The tool's name may contain ``*`` too.
 """
 
 import os
@@ -18,13 +19,15 @@ import msgspec
 
 from tui_agent.settings.trust import MAX_RULE, RULE
 from tui_agent.tools.base import Access, WorkspaceView
-from tui_agent.tools.gate.known_commands import Unknown, command_length, known, names_known
+from tui_agent.tools.gate.known_commands import Unknown, known, may_be_known
 from tui_agent.tools.gate.patterns import escaped, is_wild, matches
 from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import SimpleCommand, Word, read_line, read_words
 
 OUTSIDE: Final = "outside"
 """The name used in rules that let a command run outside the sandbox."""
+UNRECORDED: Final = "unrecorded"
+"""The name of the rule that lets commands run in the sandbox although what they change could not be undone."""
 SHELL: Final = "run_command"
 """The tool that runs command lines."""
 RUNS_OTHERS: Final = table(
@@ -32,24 +35,7 @@ RUNS_OTHERS: Final = table(
     "stdbuf trap alias hash enable mapfile readarray compgen complete bind time watch parallel busybox ssh chroot "
     "unshare nsenter strace ltrace script start-stop-daemon systemd-run"
 )
-"""Programs that run their arguments: no rule for one of them may end in ``*``."""
-REACH_FAR: Final = table(
-    "tar cpio rsync scp curl wget gcc g++ cc clang ld as ar zip xxd split csplit printf vim vi ed ex emacs less "
-    "more man gawk mawk nawk perl openssl gpg dd install patch crontab at mail sendmail nc ncat socat docker podman "
-    "kubectl"
-)
-"""Programs whose options or own language can run others, write anywhere or use the network: without a sandbox, no rule
-for one of them may end in ``*`` either.
-"""
-MANY_COMMANDS: Final = table("npm npx yarn pnpm cargo go uv pip poetry bundle gradle dotnet systemctl brew apt")
-"""Programs whose first argument is a subcommand: a rule has to name it."""
-_GIVES_ORDERS = re.compile(
-    r"-c|--?[A-Za-z-]*(?:exec|command|config|plugin|script|program|pack|filter|action|rsh|shell|require|eval|wrapper|hook"
-    r"|editor|pager|rcfile|preload|url|registry|proxy|template|overlay|profile|output|out|dest|prefix|cwd|directory)"
-    r"[A-Za-z-]*(?:=.*)?",
-    re.DOTALL,
-)
-"""Options whose names suggest that they run programs, read commands from elsewhere, or write to a given place."""
+"""Programs that run their arguments."""
 
 
 class RuleError(Exception):
@@ -71,10 +57,14 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule; `pattern` is empty for one about every call of `tool`."""
+    """A rule; `pattern` is empty for one about every call of `tool`.
+
+    `folder`: where a command must run that the rule names in full; empty: where the session works.
+    """
 
     tool: str
     pattern: str = ""
+    folder: str = ""
 
     @classmethod
     def read(cls, text: str) -> "Rule":
@@ -98,86 +88,20 @@ class Rule(msgspec.Struct, frozen=True):
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
-        return self.tool != OUTSIDE and matches(self.tool, tool)
+        return self.tool not in {OUTSIDE, UNRECORDED} and matches(self.tool, tool)
 
     @property
     def prefix(self) -> Prefix | None:
         """The words of a rule for commands; None if its pattern is not one plain command."""
         return _prefix(self.pattern)
 
-
-class Proof(msgspec.Struct, frozen=True):
-    """Examples of what a rule must allow and what it must not: command lines, paths or URLs."""
-
-    allows: tuple[str, ...] = ()
-    asks: tuple[str, ...] = ()
-
-
-def proof_of(rule: Rule) -> Proof:
-    """The proof derived from a rule's text. Raises RuleError for a rule that cannot be proven."""
-    if _is_for_commands(rule):
-        prefix = rule.prefix
-        if prefix is None or not prefix.words:
-            raise RuleError(f"{rule.text[:200]} is not the words of one command")
-        text = " ".join(word.raw for word in prefix.words)
-        others = (f"x{text}", f"{text} $(x)", f"{text} > x", f"{text} && x", f"{text}\nx", f"{text} {{a,b}}")
-        return Proof((text,), (*others, f"{text} --frob-and-write=x") if _table_knows(prefix) else others)
-    if rule.pattern.startswith(("http://", "https://")):
-        start = rule.pattern.split("*", 1)[0].replace("\\", "")
-        return Proof((start,), ("https://elsewhere.invalid/", f"https://elsewhere.invalid/{start}"))
-    if not rule.pattern:
-        return Proof()
-    return Proof((_example(rule.pattern),), ("" if rule.pattern.startswith(("/", "~")) else "/elsewhere/x", "../x"))
-
-
-def holds(rule: Rule, proof: Proof) -> bool:
-    """Whether the rule passes this proof."""
-    return all(stands_for(rule, example) for example in proof.allows) and not any(
-        example and stands_for(rule, example) for example in proof.asks
-    )
-
-
-def stands_for(rule: Rule, example: str) -> bool:
-    """Whether the rule covers a command line, a path or a URL. Does not read the disk."""
-    if not _is_for_commands(rule):
-        if rule.pattern == "*" or not rule.pattern.startswith(("/", "~", "*", "http")):
-            return not example.startswith(("/", "~", "..", "http")) and matches(rule.pattern, example)
-        return matches(rule.pattern, example)
-    line, prefix = read_line(example), rule.prefix
-    if prefix is None or line.opaque:
-        return False
-    return all(prefix.names(command) and not uncovered(prefix, command) for command in line.commands)
-
-
-def uncovered(prefix: Prefix, command: SimpleCommand) -> str:
-    """What in a command that matches the prefix is not covered without a sandbox, in words; empty if all is."""
-    texts = command.texts
-    if not prefix.more:
-        return ""
-    if texts[0] in RUNS_OTHERS or texts[0] in REACH_FAR:
-        return f"`{texts[0]}` can run or reach anything by its arguments"
-    if texts[0] in MANY_COMMANDS and len(prefix.words) == 1:
-        return f"what {texts[0]} does depends on what follows it"
-    if names_known(texts[0]):
-        named = command_length(texts)
-        try:
-            # Words written out in the rule are covered.
-            known((*command.words[:named], *command.words[max(named, len(prefix.words)) :]))
-        except Unknown as unknown:
-            if not _names_another(prefix, texts):
-                return str(unknown) or f"the rule does not say which command of {texts[0]}"
-        else:
-            return ""
-    following = texts[max(1, len(prefix.words)) :]
-    orders = next((text for text in following if _GIVES_ORDERS.fullmatch(text)), "")
-    if texts[0] == "git":
-        orders = orders or next((text for text in following if re.match(r"-[uxoOe]|--[a-z]", text)), "")
-    return f"`{orders[:200]}` may let {texts[0]} do more than it is known for" if orders else ""
-
-
-def _names_another(prefix: Prefix, texts: tuple[str, ...]) -> bool:
-    """Whether a rule names a subcommand that the table does not have, such as ``git push *``."""
-    return texts[0] == "git" and len(prefix.words) > 1 and command_length(texts) == 1 and texts[1][:1] != "-"
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is a rule for commands that can allow none."""
+        if self.tool not in {SHELL, OUTSIDE} or not self.pattern:
+            return False
+        prefix = self.prefix
+        return prefix is None or (prefix.more and not may_be_known(prefix.words))
 
 
 def allowing(rules: Iterable[Rule], access: Access, workspace: WorkspaceView) -> Rule | None:
@@ -306,26 +230,10 @@ def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -
     return tuple(forms)
 
 
-def _is_for_commands(rule: Rule) -> bool:
-    return rule.tool in {SHELL, OUTSIDE}
-
-
-def _table_knows(prefix: Prefix) -> bool:
-    if not prefix.more:
-        return False
-    name = prefix.words[0].text
-    return (
-        names_known(name)
-        and name not in {"echo", "true", "false"}
-        and not uncovered(prefix, SimpleCommand(prefix.words))
-        and not _names_another(prefix, tuple(word.text for word in prefix.words))
-    )
-
-
 @lru_cache(maxsize=1_000)
 def _prefix(pattern: str) -> Prefix | None:
-    if pattern in {"", "*"}:
-        return Prefix((), True)
+    if not pattern:
+        return None
     words = read_words(pattern)
     if words is None:
         return None
@@ -337,24 +245,24 @@ def _same(mine: Word, its: Word) -> bool:
     return mine.text == its.text and bool(mine.glob) == bool(its.glob)
 
 
-def _example(pattern: str) -> str:
-    return re.sub(r"\\(.)", r"\1", pattern.replace("\\*", "\0").replace("*", "x").replace("?", "x").replace("\0", "*"))
-
-
 _WRITES = {"edit_file": "edit", "write_file": "write", "read_file": "read", "list_dir": "list"}
 
 
 def _said(rule: Rule) -> str:
     verb = _WRITES.get(rule.tool, "")
+    if rule.tool == UNRECORDED:
+        return "every command in the sandbox, although what it changes here cannot be undone"
     if rule.tool == OUTSIDE:
-        return f"outside the sandbox: {Rule(SHELL, rule.pattern).said}"
+        return f"outside the sandbox: {Rule(SHELL, rule.pattern, rule.folder).said}"
     if rule.tool == SHELL:
         if not rule.pattern:
             return "every command"
         prefix = rule.prefix
+        if rule.is_idle:
+            return f"nothing: {rule.pattern} is too wide"
         if prefix is None or not prefix.more:
-            return f"the command {rule.pattern}"
-        return f"every command that begins with {rule.pattern[:-2]}" if prefix.words else "every command"
+            return f"the command {rule.pattern}" + (f" in {rule.folder}" if rule.folder else "")
+        return f"{rule.pattern[:-2]} with anything that is known to be harmless"
     if rule.pattern in {"", "*"} and verb:
         return f"every {verb} in this project" if rule.pattern else f"every {verb}, also outside this project"
     if not verb:

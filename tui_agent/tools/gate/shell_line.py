@@ -102,14 +102,12 @@ class SimpleCommand(msgspec.Struct, frozen=True):
 class ShellLine(msgspec.Struct, frozen=True):
     """A parsed line.
 
-    `commands` are those of a plain line. `opaque` says why it is not plain. `names` are all programs that an opaque
-    line runs; None if they are not all known.
+    `commands` are those of a plain line. `opaque` says why it is not plain.
     """
 
     text: str
     commands: tuple[SimpleCommand, ...] = ()
     opaque: str = ""
-    names: tuple[str, ...] | None = None
 
 
 class _Opaque(Exception):
@@ -129,9 +127,9 @@ def read_line(text: str) -> ShellLine:
     try:
         commands = _commands(line)
         if not _grammar_agrees(line, len(commands)):
-            return ShellLine(text, opaque="it is no plain command", names=_names(line))
+            return ShellLine(text, opaque="it is no plain command")
     except _Opaque as reason:
-        return ShellLine(text, opaque=str(reason), names=_names(line))
+        return ShellLine(text, opaque=str(reason))
     return ShellLine(text, commands)
 
 
@@ -293,16 +291,3 @@ def _grammar_agrees(line: str, commands: int) -> bool:
         return False
     found = sum(node.type == "command" for node in nodes)
     return found == commands and all(node.type in _KNOWN_NODES for node in nodes)
-
-
-def _names(line: str) -> tuple[str, ...] | None:
-    nodes = _nodes(line) or []
-    names: list[str] = []
-    for node in nodes:
-        if node.type == "command_name":
-            text = (node.text or b"").decode("utf-8", "replace")
-            if not _NAME.fullmatch(text):
-                return None
-            names.append(text)
-    known = nodes and not any(node.type == "function_definition" for node in nodes)
-    return tuple(dict.fromkeys(names)) if known else None

@@ -15,6 +15,7 @@ from pathlib import Path
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.tools.base import Access, Effect, ToolContext, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.guarded import is_guarded
+from tui_agent.visible import whole
 
 _ARTIFACT_FOLDERS = frozenset({"large_tool_results", "conversation_history"})
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -127,6 +128,11 @@ def granted_path(context: ToolContext, path: str) -> Path:
 def display_path(workspace: WorkspaceView, real: Path) -> str:
     """`real` as one line of valid text, relative to the root if it is below it."""
     return shown(str(real.relative_to(workspace.root) if _below(real, workspace.root) else real))
+
+
+def named_path(workspace: WorkspaceView, real: Path) -> str:
+    """`real` for a preview: not cut, relative to the root if it is below it."""
+    return whole(str(real.relative_to(workspace.root) if _below(real, workspace.root) else real))
 
 
 def shown(text: str, limit: int = 1_000) -> str:

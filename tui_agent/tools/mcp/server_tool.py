@@ -2,17 +2,13 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from tui_agent.text import one_line
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.mcp.known import KnownTool, definition_of
 
 Call: TypeAlias = Callable[[str, str, dict[str, object], ToolContext], Awaitable[ToolOutput]]
 """Calls a tool: takes the server's name, the tool's name and the arguments. Raises ToolFailure."""
-
-_PREVIEW: Final = 2_000
 
 
 class ServerTool:
@@ -31,9 +27,7 @@ class ServerTool:
         return (Access(self.effect, f"{self.server}/{self.known.name}"),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        given = _given(arguments)
-        lines = [f"{one_line(name, 60)}: {shown(_as_text(value), _PREVIEW)}" for name, value in given.items()]
-        return Preview(f"Call {self.known.name} of the server {self.server}", text="\n".join(lines))
+        return Preview(f"Call {self.known.name} of the server {self.server}", text=as_text(_given(arguments)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._call(self.server, self.known.name, _given(arguments), context)
@@ -48,7 +42,3 @@ def _given(arguments: str) -> dict[str, object]:
     if not isinstance(given, dict):
         raise ToolFailure("The arguments are no JSON object.", "Give one JSON object.")
     return given
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

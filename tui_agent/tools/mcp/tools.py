@@ -12,7 +12,6 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.call_tool import CALL_TOOL, full_description
 from tui_agent.text import one_line
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 FIND_TOOL: Final = "find_tool"
 FOUND_CHARS: Final = 24_000
 """The most characters of definitions that one search returns."""
-_PREVIEW: Final = 2_000
 
 Most: TypeAlias = Annotated[int, Meta(ge=1, le=10)]
 
@@ -41,7 +39,7 @@ class FindTool:
         return (Access("none", FIND_TOOL),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Look for tools", text=shown(str(self._signature.parse(arguments)["query"]), _PREVIEW))
+        return Preview("Look for tools", text=str(self._signature.parse(arguments)["query"]))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         given = self._signature.parse(arguments)
@@ -110,7 +108,7 @@ class CallTool:
         return (Access("none", CALL_TOOL),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Call a tool", text=shown(arguments, _PREVIEW))
+        return Preview("Call a tool", text=arguments)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         raise ToolFailure("The call names no tool.", "Give its `name`, as find_tool told it, and its `arguments`.")

@@ -24,6 +24,7 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import header, split_front_matter
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import Stop, in_thread
+from tui_agent.visible import visible_line
 
 NAME = "memory"
 """The tool's name."""
@@ -262,9 +263,9 @@ class Memory:
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
         if given["action"] == "remove":
-            return Preview(f"Remove the note {shown(str(given['name']), 100)}")
-        text = f"{one_line(str(given['description']))}\n\n{given['text']}"
-        return Preview(f"Remember {shown(str(given['name']), 100)}", text=text)
+            return Preview(f"Remove the note {given['name']}")
+        text = f"{visible_line(str(given['description']))}\n\n{given['text']}"
+        return Preview(f"Remember {given['name']}", text=text)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await in_thread(lambda stop: self._signature.call(self._change, arguments, stop))

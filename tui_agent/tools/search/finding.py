@@ -12,6 +12,7 @@ from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.search.ripgrep import RunningSearch, search
+from tui_agent.visible import whole
 
 MAX_FILES = 1_000
 """The most file names that are listed."""
@@ -326,8 +327,8 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _preview_of_glob(workspace: WorkspaceView, /, pattern: str, path: str) -> Preview:
-    return Preview(f"Find {shown(pattern, 200)}", text=f"in {shown(str(workspace.resolve(path)))}")
+    return Preview(f"Find {pattern}", text=whole(f"in {workspace.resolve(path)}"))
 
 
 def _preview_of_grep(workspace: WorkspaceView, /, pattern: str, path: str, **_: object) -> Preview:
-    return Preview(f"Search for {shown(pattern, 200)}", text=f"in {shown(str(workspace.resolve(path)))}")
+    return Preview(f"Search for {pattern}", text=whole(f"in {workspace.resolve(path)}"))

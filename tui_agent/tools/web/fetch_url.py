@@ -68,7 +68,7 @@ class FetchUrl:
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         address = read_address(str(self._signature.parse(arguments)["url"]))
-        return Preview(f"Fetch {shown(address.origin)}", text=shown(address.text, 2_000))
+        return Preview(f"Fetch {address.origin}", text=address.text)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._fetch, arguments, context)

@@ -293,7 +293,9 @@ class TuiAgent(BaseApp):
         self._show_attention()
 
     async def _look_at_sandbox(self, session: "Session") -> None:
-        self.status.show(unconfined=bool(await asyncio.to_thread(lambda: session.sandbox.trouble)))
+        unconfined = bool(await asyncio.to_thread(lambda: session.sandbox.trouble))
+        confined = await asyncio.to_thread(lambda: session.agent.permissions.runs_confined)
+        self.status.show(unconfined=unconfined, confined=confined)
 
     async def _learn(self, agent: "Agent") -> None:
         from tui_agent.tui.commands.switching import learn_model

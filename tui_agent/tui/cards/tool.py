@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
 
-from tui_agent.text import clean
 from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.base import Block, Card, packed, unpacked
 from tui_agent.tui.painting.diffs import counts, diff_sections, draw_diff_start
@@ -20,6 +19,7 @@ from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, estimate_lines, faint, muted, text_sections
 from tui_agent.tui.wording import compact_count, duration
+from tui_agent.visible import visible, visible_line
 
 PREVIEW_LINES: Final = 3
 """Lines of a result shown under the header of a collapsed card."""
@@ -290,9 +290,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in values.items()
         }
-        return "\n".join(
-            f"{clean(name)}: {clean(text)}" for name, text in told.items() if clean(text) not in self.summary
-        )
+        shown = {visible_line(name): visible(text) for name, text in told.items()}
+        return "\n".join(f"{name}: {text}" for name, text in shown.items() if text not in self.summary)
 
 
 def _draw_header(block: ToolBlock, width: int, look: Look) -> list[Line]:

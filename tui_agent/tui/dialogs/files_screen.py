@@ -16,7 +16,7 @@ from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
-from tui_agent.tui.painting.diffs import DiffLines, clean_diff
+from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
 from tui_agent.tui.painting.palette import Look
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     def rows(self, width: int) -> Iterator[Row]:
         """The rows to show it in a list."""
         if self.diff is not None:
-            yield from (Row(draw) for _, draw in self.diff.broken(width))
+            yield from (Row(partial(self.diff.draw, *place)) for place in self.diff.breaks(width))
             return
         line = displayed(clean(self.text)[:MAX_LINE])
         for start, end, _ in breaks(line, width):
@@ -169,7 +169,7 @@ def _diffs(steps: Sequence[FileStep]) -> Iterator[Piece]:
         yield Piece(f"{step.name}: {DOES[step.does]}{theirs}", "accent")
         if shown >= MAX_ROWS:
             continue
-        diff = DiffLines(clean_diff(step.diff), at_most=MAX_ROWS - shown)
+        diff = DiffLines(visible_diff(step.diff), at_most=MAX_ROWS - shown)
         if diff.rows:
             yield Piece("", diff=diff)
         else:

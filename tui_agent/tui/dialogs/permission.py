@@ -1,11 +1,10 @@
 """The panel that asks whether a tool call may run, and asks the model's own questions."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from time import monotonic
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final
 
 from textual import events
 from textual.app import ComposeResult
@@ -16,24 +15,27 @@ from textual.message import Message
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.text import clean, displayed, one_line
+from tui_agent.text import clean
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.answers import Answers, answers_to
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S
-from tui_agent.tui.dialogs.row_list import Draw, Row, RowList
+from tui_agent.tui.dialogs.permission_preview import MAX_TITLE, Lines, Part, Passage, parts_of, rule_parts
+from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.painting.diffs import DiffLines, clean_diff
 from tui_agent.tui.painting.glyphs import Glyphs
-from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
-from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.terminal.filters import marked_style
+from tui_agent.visible import visible_line
 
 MAX_CHOICE_LINES: Final = 4
 """The choice "always" shows at most this many lines of rules; if there are more, they are listed below the preview."""
 
-MAX_RULE: Final = 10_000
-"""The most characters shown of a rule; longer than any real one."""
+LARGE: Final = 20_000
+"""A preview with more characters is broken into lines in a thread."""
+
+MAX_REASON: Final = 600
+"""The most characters shown of a reason; what is asked about is in the preview."""
 
 TINY_SCREEN: Final = 7
 """A screen with fewer lines shows only title and choices; the command is then in the title."""
@@ -75,16 +77,6 @@ _OUTSIDE_CHOICES: Final = (
 WHY: Final = "What should be done instead?"
 WHY_KEYS: Final = "(Enter sends it, {back} goes back)"
 _NO_RULE: Final = "Yes, always (not possible here)"
-
-Kind = Literal["command", "text", "rule"]
-
-
-class Shown(NamedTuple):
-    """A line of the preview, indented by `indent` cells."""
-
-    text: str
-    kind: Kind
-    indent: int = 0
 
 
 class PermissionPanel(Vertical, can_focus=True):
@@ -139,9 +131,9 @@ class PermissionPanel(Vertical, can_focus=True):
         self._outside = False
         self._answers: Answers | None = None
         self._plan = self._edited = ""
-        self._lines: tuple[Shown, ...] = ()
-        self._diff: DiffLines | None = None
-        self._broken: list[tuple[str, Draw]] = []
+        self._parts: Sequence[Part] = ()
+        self._is_large = False
+        self._broken = Lines()
         self._of_call = 0
         self._width = 0
         self._seen = 0
@@ -170,7 +162,7 @@ class PermissionPanel(Vertical, can_focus=True):
     @property
     def preview(self) -> str:
         """The whole preview as text, in lines as they are shown."""
-        return "\n".join(text for text, _ in self._broken)
+        return "\n".join(self._broken.text(place) for place in range(len(self._broken)))
 
     @property
     def hidden(self) -> int:
@@ -180,10 +172,9 @@ class PermissionPanel(Vertical, can_focus=True):
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         """Show the question and wait for the answer. Cancelling withdraws the question."""
         async with self._one_at_a_time:
-            lines, diff = await asyncio.to_thread(_lines_of, question, from_change=self._low)
+            parts = await asyncio.to_thread(parts_of, question, from_change=self._low)
             self._answer = asyncio.get_running_loop().create_future()
-            self._diff = diff
-            self._show(question, lines)
+            self._show(question, parts)
             try:
                 return await self._answer
             except asyncio.CancelledError:
@@ -211,7 +202,8 @@ class PermissionPanel(Vertical, can_focus=True):
         if self._answers is not None:
             self._choose_among(self._answers, index, self._answer)
             return
-        if (index == 0 and self.hidden) or (index == 1 and self._rules and len(self._broken) > self._seen):
+        unseen_rules = self._rules and len(self._broken) > self._seen
+        if (index < 2 and self.hidden) or (index == 1 and unseen_rules):
             self.action_scroll_preview(1)
             return
         match index:
@@ -251,7 +243,7 @@ class PermissionPanel(Vertical, can_focus=True):
             return
         if text:
             self._edited, self._marked, self._width = text, 0, 0
-            self._lines = _text_lines(text, "text")
+            self._parts, self._is_large = [Passage(text, "prose")], len(text) > LARGE
             self._paint()
         self.focus()
 
@@ -304,17 +296,20 @@ class PermissionPanel(Vertical, can_focus=True):
             event.stop()
             self.post_message(self.Typed(event.character))
 
-    def _show(self, question: PermissionQuestion, lines: tuple[Shown, ...]) -> None:
-        self._rules = tuple(one_line(rule, MAX_RULE) for rule in question.rules)
+    def _show(self, question: PermissionQuestion, parts: Sequence[Part]) -> None:
+        preview = question.preview
+        self._rules = tuple(map(visible_line, question.rules))
         self._outside = question.outside
         self._answers = answers_to(question)
         self._plan, self._edited = clean(question.preview.text), ""
         self._marked = self._tiny_first = self._seen = self._width = 0
-        self._title = one_line(question.preview.title) or one_line(question.tool, 80)
-        self._brief = one_line(question.preview.command) or self._title
-        reason = one_line(question.reason)
+        self._title = fit(visible_line(preview.title or question.tool), MAX_TITLE)
+        self._brief = visible_line(preview.command) or self._title
+        reason = visible_line(question.reason[:MAX_REASON])
         self._reason = "" if reason in PLAIN_REASONS else reason
-        self._lines = lines
+        self._parts = parts
+        size = sum(map(len, (preview.command, preview.diff, preview.text, question.arguments)))
+        self._is_large = size + sum(len(change.diff) for change in preview.changes) > LARGE
         self._rows.scroll_home(animate=False)
         field = self.query_one(Input)
         field.value = ""
@@ -387,7 +382,9 @@ class PermissionPanel(Vertical, can_focus=True):
             return self._title
         if self._of_call < 2 and not self._tiny_first:
             return fit(self._brief, self._label_width() + 1)
-        return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken[self._tiny_first][0]}"
+        if not self._broken:
+            return ""
+        return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken.text(self._tiny_first)}"
 
     @property
     def _max_lines(self) -> int:
@@ -421,18 +418,32 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def _break_lines(self) -> None:
         """Wrap the preview for the present width. After a change of width all of it must be seen again."""
-        lines = len(self._lines) + (len(self._diff.rows) if self._diff is not None else 0)
-        counted = len(str(lines)) * 2 + 2 if self._tiny else 0
+        # A tiny screen numbers the lines: as many digits are left free as their number may have.
+        counted = (14 if self._is_large else 8) if self._tiny else 0
         width = max(10, self._label_width() + 1 - counted) if self._tiny else self._label_width()
         if width == self._width:
             return
         self._width, self._seen = width, 0
-        self._broken = self._diff.broken(width) if self._diff is not None else []
-        self._broken += [broken for line in self._lines for broken in _broken(line, width)]
-        self._of_call = len(self._broken)
-        if not self._rules_fit():
-            self._broken += [broken for line in _rule_lines(self._rules) for broken in _broken(line, width)]
-        self._rows.show([Row(draw) for _, draw in self._broken])
+        below = rule_parts(self._rules) if not self._rules_fit() else []
+        if not self._is_large:
+            self._take_lines(width, Lines(self._parts, width), Lines([*self._parts, *below], width))
+            return
+        # Until it is broken into lines, a line is hidden: nothing can be allowed.
+        self._broken, self._of_call = Lines(), 1
+        self._rows.show(self._broken)
+        self.run_worker(self._break_aside(width, self._parts, below), name="preview", exclusive=True)
+
+    async def _break_aside(self, width: int, parts: Sequence[Part], below: Sequence[Part]) -> None:
+        of_call = await asyncio.to_thread(Lines, parts, width)
+        whole = await asyncio.to_thread(Lines, [*parts, *below], width) if below else of_call
+        if self._parts is parts:
+            self._take_lines(width, of_call, whole)
+            self._paint()
+
+    def _take_lines(self, width: int, of_call: Lines, whole: Lines) -> None:
+        if width == self._width:
+            self._broken, self._of_call = whole, len(of_call)
+            self._rows.show(whole)
 
     def _bound_preview(self) -> None:
         room = self._room() - (0 if self._low else self._always_lines() - 1)
@@ -549,34 +560,3 @@ class PermissionPanel(Vertical, can_focus=True):
 def _wrapped(text: str, width: int) -> list[str]:
     """Wrap to lines of at most `width` characters, at least one line."""
     return wrap(text, width, break_on_hyphens=False) or [""]
-
-
-def _lines_of(question: PermissionQuestion, *, from_change: bool) -> tuple[tuple[Shown, ...], DiffLines | None]:
-    """The preview as lines, or as a diff. `from_change`: start a diff near its first change, since room is short."""
-    preview = question.preview
-    if preview.diff:
-        return (), DiffLines(clean_diff(preview.diff), from_change=from_change)
-    kind: Kind = "command" if preview.command else "text"
-    return _text_lines(preview.command or preview.text or question.arguments, kind), None
-
-
-def _text_lines(text: str, kind: Kind) -> tuple[Shown, ...]:
-    return tuple(Shown(displayed(line), kind) for line in clean(text).rstrip("\n").split("\n"))
-
-
-def _rule_lines(rules: tuple[str, ...]) -> tuple[Shown, ...]:
-    if not rules:
-        return ()
-    return (Shown("", "text"), Shown("“Always” would allow:", "text"), *(Shown(rule, "rule", 2) for rule in rules))
-
-
-def _broken(line: Shown, width: int) -> Iterator[tuple[str, Draw]]:
-    for start, end, _ in breaks(line.text, max(1, width - line.indent)):
-        text = f"{' ' * line.indent}{line.text[start:end]}"
-        yield text, partial(_draw, line.kind, text)
-
-
-def _draw(kind: Kind, text: str, width: int, look: Look) -> Line:
-    palette = look.palette
-    styles = {"command": palette.base, "text": palette.muted, "rule": palette.strong}
-    return make_line([Run(text or " ", styles[kind])])

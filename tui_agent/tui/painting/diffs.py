@@ -1,7 +1,7 @@
 """Unified diffs as painted lines: line numbers, a sign, a tint, and the changed words of a changed line."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
-from tui_agent.text import clean, displayed
 from tui_agent.tui.painting.code import highlight, language_of
-from tui_agent.tui.painting.lines import GUTTER, Line, Run, breaks, make_line, wrap
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, cut, make_line, pieces, wrap
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.sections import TEXT_LINES, Section
+from tui_agent.visible import TAB, visible_line
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _FILE = re.compile(r"^\+\+\+ (.*)$", re.MULTILINE)
@@ -24,9 +24,6 @@ _HEADER: Final = 10_000
 _BEFORE_ROWS: Final = 3
 """Lines of a diff before its first row: two with file names, one hunk header."""
 
-_BREAKS: Final = str.maketrans({"\r": "␍", "\f": "␌", **dict.fromkeys("\v\x1c\x1d\x1e\x85\u2028\u2029", "␤")})
-"""Characters that would break a line on the screen but do not end one in the file."""
-
 NOTE: Final = "\\"
 """The sign of a row that is a note on the file, not one of its lines."""
 NO_NEWLINE: Final = "no newline at the end"
@@ -34,6 +31,9 @@ NO_NEWLINE: Final = "no newline at the end"
 MAX_COMPARED: Final = 400
 """Lines up to this many characters are compared word by word; of longer ones, only the stretch from the first to the
 last difference is marked."""
+
+MAX_COLOURED: Final = 20_000
+"""Stretches of a diff with more characters are not highlighted: that would take long."""
 
 MIN_COMMON_SHARE: Final = 0.4
 """Differences are marked only if at least this share of two lines is equal: if most differs, marks do not help."""
@@ -63,9 +63,9 @@ def counts(diff: str) -> tuple[int, int]:
     return sum(row.sign == "+" for row in rows), sum(row.sign == "-" for row in rows)
 
 
-def clean_diff(diff: str) -> str:
-    """A diff made safe for the screen without adding or removing lines."""
-    return clean(diff.translate(_BREAKS))
+def visible_diff(diff: str) -> str:
+    """A unified diff with the visible form of each line (`tui_agent.visible`), after its sign."""
+    return "\n".join(line[:1] + visible_line(line[1:]) for line in diff.split("\n"))
 
 
 def read_diff(diff: str) -> list[DiffRow]:
@@ -123,44 +123,55 @@ def diff_sections(diff: str, *, indent: int = GUTTER) -> list[Section]:
 
 
 class DiffLines:
-    """A unified diff as lines of a list: all are wrapped to a width at once, each is painted when it is shown."""
+    """A unified diff as lines of a list: where they break is known at once, each is painted when it is shown."""
 
     def __init__(self, diff: str, *, from_change: bool = False, at_most: int | None = None) -> None:
-        """`from_change`: start one line before the first change. `at_most`: keep this many rows."""
+        """`diff`: from `visible_diff`. `from_change`: start one line before the first change. `at_most`: keep this many
+        rows.
+        """
         rows = read_diff(diff)
         changed = next((place for place, row in enumerate(rows) if row.sign in "+-"), 0)
         self.cut = at_most is not None and len(rows) > at_most
         self.rows = rows[max(0, changed - 1) if from_change else 0 : at_most]
         self._file = file_of(diff)
-        self._width = 0
-        self._painted: tuple[int, Look, list[Line]] | None = None
+        self._digits = _digits(self.rows)
+        self._painted: tuple[int, Look, list[list[Run]]] | None = None
 
-    def broken(self, width: int) -> list[tuple[str, Callable[[int, Look], Line]]]:
-        """Each wrapped line as text, with the function that paints it."""
-        self._width, self._painted = width, None
-        digits = _digits(self.rows)
-        found: list[tuple[str, Callable[[int, Look], Line]]] = []
-        for number, part in enumerate(_parts(self.rows)):
-            texts = [text for row in part for text in _broken(row, width, digits)]
-            found += [(text, partial(self._line, number, place)) for place, text in enumerate(texts)]
-        return found
+    @property
+    def margin(self) -> int:
+        """Cells before the text of a line: its number and its sign."""
+        return self._digits + 3
 
-    def _line(self, part: int, place: int, _width: int, look: Look) -> Line:
-        if self._painted is None or self._painted[0] != part or self._painted[1] is not look:
-            rows, digits = _parts(self.rows)[part], _digits(self.rows)
-            self._painted = part, look, paint_rows(rows, self._width, look, file=self._file, digits=digits, indent=0)
-        return self._painted[2][place]
+    def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
+        """The lines of this width, each as the number of its row, and its start and end in the row's text."""
+        room = max(1, width - self.margin)
+        for number, row in enumerate(self.rows):
+            for start, end in pieces(row.text, room):
+                yield number, start, end
 
+    def text(self, number: int, start: int, end: int) -> str:
+        """A line as it is shown."""
+        row = self.rows[number]
+        if row.sign == "@":
+            return "…"
+        first = f"{row.number:>{self._digits}} {row.sign} " if row.sign != NOTE and not start else " " * self.margin
+        return first + row.text[start:end]
 
-def _broken(row: DiffRow, width: int, digits: int) -> Iterator[str]:
-    """The texts of the lines that `paint_rows` makes of a row."""
-    if row.sign == "@":
-        yield "…"
-        return
-    text = displayed(row.text)
-    before = f"{row.number:>{digits}} {row.sign} " if row.sign != NOTE else " " * (digits + 3)
-    for start, end, _ in breaks(text, max(1, width - len(before))):
-        yield f"{before if not start else ' ' * len(before)}{text[start:end]}"
+    def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
+        """Paint a line."""
+        row, place = self.rows[number], number % TEXT_LINES
+        if row.sign == "@":
+            return make_line([Run(look.glyphs.ellipsis, look.palette.faint)], gutter=1)
+        if self._painted is None or self._painted[0] != number - place or self._painted[1] is not look:
+            part = self.rows[number - place : number - place + TEXT_LINES]
+            self._painted = number - place, look, _inked(part, self._file, look.palette)
+        style = _styles(row, look.palette)[0]
+        before = [Run(f"{row.number:>{self._digits}} ", look.palette.faint), Run(f"{row.sign} ", style)]
+        if row.sign == NOTE or start:
+            before = [Run(" " * (self._digits + 1), look.palette.faint), Run("  ", style)]
+        runs = cut(self._painted[2][place], start, end)
+        ending = "\n" if end == len(row.text) else ""
+        return _grounded(make_line([*before, *runs], gutter=self.margin, ending=ending), width, row, style)
 
 
 def _parts(rows: list[DiffRow]) -> list[list[DiffRow]]:
@@ -187,19 +198,38 @@ def paint_rows(
     """
     palette = look.palette
     margin = Run(" " * indent, palette.base)
-    coloured = _coloured(rows, file, palette)
     lines: list[Line] = []
-    for place, row in enumerate(rows):
+    for row, runs in zip(rows, _inked(rows, file, palette), strict=True):
         if row.sign == "@":
             lines.append(make_line([margin, Run(look.glyphs.ellipsis, palette.faint)], gutter=indent))
             continue
-        style, strong = _styles(row, palette)
+        style = _styles(row, palette)[0]
         number = Run(f"{row.number:>{digits}} ", palette.faint)
         rest = (margin, Run(" " * (digits + 1), palette.faint), Run("  ", style))
         first = (margin, number, Run(f"{row.sign} ", style)) if row.sign != NOTE else rest
-        runs = list(_marked(coloured.get(place) or [Run(row.text, style)], row.changed, style, strong))
         lines += (_grounded(line, width, row, style) for line in wrap(runs, width, first=first, rest=rest))
     return lines
+
+
+def _inked(rows: Sequence[DiffRow], file: str, palette: Palette) -> list[list[Run]]:
+    """The text of each row in its colours, with what changed in it marked and the signs of tabs faint."""
+    coloured = _coloured(rows, file, palette)
+    inked: list[list[Run]] = []
+    for place, row in enumerate(rows):
+        style, strong = _styles(row, palette)
+        runs = _marked(coloured.get(place) or [Run(row.text, style)], row.changed, style, strong)
+        inked.append(
+            list(_faint_tabs(runs, Style(color=palette.faint.color)) if len(row.text) <= MAX_COLOURED else runs)
+        )
+    return inked
+
+
+def _faint_tabs(runs: Iterable[Run], faint: Style) -> Iterator[Run]:
+    for text, style in runs:
+        for place, piece in enumerate(text.split(TAB[0])):
+            if place:
+                yield Run(TAB[0], style + faint)
+            yield Run(piece, style)
 
 
 def _grounded(line: Line, width: int, row: DiffRow, style: Style) -> Line:
@@ -225,10 +255,11 @@ def _marked(runs: Sequence[Run], changed: Sequence[tuple[int, int]], style: Styl
 def _coloured(rows: Sequence[DiffRow], file: str, palette: Palette) -> dict[int, list[Run]]:
     """Highlighted runs of the rows, by index; each side of the diff is lexed as a whole.
 
-    Empty if the language is unknown, or if the theme has no backgrounds and colours already mark what changed.
+    Empty if the language is unknown or there is much text, or if the theme has no backgrounds and colours already mark
+    what changed.
     """
     language = language_of(file)
-    if not language or _has_no_ground(palette.added):
+    if sum(len(row.text) for row in rows) > MAX_COLOURED or not language or _has_no_ground(palette.added):
         return {}
     found: dict[int, list[Run]] = {}
     for signs in (" -", " +"):
@@ -269,10 +300,8 @@ def _paired(rows: list[DiffRow]) -> Iterator[DiffRow]:
         removed = _stretch(rows, position, "-")
         added = _stretch(rows, position + len(removed), "+")
         if removed and len(removed) == len(added):
-            # Expand tabs before the line is cut into runs: cutting would shift the tab stops.
-            before, after = ([displayed(row.text) for row in side] for side in (removed, added))
-            yield from (row._replace(text=old, other=new) for row, old, new in zip(removed, before, after, strict=True))
-            yield from (row._replace(text=new, other=old) for row, old, new in zip(added, before, after, strict=True))
+            yield from (row._replace(other=new.text) for row, new in zip(removed, added, strict=True))
+            yield from (row._replace(other=old.text) for row, old in zip(added, removed, strict=True))
         else:
             yield from removed
             yield from added
@@ -292,6 +321,8 @@ def _stretch(rows: list[DiffRow], start: int, sign: str) -> list[DiffRow]:
 @lru_cache(maxsize=1_000)
 def _changed_words(text: str, other: str) -> tuple[tuple[int, int], ...]:
     """The ranges of words in `text` that differ from `other`; empty if most differ."""
+    if max(len(text), len(other)) > MAX_COLOURED:
+        return ()
     if max(len(text), len(other)) > MAX_COMPARED:
         return _changed_middle(text, other)
     import difflib

@@ -1,6 +1,6 @@
 """Painted lines: runs of styled text wrapped to a width, ready to become strips."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
@@ -67,7 +67,7 @@ def wrap(runs: Sequence[Run], width: int, *, first: Sequence[Run], rest: Sequenc
     for start, end, ending in breaks(text, room):
         before = rest if lines else first
         lines.append(
-            make_line([*before, *_cut(runs, start, end)], gutter=sum(len(run.text) for run in before), ending=ending)
+            make_line([*before, *cut(runs, start, end)], gutter=sum(len(run.text) for run in before), ending=ending)
         )
     return [_fitting(line, width) for line in lines]
 
@@ -93,6 +93,24 @@ def breaks(text: str, width: int) -> list[tuple[int, int, str]]:
         else:
             found.append((start, limit, ""))
             start = limit
+
+
+def pieces(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """Where to cut `text`, without line breaks, into lines of at most `width` cells: after spaces where possible.
+
+    No character is left out, so that the lines joined are the text.
+    """
+    narrow, start = text.isascii(), 0
+    while True:
+        limit = start + width if narrow else _reach(text, start, width)
+        if limit >= len(text):
+            yield start, len(text)
+            return
+        end = text.rfind(" ", start, limit) + 1
+        if end <= start or text[start:end].isspace():
+            end = limit
+        yield start, end
+        start = end
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
@@ -141,7 +159,8 @@ def _reach(text: str, start: int, width: int, *, at_least: int = 1) -> int:
     return max(position, start + at_least)
 
 
-def _cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
+def cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
+    """The runs of the characters from `start` to `end`."""
     if len(runs) == 1:
         return [Run(runs[0].text[start:end], runs[0].style)]
     pieces: list[Run] = []

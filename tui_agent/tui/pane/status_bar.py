@@ -53,7 +53,8 @@ class Status(Struct, frozen=True, kw_only=True):
     activity, since: what is running, and when it began on the monotonic clock in seconds; empty: idle.
     hint: what a key would do now; it replaces the activity.
     summarising: a summary is being written while the conversation goes on.
-    unconfined: commands run without the sandbox they should run in.
+    unconfined: commands run without the sandbox they should run in. confined: in the mode auto, they run unasked in a
+    full sandbox.
     jobs: how many commands run in the background.
     reading, writing: tokens per second of a local model; 0: not local, or unknown.
     """
@@ -72,6 +73,7 @@ class Status(Struct, frozen=True, kw_only=True):
     hint: str = ""
     summarising: bool = False
     unconfined: bool = False
+    confined: bool = False
     jobs: int = 0
     reading: float = 0.0
     writing: float = 0.0
@@ -94,6 +96,7 @@ class Changes(TypedDict, total=False):
     hint: str
     summarising: bool
     unconfined: bool
+    confined: bool
     jobs: int
     reading: float
     writing: float
@@ -248,9 +251,11 @@ def _jobs(status: Status) -> Piece:
 
 
 def _sandbox(status: Status) -> Piece:
-    if not status.unconfined:
-        return (Form(0),)
-    return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
+    if status.unconfined:
+        return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
+    if status.confined and status.mode == "auto":
+        return Form(9, (Span("sandboxed"),)), Form(0)
+    return (Form(0),)
 
 
 def _mode(status: Status) -> Piece:

@@ -27,7 +27,7 @@ from tui_agent.tui.cards.blocks import (
     block_for,
 )
 from tui_agent.tui.cards.notice import notice
-from tui_agent.tui.painting.diffs import clean_diff
+from tui_agent.tui.painting.diffs import visible_diff
 
 ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
@@ -212,7 +212,7 @@ class Transcript(Struct, eq=False):
         block.state = state
         block.result = clean(result)
         block.size = size or ResultSize.of(block.result)
-        block.diff = clean_diff(diff) or block.diff
+        block.diff = visible_diff(diff) if diff else block.diff
         block.note = one_line(note)
         block.seconds = seconds
         block.tail = ""
