@@ -15,10 +15,12 @@ PLACEHOLDER: Final = "Ask, or / for commands"
 MODES: Final[dict[PermissionMode, str]] = {
     "plan": "read only",
     "ask": "asks before every change and every command",
-    "auto": "edits here, runs commands in the sandbox (else only known ones), asks about the rest",
+    "auto": "edits here, runs read-only commands, asks about the rest",
     "allow": "never asks",
 }
 """What each mode means."""
+CONFINED: Final = "edits here, runs commands in the sandbox, asks about the rest"
+"""What the mode ``auto`` means where a full sandbox confines commands."""
 
 _DOING: Final = {
     "read_file": "reading",

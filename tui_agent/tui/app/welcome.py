@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level, NoticeBlock
-from tui_agent.tui.wording import MODES, model_label
+from tui_agent.tui.wording import CONFINED, MODES, model_label
 from tui_agent.version import __version__
 
 if TYPE_CHECKING:
@@ -197,4 +197,6 @@ def looked_up(session: "Session", facts: Facts) -> Facts:
     else:
         confined = trouble or "commands can only write in this folder"
     local = pulled_models(session.agent.settings.ollama.host) if facts.keyless else ()
+    if session.agent.permissions.mode == "auto" and session.agent.permissions.runs_confined:
+        facts = facts._replace(mode=f"auto: {CONFINED}")
     return facts._replace(sandbox=confined, local=tuple(one_line(name, 60) for name in local))

@@ -303,7 +303,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._answers = answers_to(question)
         self._plan, self._edited = clean(question.preview.text), ""
         self._marked = self._tiny_first = self._seen = self._width = 0
-        self._title = fit(visible_line(preview.title or question.tool), MAX_TITLE)
+        title = visible_line(preview.title or question.tool)
+        self._title = fit(title.removesuffix(" outside the sandbox") if question.outside else title, MAX_TITLE)
         self._brief = visible_line(preview.command) or self._title
         reason = visible_line(question.reason[:MAX_REASON])
         self._reason = "" if reason in PLAIN_REASONS else reason
@@ -361,7 +362,7 @@ class PermissionPanel(Vertical, can_focus=True):
             self.set_class(holds, form)
         self.styles.max_height = self._max_lines
         self._break_lines()
-        asked = "? " if self._tiny else "Run this outside the sandbox? " if self._outside else "Allow this? "
+        asked = "? " if self._tiny else self._asked
         if self._answers is not None and not self._tiny:
             title = Content.styled(self._answers.title, "$accent bold")
         else:
@@ -387,6 +388,16 @@ class PermissionPanel(Vertical, can_focus=True):
         return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken.text(self._tiny_first)}"
 
     @property
+    def _asked(self) -> str:
+        return "Run this outside the sandbox? " if self._outside else "Allow this? "
+
+    @property
+    def _reason_lines(self) -> int:
+        """Lines of the reason, and of a title that takes more than one."""
+        title = len(_wrapped(f"{self._asked}{self._title}", self._label_width())) - 1 if self._answers is None else 0
+        return title + (len(_wrapped(self._reason, self._label_width())) if self._reason else 0)
+
+    @property
     def _max_lines(self) -> int:
         """The most lines the panel may take."""
         height = self.app.size.height
@@ -410,7 +421,7 @@ class PermissionPanel(Vertical, can_focus=True):
             choices = len(self._label_lines())
         else:
             choices = len(_CHOICES) - 1 + len(self._below_label(self._labels[1]))
-        return self._max_lines <= SNUG_OTHER_LINES - len(_CHOICES) + choices + bool(self._reason)
+        return self._max_lines <= SNUG_OTHER_LINES - len(_CHOICES) + choices + self._reason_lines
 
     @property
     def _tiny(self) -> bool:
@@ -460,7 +471,7 @@ class PermissionPanel(Vertical, can_focus=True):
         )
         if self._answers is not None:
             others += len(self._label_lines()) - len(_CHOICES)
-        return self._max_lines - others - bool(self._reason)
+        return self._max_lines - others - self._reason_lines
 
     def _track_view(self) -> None:
         """Record which lines are in view, and show how many are below them."""
