@@ -6,7 +6,6 @@ demonstrate context management.
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -107,9 +106,8 @@ def tokens_in(request: ModelRequest) -> int:
     return _tokens(size)
 
 
-_Key: TypeAlias = tuple[str, str]
-"""A call's tool and arguments."""
-_Results: TypeAlias = dict[_Key, list[ToolResult]]
+_Results: TypeAlias = dict[tuple[str, str], list[ToolResult]]
+"""Results by their calls' tool and arguments."""
 
 
 class _Turn(NamedTuple):
@@ -118,52 +116,44 @@ class _Turn(NamedTuple):
     steps: tuple[Step, ...]
     results: _Results
 
-    def next_calls(self) -> tuple[Command, ...]:
-        """The commands to run next: those of the first unfinished step that have not run yet."""
-        made = Counter({key: len(results) for key, results in self.results.items()})
-        for step in self.steps:
-            left = tuple(command for command in step if command.tool and not _take(made, command))
-            if left:
-                return left
-        return ()
-
-    def remaining(self) -> tuple[Command, ...]:
-        """All commands that have not run yet."""
-        made = Counter({key: len(results) for key, results in self.results.items()})
-        return tuple(command for step in self.steps for command in step if command.tool and not _take(made, command))
-
-    def done(self) -> tuple[Done, ...]:
-        """Every finished command with its result."""
+    def done(self) -> tuple[tuple[Done, ...], ...]:
+        """The commands of each step, each with its result; without one, it has not run or needs no tool."""
         waiting = {key: list(results) for key, results in self.results.items()}
-        found: list[Done] = []
-        for command in (command for step in self.steps for command in step):
+
+        def result_of(command: Command) -> ToolResult | None:
             results = waiting.get((command.tool, command.arguments)) if command.tool else None
-            found.append(Done(command, results.pop(0) if results else None))
-        return tuple(found)
+            return results.pop(0) if results else None
+
+        return tuple(tuple(Done(command, result_of(command)) for command in step) for step in self.steps)
+
+    def left(self) -> list[tuple[Command, ...]]:
+        """The commands of each unfinished step that have not run yet."""
+        left = [tuple(one.command for one in step if one.command.tool and one.result is None) for step in self.done()]
+        return [step for step in left if step]
 
 
 def _reply(request: ModelRequest) -> tuple[tuple[Block, ...], StopReason]:
     sections = requested_sections(request.system, request.messages)
     if sections:
-        remaining = _turn(before_asking(request.messages), request.tools).remaining()
+        left = _turn(before_asking(request.messages), request.tools).left()
+        remaining = [command for step in left for command in step]
         return (Text(summarise(sections, request.messages, remaining)),), "end_turn"
     turn = _turn(request.messages, request.tools)
-    commands = turn.next_calls()
-    total = sum(len(step) for step in turn.steps)
-    if not commands:
+    left, total = turn.left(), sum(len(step) for step in turn.steps)
+    if not left:
         thought = (
             f"The request has {total} plain command{'s' if total != 1 else ''}; all are done. I report what came back."
         )
         if not total:
             thought = "The request holds no plain command, so all I can say is what I am."
-        return (Reasoning(thought), Text(answer(turn.done()))), "end_turn"
-    left = len(turn.remaining())
-    thought = f"Plain commands in the request: {total}, still to do: {left}. Next: {plan_text(commands)}"
+        return (Reasoning(thought), Text(answer([one for step in turn.done() for one in step]))), "end_turn"
+    to_do, plan = sum(map(len, left)), plan_text(left[0])
+    thought = f"Plain commands in the request: {total}, still to do: {to_do}. Next: {plan}"
     identity = blake2b(msgspec.json.encode((request.system, request.messages)), digest_size=6).hexdigest()
     calls = (
-        ToolCall(f"call_{identity}_{index}", command.tool, command.arguments) for index, command in enumerate(commands)
+        ToolCall(f"call_{identity}_{index}", command.tool, command.arguments) for index, command in enumerate(left[0])
     )
-    return (Reasoning(thought), Text(plan_text(commands)), *calls), "tool_calls"
+    return (Reasoning(thought), Text(plan), *calls), "tool_calls"
 
 
 def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -> _Turn:
@@ -173,22 +163,22 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
     does the rest.
     """
     texts: list[str] = []
-    calls: dict[str, ToolCall] = {}
+    calls: dict[str, tuple[str, str]] = {}
     results: _Results = {}
-    stopped: list[_Key] = []
+    stopped: list[tuple[str, str]] = []
     was_stopped = False
     for message in messages:
         if message.role == "assistant":
-            made = [block for block in message.blocks if isinstance(block, ToolCall)]
+            made = {block.id: (block.name, block.arguments) for block in message.blocks if isinstance(block, ToolCall)}
             if not made:
                 texts, results, stopped, was_stopped = [], {}, [], False
-            calls.update((call.id, call) for call in made)
+            calls |= made
             continue
         for block in message.blocks:
             if isinstance(block, ToolResult) and (call := calls.get(block.call_id)):
-                results.setdefault((call.name, call.arguments), []).append(block)
+                results.setdefault(call, []).append(block)
                 if block.is_error and block.text.startswith(_INTERRUPTED):
-                    stopped.append((call.name, call.arguments))
+                    stopped.append(call)
             elif isinstance(block, Text) and not block.text.startswith(_INTERRUPTED):
                 if (was_stopped or stopped) and not _CONTINUE.fullmatch(block.text):
                     texts, results = [], {}
@@ -204,14 +194,6 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
 def _steps(text: str, tools: Sequence[ToolDefinition]) -> tuple[Step, ...]:
     """The steps a user's text asks for; of a summary or other note by the program, only those listed as left to do."""
     return left_to_do(text) if is_note(text) else parse(_DATA.sub("", text), tools)
-
-
-def _take(made: "Counter[_Key]", command: Command) -> bool:
-    key = (command.tool, command.arguments)
-    if made[key] <= 0:
-        return False
-    made[key] -= 1
-    return True
 
 
 def _cut(reply: tuple[tuple[Block, ...], StopReason], max_tokens: int) -> tuple[tuple[Block, ...], StopReason]:

@@ -1,14 +1,14 @@
 """The offline model's summaries: the requested sections, filled with extracts from the messages."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Sequence
 
 import msgspec
 
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.models.offline.commands import Command, Step, Verb
+from tui_agent.models.offline.commands import Command, Step
 
 _ASKED = (
     ("Current state", "Files & changes", "Exact next steps"),
@@ -24,7 +24,7 @@ _HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
 _PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
 _ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
 _CONTINUE = re.compile(r"^- continue: (?P<tool>\w+) (?P<arguments>\{.*\})$", re.MULTILINE)
-_VERB_OF: dict[str, Verb] = {
+_VERB_OF = {
     "read_file": "read",
     "list_dir": "list",
     "glob": "glob",
@@ -37,29 +37,22 @@ _VERB_OF: dict[str, Verb] = {
     "mark_task_done": "done",
     "todo": "todo",
 }
-_MOST = 12
-_WIDTH = 300
+_MOST, _WIDTH = 12, 300
 
 
-class _Facts(NamedTuple):
-    requests: list[str]
-    answers: list[str]
-    changed: list[str]
-    read: list[str]
-    commands: list[str]
-    errors: list[str]
-    steps: list[str]
-    last: list[str]
+class _Arguments(msgspec.Struct, frozen=True):
+    path: str = ""
+    command: str = ""
+    pattern: str = ""
+    query: str = ""
 
 
 def requested_sections(system: str, messages: Sequence[RequestMessage]) -> tuple[str, ...]:
     """The headings of the summary that the newest message or the system prompt asks for; empty if neither does."""
     newest = messages[-1] if messages else None
     asking = [block.text for block in newest.blocks if isinstance(block, Text)][-1:] if newest else []
-    for text in (*asking, system):
-        if _asks(text):
-            return tuple(dict.fromkeys(match[1].strip() for match in _HEADING.finditer(text)))
-    return ()
+    asked = next((text for text in (*asking, system) if _asks(text)), "")
+    return tuple(dict.fromkeys(match[1].strip() for match in _HEADING.finditer(asked)))
 
 
 def is_note(text: str) -> bool:
@@ -85,99 +78,77 @@ def _asks(text: str) -> bool:
 def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[Command]) -> str:
     """A summary with exactly these sections. `remaining` are the commands that have not run yet."""
     facts = _facts(before_asking(messages))
-    parts = [f"# {section}\n\n{_bullets(_lines_for(section, facts, remaining))}" for section in sections]
+    to_do = [f"continue: {command.tool} {command.arguments}" for command in remaining]
+    parts: list[str] = []
+    for section in sections:
+        name = section.lower()
+        if "file" in name or "artifact" in name:
+            lines = [f"changed: {path}" for path in facts["changed"]]
+            lines += [f"seen: {path}" for path in facts["read"] if path not in facts["changed"]]
+        elif "technical" in name or "decision" in name:
+            lines = facts["commands"] + facts["errors"]
+        elif "strategy" in name or "approach" in name:
+            lines = facts["steps"]
+        elif "next" in name or "verification" in name:
+            lines = facts["results"][-1:]
+            lines += to_do or ["Nothing is left of the last request; wait for the user's next one."]
+        elif "where we are" in name:
+            lines = facts["answers"][-3:] or facts["results"][-1:]
+        else:
+            lines = [f"The user asked: {request}" for request in facts["requests"]] + facts["answers"][-1:]
+        parts.append(f"# {section}\n\n" + ("\n".join(f"- {line}" for line in lines) or "- (nothing)"))
     return "\n\n".join(parts)
 
 
 def left_to_do(text: str) -> tuple[Step, ...]:
     """The commands that a summary by this model lists as left to do, one step each."""
-    found = (match for match in _CONTINUE.finditer(text) if match["tool"] in _VERB_OF)
-    return tuple(
-        (Command(_VERB_OF[match["tool"]], _subject(match), match["tool"], match["arguments"]),) for match in found
-    )
+    found: list[Step] = []
+    for match in _CONTINUE.finditer(text):
+        tool, given = match["tool"], _arguments(match["arguments"])
+        subject = given.command or given.query or (given.pattern if tool in {"grep", "glob"} else given.path)
+        if tool in _VERB_OF:
+            found.append((Command(_VERB_OF[tool], subject, tool, match["arguments"]),))
+    return tuple(found)
 
 
-def _subject(match: re.Match[str]) -> str:
-    given = _arguments(ToolCall("", match["tool"], match["arguments"]))
-    return given.command or given.query or (given.pattern if match["tool"] in {"grep", "glob"} else given.path)
-
-
-def _lines_for(section: str, facts: _Facts, remaining: Sequence[Command]) -> list[str]:
-    name = section.lower()
-    to_do = [f"continue: {command.tool} {command.arguments}" for command in remaining]
-    if "file" in name or "artifact" in name:
-        changed = [f"changed: {path}" for path in facts.changed]
-        return changed + [f"seen: {path}" for path in facts.read if path not in facts.changed]
-    if "technical" in name or "decision" in name:
-        return facts.commands + facts.errors
-    if "strategy" in name or "approach" in name:
-        return facts.steps
-    if "next" in name or "verification" in name:
-        return facts.last + (to_do or ["Nothing is left of the last request; wait for the user's next one."])
-    if "where we are" in name:
-        return facts.answers[-3:] or facts.last
-    return [f"The user asked: {request}" for request in facts.requests] + facts.answers[-1:]
-
-
-def _facts(messages: Sequence[RequestMessage]) -> _Facts:
-    facts = _Facts([], [], [], [], [], [], [], [])
+def _facts(messages: Sequence[RequestMessage]) -> dict[str, list[str]]:
+    facts: defaultdict[str, list[str]] = defaultdict(list)
     calls: dict[str, ToolCall] = {}
     for message in messages:
         for block in message.blocks:
             match block:
                 case Text(text=text) if message.role == "user":
                     if not _asks(text) and not is_note(text):
-                        facts.requests.append(_flat(text))
-                    facts.read.extend(_PATH.findall(text))
+                        facts["requests"].append(_flat(text))
+                    facts["read"] += _PATH.findall(text)
                 case Text(text=text):
-                    facts.answers.append(f"The answer was: {_flat(text)}")
-                case ToolCall():
-                    calls[block.id] = block
-                    _note_call(block, facts)
+                    facts["answers"].append(f"The answer was: {_flat(text)}")
+                case ToolCall(name=name):
+                    calls[block.id], given = block, _arguments(block.arguments)
+                    facts["steps"].append(
+                        _flat(f"{name} {given.path or given.command or given.pattern or given.query}")
+                    )
+                    if given.path and given.path != ".":
+                        facts["changed" if name in {"write_file", "edit_file"} else "read"].append(given.path)
                 case ToolResult():
-                    _note_result(calls.get(block.call_id), block, facts)
-                case _:
-                    continue
-    return _Facts(*(list(dict.fromkeys(lines))[-_MOST:] for lines in facts))
+                    call = calls.get(block.call_id)
+                    outcome = "failed" if block.is_error else "gave"
+                    lines = [line for line in block.text.splitlines() if line.strip()] or ["nothing"]
+                    facts["results"].append(_flat(f"{call.name if call else 'a tool'} {outcome}: {lines[0]}"))
+                    if call and call.name == "run_command":
+                        told = f"`{_arguments(call.arguments).command}` {outcome}: {' / '.join(lines[-3:])}"
+                        facts["commands"].append(_flat(told))
+                    facts["errors"] += [_flat(line) for line in _ERROR.findall(block.text)[:3]]
+    return defaultdict(list, {name: list(dict.fromkeys(lines))[-_MOST:] for name, lines in facts.items()})
 
 
-def _note_call(call: ToolCall, facts: _Facts) -> None:
-    given = _arguments(call)
-    facts.steps.append(_flat(f"{call.name} {given.path or given.command or given.pattern or given.query}"))
-    if given.path and given.path != ".":
-        (facts.changed if call.name in {"write_file", "edit_file"} else facts.read).append(given.path)
-
-
-def _note_result(call: ToolCall | None, result: ToolResult, facts: _Facts) -> None:
-    name = call.name if call else "a tool"
-    outcome = "failed" if result.is_error else "gave"
-    lines = [line for line in result.text.splitlines() if line.strip()]
-    told = _flat(f"{name} {outcome}: {(lines or ['nothing'])[0]}")
-    if call and call.name == "run_command":
-        facts.commands.append(_flat(f"`{_arguments(call).command}` {outcome}: {' / '.join(lines[-3:])}"))
-    facts.errors.extend(_flat(line) for line in _ERROR.findall(result.text)[:3])
-    facts.last[:] = [told]
-
-
-def _arguments(call: ToolCall) -> "_Arguments":
+def _arguments(arguments: str) -> _Arguments:
     try:
-        return msgspec.json.decode(call.arguments, type=_Arguments)
+        return msgspec.json.decode(arguments, type=_Arguments)
     except msgspec.MsgspecError:
-        # The arguments, by another model, have unexpected types: leave them out of the summary.
-        return _Arguments()
-
-
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines) or "- (nothing)"
+        return _Arguments()  # another model's arguments, with unexpected types
 
 
 def _flat(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= _WIDTH else f"{flat[:_WIDTH]}…"
-
-
-class _Arguments(msgspec.Struct, frozen=True):
-    path: str = ""
-    command: str = ""
-    pattern: str = ""
-    query: str = ""
