@@ -234,13 +234,9 @@ async def test_what_is_told_to_a_model_is_not_told_to_the_user(told: str, answer
 
 
 async def test_only_tools_that_are_there_are_called() -> None:
-    reply = await completed(request_of(said("read a.py, run ls, remember that I like tea"), tools=()))
+    reply = await completed(request_of(said("read a.py, run ls"), tools=()))
     assert calls_of(reply.blocks) == []
     assert "`read_file` is not available" in text_of(reply.blocks)
-    assert "no memory tool" in text_of(reply.blocks)
-    memory = ToolDefinition("remember", "", '{"type":"object","required":["note"]}')
-    reply = await completed(request_of(said("remember that I like tea"), tools=(memory,)))
-    assert calls_of(reply.blocks) == [("remember", {"note": "I like tea"})]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ from tui_agent.models.adapter import Connection
 from tui_agent.models.base import AdapterFailed, AuthFailed, ContextOverflow, InvalidRequest, ModelError, Unavailable
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.errors import Refusal, failure
+from tui_agent.models.http import read_error
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
-from tui_agent.models.openai.client import read_error
 from tui_agent.models.openai.facts import facts_in
 from tui_agent.models.openai.record import PROVIDERS
 from tui_agent.models.openai.service import OPENAI, addressed
@@ -67,6 +67,15 @@ def delta(finish_reason: str | None = None, **fields: object) -> dict[str, objec
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish_reason}]}
 
 
+def calls_of(chunk: Any) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = chunk["choices"][0]["delta"]["tool_calls"]
+    return found
+
+
+def piece2(*calls: object) -> dict[str, object]:
+    return delta(tool_calls=list(calls))
+
+
 def piece(**fields: object) -> dict[str, object]:
     return delta(tool_calls=[fields])
 
@@ -82,6 +91,9 @@ def piece(**fields: object) -> dict[str, object]:
         ),
         # whole, without an index
         (piece(id="a", function={"name": "grep", "arguments": '{"a":1}'}), piece(id="b", function={"name": "read"})),
+        # without an index or an id, in one chunk and in two
+        (piece2({"function": {"name": "grep", "arguments": '{"a":1}'}}, {"function": {"name": "read"}}),),
+        (piece(function={"name": "grep", "arguments": '{"a":1}'}), piece(function={"name": "read", "arguments": "{}"})),
         # all under one index, told apart by their ids
         (
             piece(index=0, id="a", function={"name": "grep", "arguments": '{"a":1}'}),
@@ -98,7 +110,10 @@ def piece(**fields: object) -> dict[str, object]:
 def test_calls_in_every_shape(chunks: tuple[object, ...]) -> None:
     completed = read(*chunks, delta("tool_calls")).completed()
     calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
-    assert [(call.id, call.name, call.arguments) for call in calls] == [("a", "grep", '{"a":1}'), ("b", "read", "{}")]
+    assert [(call.name, call.arguments) for call in calls] == [("grep", '{"a":1}'), ("read", "{}")]
+    assert len({call.id for call in calls}) == 2
+    if any("id" in told for chunk in chunks for told in calls_of(chunk)):
+        assert [call.id for call in calls] == ["a", "b"]
     assert completed.stop_reason == "tool_calls"
 
 

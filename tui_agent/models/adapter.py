@@ -19,7 +19,16 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import Completed, ConnectionLost, ModelError, StreamEvent, ToolsRefused
 from tui_agent.models.encoding import Pieces, without_calls
-from tui_agent.models.errors import Refusal, WrongServerError, broke_off, unreadable, wrong_server
+from tui_agent.models.errors import (
+    Refusal,
+    WrongServerError,
+    bad_address,
+    broke_off,
+    failure,
+    unreachable,
+    unreadable,
+    wrong_server,
+)
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.prices import look_up
 from tui_agent.models.provider import Provider
@@ -138,9 +147,39 @@ class Adapter(ABC, Generic[Client, AnyReply]):
     def _events(self, request: ModelRequest, reply: AnyReply) -> AsyncGenerator[object, None]:
         """Send a request and yield the provider's events. Closing the iterator ends the call."""
 
-    @abstractmethod
     async def _failure(self, error: Exception) -> ModelError | None:
         """The `ModelError` for an exception of the transport; None for other exceptions."""
+        if isinstance(error, ModelError):
+            return error
+        import httpx2
+
+        from tui_agent.models.http import ServerRefusedError
+
+        title = self._provider.title
+        match error:
+            case ServerRefusedError():
+                return await self._refused(error.refusal)
+            case httpx2.ConnectError() | httpx2.ConnectTimeout():
+                return self._unreachable(str(error))
+            case httpx2.TimeoutException() | TimeoutError():
+                return self._timed_out()
+            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
+                return bad_address(self._provider, str(error))
+            case httpx2.HTTPError() | httpx2.StreamError():
+                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
+            case OSError():
+                return self._unreachable(str(error))
+            case msgspec.DecodeError():
+                return unreadable(self._provider)
+            case _:
+                return None
+
+    async def _refused(self, refusal: Refusal) -> ModelError:
+        """The `ModelError` for an error response."""
+        return failure(self._provider, self._profile.id, refusal)
+
+    def _unreachable(self, text: str) -> ModelError:
+        return unreachable(self._provider, text)
 
     def _completed(self, _request: ModelRequest, reply: AnyReply) -> Completed:
         """The whole answer. Raises `ModelError` if what arrived is not one."""

@@ -26,17 +26,14 @@ from tui_agent.models.anthropic.features import (
 )
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, picture_at
-from tui_agent.models.base import ConnectionLost, ModelError, PictureRefused
+from tui_agent.models.base import ModelError, PictureRefused
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,
     WrongServerError,
-    bad_address,
     error_text_in,
-    failure,
     no_key,
     parse_retry_after,
-    unreachable,
     unreadable,
 )
 from tui_agent.models.provider import Provider
@@ -195,31 +192,23 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:
-        if isinstance(error, ModelError):
-            return error
+        if (known := await super()._failure(error)) is not None:
+            return known
         import anthropic
-        import httpx2
 
-        title = self._provider.title
         match error:
             case anthropic.APIStatusError():
-                return failure(self._provider, self._profile.id, _refusal(error))
-            case anthropic.APITimeoutError() | httpx2.TimeoutException() | TimeoutError():
+                return await self._refused(_refusal(error))
+            case anthropic.APITimeoutError():
                 return self._timed_out()
             case anthropic.APIConnectionError():
-                return unreachable(self._provider, _cause(error))
-            case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
-            case httpx2.InvalidURL():
-                return bad_address(self._provider, str(error))
-            case OSError():
-                return unreachable(self._provider, str(error))
+                return self._unreachable(_cause(error))
             case TypeError() if "authentication method" in str(error):
                 return no_key(self._provider)
             case anthropic.CredentialsError():
                 return no_key(self._provider, str(error))
             case anthropic.AnthropicError():
-                return failure(self._provider, self._profile.id, Refusal(0, "", str(error)))
+                return await self._refused(Refusal(0, "", str(error)))
             case ValueError() if raised_in(error, "anthropic"):
                 return unreadable(self._provider)
             case _:

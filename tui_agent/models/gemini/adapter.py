@@ -17,16 +17,13 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.wire import fresh_id
 from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
-from tui_agent.models.base import ConnectionLost, ModelError
+from tui_agent.models.base import ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
     Refusal,
-    bad_address,
     error_text_in,
-    failure,
     no_key,
     parse_retry_after,
-    unreachable,
     unreadable,
 )
 from tui_agent.models.gemini.reply import GeminiReply
@@ -124,25 +121,13 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:
-        if isinstance(error, ModelError):
-            return error
-        import httpx2
+        if (known := await super()._failure(error)) is not None:
+            return known
         from google.genai import errors
 
-        title = self._provider.title
         match error:
             case errors.APIError():
-                return failure(self._provider, self._profile.id, _refusal(error))
-            case httpx2.TimeoutException() | TimeoutError():
-                return self._timed_out()
-            case httpx2.ConnectError():
-                return unreachable(self._provider, str(error))
-            case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
-            case httpx2.InvalidURL():
-                return bad_address(self._provider, str(error))
-            case OSError():
-                return unreachable(self._provider, str(error))
+                return await self._refused(_refusal(error))
             case ValueError() | TypeError() | AttributeError() if raised_in(error, "google.genai"):
                 return unreadable(self._provider)
             case _:

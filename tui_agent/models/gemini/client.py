@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 from typing_extensions import override
 
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.errors import WrongServerError
 from tui_agent.tls import tls
 
-CONNECT_TIMEOUT_S = 15.0
 _HEADER = "x-prepared-body"
 
 

@@ -173,11 +173,11 @@ class _Reader:
         return self._make(verb, path, "write_file", path=path, content=self._inside(held))
 
     def _replace(self, verb: str, rest: str) -> list[Command]:
-        said = re.search(r"(\ue000\d+\ue001)\s+(?:with|by)\s+(\ue000\d+\ue001)\s+in\s+(\S+)(\s+everywhere)?", rest)
-        path = self._path(said[3]) if said else ""
+        said = re.search(r"(\ue000\d+\ue001)\s+(?:with|by)\s+(\ue000\d+\ue001)(?:\s+in\s+(\S+))?", rest)
+        path = self._path(said[3] or rest[: said.start()]) if said else ""
         if said is None or not path:
             return self._wrong(verb, rest)
-        more = {"replace_all": True} if said[4] else {}
+        more = {"replace_all": True} if rest.endswith(" everywhere") else {}
         old, new = self._whole(said[1], strip=False), self._whole(said[2], strip=False)
         return self._make(verb, path, "edit_file", path=path, old=old, new=new, **more)
 

@@ -1,14 +1,12 @@
-"""Models run by Ollama, with its own client.
+"""Models run by Ollama.
 
-Every request sets the context size, because Ollama's default is small; that size is the model's window. As with the
-other SDKs, the package is imported on first use, in a thread, and gets requests as bytes.
+Every request sets the context size, because Ollama's default is small; that size is the model's window.
 """
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator
-from json import JSONDecodeError
-from typing import TYPE_CHECKING
 
 import msgspec
 from typing_extensions import override
@@ -18,17 +16,15 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import bad_address, plain, unreadable, wrong_server
+from tui_agent.models.errors import Refusal, WrongServerError, bad_address
+from tui_agent.models.http import HttpClient, ServerRefusedError, read_error
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
-from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refusal
+from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
 from tui_agent.models.provider import Provider
-
-if TYPE_CHECKING:
-    from tui_agent.models.ollama.client import StreamingClient
 
 INFO_TIMEOUT_S = 2.0
 IDLE_TIMEOUT_S = 1800.0
@@ -40,7 +36,7 @@ IMPLAUSIBLE_TOKENS_PER_BYTE = 1 / 12
 """A count with fewer tokens per byte must exclude cached tokens, as that of servers from 2024 does."""
 
 
-class OllamaModel(Adapter["StreamingClient", OllamaReply]):
+class OllamaModel(Adapter[HttpClient, OllamaReply]):
     """A model run by Ollama."""
 
     def __init__(
@@ -63,19 +59,16 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         self._url = ""
 
     @override
-    def _connect(self) -> "StreamingClient":
+    def _connect(self) -> HttpClient:
         try:
             address = address_of(self._local.host)
         except ValueError as error:
             raise bad_address(self._provider, str(error)) from error
         self._url = address.url
-        # Not before the address is checked: importing Ollama's package fails if OLLAMA_HOST is invalid.
-        from tui_agent.models.ollama.client import StreamingClient
-
-        return StreamingClient(address, self._idle_timeout_s)
+        return HttpClient(address.url, os.environ.get("OLLAMA_API_KEY", ""), self._idle_timeout_s)
 
     @override
-    async def _release(self, client: "StreamingClient") -> None:
+    async def _release(self, client: HttpClient) -> None:
         await client.aclose()
 
     @override
@@ -93,12 +86,12 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
         if self._facts is not None:
             return
         client = await self._connection.client()
-        from ollama import ResponseError
-
+        asked = msgspec.json.encode({"model": self._profile.id})
+        shown: object
         try:
-            shown = await client.told("/api/show", DESCRIBE_TIMEOUT_S, {"model": self._profile.id})
-        except ResponseError as refused:
-            if refused.status_code != 404 or "model" in str(refused.error):
+            shown = msgspec.json.decode(await client.told(f"{client.url}/api/show", DESCRIBE_TIMEOUT_S, asked))
+        except ServerRefusedError as error:
+            if error.refusal.status != 404 or "model" in error.refusal.text:
                 raise
             shown = {}  # may be another server with only Ollama's chat API; if not, the chat will fail
         facts = read_facts(shown, self._profile.id)
@@ -123,34 +116,32 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
     @override
     async def _events(self, request: ModelRequest, reply: OllamaReply) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
-        from ollama import ResponseError
-
         await self._learn()
         if request.tools and self._facts is not None and not self._facts.can("tools"):
             raise no_tools(self._profile.id, await self._names("tools"))
-        encoded = await self._encoded(request)
-        reply.size = encoded.size
-        try:
-            async with contextlib.aclosing(client.lines(encoded.body)) as lines:
-                async for line in lines:
-                    yield line
-        except ResponseError as refused:
-            if not self._thinks or "does not support thinking" not in str(refused.error):
-                raise
-            self._thinks = False
-            again = await self._encoded(request)
-            async with contextlib.aclosing(client.lines(again.body)) as lines:
-                async for line in lines:
-                    yield line
+        while True:
+            encoded = await self._encoded(request)
+            reply.size = encoded.size
+            try:
+                async with contextlib.aclosing(client.lines("/api/chat", encoded.body)) as lines:
+                    async for line in lines:
+                        yield told_in(line)
+                break
+            except ServerRefusedError as error:
+                if not self._thinks or "does not support thinking" not in error.refusal.text:
+                    raise
+                self._thinks = False
         if reply.complete:
             await self._see_loaded(client)
 
-    async def _see_loaded(self, client: "StreamingClient") -> None:
+    async def _see_loaded(self, client: HttpClient) -> None:
         """After the first answer, reduce the window if Ollama loaded the model with less context than requested."""
         if self._seen_loaded or not self._context:
             return
         self._seen_loaded = True
-        loaded = loaded_context(await client.told("/api/ps", INFO_TIMEOUT_S), self._profile.id)
+        loaded = loaded_context(
+            msgspec.json.decode(await client.told(f"{client.url}/api/ps", INFO_TIMEOUT_S)), self._profile.id
+        )
         if 0 < loaded < self._profile.window:
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider")
 
@@ -175,40 +166,31 @@ class OllamaModel(Adapter["StreamingClient", OllamaReply]):
 
     async def _names(self, capability: str) -> list[str]:
         """Ollama's models with a capability; none if it does not answer."""
-        import httpx
-        from ollama import ResponseError
+        import httpx2
 
+        client = await self._connection.client()
         try:
-            return names_in(await (await self._connection.client()).told("/api/tags", INFO_TIMEOUT_S), capability)
-        except (ResponseError, httpx.HTTPError, OSError, ValueError):
+            listing = await client.told(f"{client.url}/api/tags", INFO_TIMEOUT_S)
+            return names_in(msgspec.json.decode(listing), capability)
+        except (ServerRefusedError, WrongServerError, httpx2.HTTPError, OSError, ValueError):
             return []
 
     @override
-    async def _failure(self, error: Exception) -> ModelError | None:
-        if isinstance(error, ModelError):
-            return error
-        import httpx
-        from ollama import ResponseError
+    async def _refused(self, refusal: Refusal) -> ModelError:
+        if refusal.status == 404 and "model" in refusal.text:
+            return not_pulled(self._profile.id, await self._names("completion"))
+        return refused(self._profile.id, refusal, self._profile.window)
 
-        model = self._profile.id
-        match error:
-            case ResponseError(status_code=404) if "model" in str(error.error):
-                return not_pulled(model, await self._names("completion"))
-            case ResponseError():
-                return refusal(model, error.status_code, str(error.error), self._profile.window)
-            case httpx.ConnectError() | httpx.ConnectTimeout():
-                return ConnectionLost(not_running(self._url))
-            case httpx.TimeoutException() | TimeoutError():
-                return ConnectionLost("Ollama sent nothing for too long: try again; `ollama ps` shows what runs.")
-            case httpx.HTTPError() | httpx.StreamError():
-                return ConnectionLost("The connection to Ollama broke in the middle of its answer: try again.")
-            case httpx.InvalidURL():
-                return bad_address(self._provider, str(error))
-            case OSError():
-                return ConnectionLost(f"Ollama cannot be reached: {plain(str(error))}")
-            case JSONDecodeError() if error.doc.lstrip().startswith("<"):
-                return wrong_server(self._provider, self._url)
-            case msgspec.ValidationError() | JSONDecodeError() | UnicodeDecodeError():
-                return unreadable(self._provider)
-            case _:
-                return None
+    @override
+    def _unreachable(self, text: str) -> ModelError:
+        return ConnectionLost(not_running(self._url))
+
+
+def told_in(line: bytes) -> object:
+    """Parse a line of an answer. Raises `ServerRefusedError` if it reports an error, and `msgspec.DecodeError`."""
+    if line.lstrip().startswith(b"<"):
+        raise WrongServerError("Ollama's address")
+    told: object = msgspec.json.decode(line)
+    if isinstance(told, dict) and told.get("error"):
+        raise ServerRefusedError(read_error(line)._replace(status=-1))
+    return told

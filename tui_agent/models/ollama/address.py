@@ -13,7 +13,7 @@ from tui_agent.models.base import InstalledModel
 from tui_agent.models.ollama.facts import OllamaFacts, read_facts
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 VARIABLE: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
@@ -96,10 +96,10 @@ def installed_models(configured: str = "", budget: int = 0) -> list[InstalledMod
         socket.create_connection((address.host, address.port), PROBE_TIMEOUT_S).close()
     except (OSError, ValueError):
         return []
-    import httpx
+    import httpx2
 
     try:
-        with httpx.Client(base_url=address.url, timeout=LIST_TIMEOUT_S, trust_env=not address.local) as client:
+        with httpx2.Client(base_url=address.url, timeout=LIST_TIMEOUT_S, trust_env=not address.local) as client:
             listed = msgspec.convert(client.get("/api/tags").raise_for_status().json(), _Models).models
             talking = [each for each in listed if each.id and each.can("completion") is not False]
             if not budget:
@@ -110,12 +110,12 @@ def installed_models(configured: str = "", budget: int = 0) -> list[InstalledMod
             }
             until = monotonic() + LIST_TIMEOUT_S
             return [_described(client, each, loaded.get(each.id), budget, until) for each in talking]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
         return []
 
 
 def _described(
-    client: "httpx.Client", listed: _Listed, loaded: int | None, budget: int, until: float
+    client: "httpx2.Client", listed: _Listed, loaded: int | None, budget: int, until: float
 ) -> InstalledModel:
     """A model with its details; after `until`, on the monotonic clock, only those already known."""
     facts = OllamaFacts()

@@ -15,7 +15,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import NO_REASON, it_said, plain, refused_picture
+from tui_agent.models.errors import NO_REASON, Refusal, it_said, plain, refused_picture
 from tui_agent.models.overflow import overflow_in
 
 MOST_NAMES = 8
@@ -53,8 +53,9 @@ def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
     )
 
 
-def refusal(model: str, status: int, text: str, window: int) -> ModelError:
-    """The error for a refusal by Ollama; `status` is -1 in the middle of a stream."""
+def refused(model: str, refusal: Refusal, window: int) -> ModelError:
+    """The error for a refusal by Ollama, whose status is -1 in the middle of a stream."""
+    status, text = refusal.status, refusal.text
     said = plain(text) or NO_REASON
     if (found := overflow_in(text)) is not None:
         return overflow(model, found.tokens, found.limit or window)
@@ -67,8 +68,8 @@ def refusal(model: str, status: int, text: str, window: int) -> ModelError:
         return no_tools(model)
     if _UNREADABLE_CALL.search(text):
         return Unavailable(f"{plain(model)} wrote a tool call that cannot be read: try again.")
-    if (refused := refused_picture("Ollama", text)) is not None:
-        return refused
+    if (about_picture := refused_picture("Ollama", text)) is not None:
+        return about_picture
     match status:
         case 401 | 403:
             return AuthFailed(

@@ -1,16 +1,17 @@
 """Downloads models with Ollama."""
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-import httpx
+import httpx2
 import msgspec
-from ollama import ResponseError
 
 from tui_agent.models.base import ConnectionLost, ModelError, PullProgress, UnknownModel
-from tui_agent.models.errors import bad_address, plain
+from tui_agent.models.errors import WrongServerError, bad_address, plain
+from tui_agent.models.http import HttpClient, ServerRefusedError
+from tui_agent.models.ollama.adapter import told_in
 from tui_agent.models.ollama.address import address_of
-from tui_agent.models.ollama.client import StreamingClient
 from tui_agent.models.ollama.errors import not_running
 from tui_agent.models.provider import Provider
 
@@ -34,28 +35,26 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
         address = address_of(configured)
     except ValueError as error:
         raise bad_address(provider, str(error)) from error
-    client = StreamingClient(address, IDLE_TIMEOUT_S)
+    client = HttpClient(address.url, os.environ.get("OLLAMA_API_KEY", ""), IDLE_TIMEOUT_S)
     parts: dict[str, _Line] = {}
+    broke = ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")
     finished = False
     try:
-        async with aclosing(client.pulled(model)) as lines:
+        async with aclosing(client.lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))) as lines:
             async for told in lines:
-                line = msgspec.convert(told, _Line)
+                line = msgspec.convert(told_in(told), _Line)
                 if line.digest and line.total:
                     parts[line.digest] = line
                 finished = line.status == "success"
-                done, total = (
-                    sum(each.completed for each in parts.values()),
-                    sum(each.total for each in parts.values()),
-                )
-                yield PullProgress(plain(line.status), done, total)
-    except ResponseError as refused:
-        raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(str(refused.error))}") from refused
-    except (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError) as error:
+                done = sum(each.completed for each in parts.values())
+                yield PullProgress(plain(line.status), done, sum(each.total for each in parts.values()))
+    except ServerRefusedError as error:
+        raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(error.refusal.text)}") from error
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, ConnectionError) as error:
         raise ConnectionLost(not_running(address.url)) from error
-    except (httpx.HTTPError, msgspec.ValidationError, ValueError) as error:
-        raise ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.") from error
+    except (httpx2.HTTPError, WrongServerError, ValueError) as error:
+        raise broke from error
     finally:
         await client.aclose()
     if not finished:
-        raise ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")
+        raise broke

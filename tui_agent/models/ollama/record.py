@@ -50,5 +50,4 @@ OLLAMA = Provider(
     free_names=True,
     installed=lambda local: installed_models(local.host, local.window),
     pull=_pull,
-    package="ollama",
 )

@@ -24,18 +24,15 @@ from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
     Refusal,
     WrongServerError,
-    bad_address,
     failure,
     no_key,
     plain,
     too_long,
-    unreachable,
-    unreadable,
 )
+from tui_agent.models.http import HttpClient, ServerRefusedError
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
-from tui_agent.models.openai.client import HttpClient, ServerRefusedError
 from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
@@ -112,9 +109,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     def _reply(self, request: ModelRequest) -> OpenAiReply:
         taken = call_ids(request.messages)
         if self._service.api == "responses":
-            return ResponsesReply(self._profile.id, self._refused, taken)
+            return ResponsesReply(self._profile.id, self._refusal, taken)
         # Local servers report "length" also if the window is full; the reply tells the two apart by `max_tokens`.
-        return ChatReply(self._profile.id, self._refused, taken, request.max_tokens if self._service.local else 0)
+        return ChatReply(self._profile.id, self._refusal, taken, request.max_tokens if self._service.local else 0)
 
     @override
     async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[object, None]:
@@ -297,7 +294,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             return False
         return True
 
-    def _refused(self, refusal: Refusal) -> ModelError:
+    def _refusal(self, refusal: Refusal) -> ModelError:
         if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
             return no_key(self._provider)
         if refusal.status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(refusal.text.lower()):
@@ -316,33 +313,15 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
 
     @override
-    async def _failure(self, error: Exception) -> ModelError | None:
-        if isinstance(error, ModelError):
-            return error
-        import httpx2
+    async def _refused(self, refusal: Refusal) -> ModelError:
+        return self._refusal(refusal)
 
-        title = self._provider.title
-        match error:
-            case ServerRefusedError():
-                return self._refused(error.refusal)
-            case httpx2.ConnectError() | httpx2.ConnectTimeout() if self._service.local:
-                return ConnectionLost(
-                    f"{title} does not answer at {plain(self._service.url)}: start it, or check {self._provider.where}."
-                )
-            case httpx2.ConnectError():
-                return unreachable(self._provider, str(error))
-            case httpx2.TimeoutException() | TimeoutError():
-                return self._timed_out()
-            case httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
-                return bad_address(self._provider, str(error))
-            case httpx2.HTTPError() | httpx2.StreamError():
-                return ConnectionLost(f"The connection to {title} broke in the middle of its answer: try again.")
-            case OSError():
-                return unreachable(self._provider, str(error))
-            case msgspec.DecodeError():
-                return unreadable(self._provider)
-            case _:
-                return None
+    @override
+    def _unreachable(self, text: str) -> ModelError:
+        if not self._service.local:
+            return super()._unreachable(text)
+        where = f"{plain(self._service.url)}: start it, or check {self._provider.where}"
+        return ConnectionLost(f"{self._provider.title} does not answer at {where}.")
 
 
 def reasons(model: str) -> bool:

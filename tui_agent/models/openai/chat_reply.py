@@ -11,7 +11,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.wire import read_arguments, write_opaque
+from tui_agent.conversation.wire import is_object, read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     Metered,
@@ -25,7 +25,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.encoding import encode, unused_id
 from tui_agent.models.errors import Refusal
-from tui_agent.models.openai.client import read_error
+from tui_agent.models.http import read_error
 from tui_agent.models.speed import Timings
 
 _END = b"[DONE]"
@@ -265,7 +265,8 @@ class ChatReply:
         if text:
             events.append(TextDelta(_add(self._open(thought=False), text)))
         self._refused = self._refused or bool(message.refusal)
-        events += map(self._call, message.tool_calls or ())
+        for number, told in enumerate(message.tool_calls or ()):
+            events.append(self._call(told, first=number == 0))
         return events
 
     def _open(self, *, thought: bool) -> _Open:
@@ -275,11 +276,19 @@ class ChatReply:
             self._blocks.append(last)
         return last
 
-    def _call(self, told: _Call) -> StreamEvent:
-        """Add a piece to the call with its index; without an index, to the newest call, unless it has another id."""
+    def _call(self, told: _Call, *, first: bool) -> StreamEvent:
+        """Add a piece to the call with its index; without an index, to the newest call, unless it has another id.
+
+        Without either, the `first` of a chunk continues the newest call, unless that is whole or has another name.
+        """
         index = told.index if told.index is not None else max(0, len(self._calls) - 1)
         opened = self._calls.get(index)
-        if opened is None or (told.id and opened.id and told.id != opened.id):
+        named = told.function.name if told.function is not None else ""
+        if opened is not None and told.index is None and not told.id:
+            begins = not first or bool(named and (named != opened.name or is_object("".join(opened.pieces))))
+        else:
+            begins = opened is None or bool(told.id and opened.id and told.id != opened.id)
+        if opened is None or begins:
             index = index if opened is None else len(self._calls)
             opened = self._calls[index] = _OpenCall()
             self._blocks.append(opened)

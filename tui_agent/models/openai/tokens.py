@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from tui_agent.models.errors import WrongServerError
-from tui_agent.models.openai.client import HttpClient, ServerRefusedError
+from tui_agent.models.http import HttpClient, ServerRefusedError
 
 PICTURE_TOKENS = 1_200
 """Assumed tokens of a picture, since tokenizers count only text."""

@@ -1,11 +1,12 @@
-"""The HTTP client for servers with one of OpenAI's APIs.
+"""The HTTP client for servers with one of OpenAI's APIs, and for Ollama.
 
 It is our own, on ``httpx2``, which Anthropic's SDK needs anyway. OpenAI's SDK takes 0.6 s of CPU and 24 MB to import,
 encodes every request on the event loop, splits lines of a stream at U+2028, takes a web page for an empty answer, and
-has types that other servers do not conform to.
+has types that other servers do not conform to. Ollama's lacks ``truncate`` and ``shift``, without which the server
+silently drops the oldest messages of a request that is too long, and drops the ids of calls.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
 
 import httpx2
@@ -16,6 +17,7 @@ from tui_agent.models.address import host_of, is_local
 from tui_agent.models.errors import Refusal, WrongServerError, error_text_in, parse_retry_after, status_of
 from tui_agent.tls import tls
 
+_BOM = b"\xef\xbb\xbf"
 LONGEST_REFUSAL = 100_000
 """The most bytes of an error response that are read."""
 
@@ -53,15 +55,26 @@ class HttpClient:
 
         Raises `ServerRefusedError`, `WrongServerError`, and what ``httpx2`` raises.
         """
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        async with aclosing(self._pieces(path, body)) as pieces, aclosing(events_in(pieces)) as events:
+            async for data in events:
+                yield data
+
+    async def lines(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of a stream, without blank ones. Raises as `events` does."""
+        async with aclosing(self._pieces(path, body)) as pieces, aclosing(lines_in(pieces)) as lines:
+            async for line in lines:
+                if line.strip():
+                    yield line
+
+    async def _pieces(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
+        headers = {"content-type": "application/json", "accept": "text/event-stream, application/x-ndjson"}
         async with self._http.stream("POST", self.url + path, content=body, headers=headers) as answer:
             if not answer.is_success:
                 raise ServerRefusedError(_refusal(answer, await _beginning(answer)))
             if "html" in answer.headers.get("content-type", ""):
                 raise WrongServerError(self.url)
-            async with aclosing(_events_in(answer.aiter_bytes())) as events:
-                async for data in events:
-                    yield data
+            async for piece in answer.aiter_bytes():
+                yield piece
 
     async def told(self, url: str, timeout_s: float, asked: bytes | None = None) -> bytes:
         """The body of the answer to a GET, or to a POST of the JSON `asked`. Raises as `events` does.
@@ -80,41 +93,45 @@ class HttpClient:
         return answer.content
 
 
-async def _events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def events_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     """Yield the data of server-sent events, or the whole body if it is JSON, whatever its content type.
 
     llama.cpp reports a failure in the middle of a stream as an ``error:`` line.
     """
     data: list[bytes] = []
-    async for line in _lines_in(pieces):
+    whole: list[bytes] = []
+    async for line in lines_in(pieces):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if not line.strip():
+        if whole or (line.lstrip().startswith(b"{") and not data):
+            whole.append(line)
+        elif not line:
             if data:
                 yield b"\n".join(data)
             data = []
-        elif line.startswith(b"{"):
-            yield line
         elif name == b"data":
             data.append(value)
         elif name == b"error":
             yield b'{"error":%b}' % value
-    if data:
-        yield b"\n".join(data)
+    if whole or data:
+        yield b"\n".join(whole or data)
 
 
-async def _lines_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the lines, which end with LF or CR LF; the whole body as one if it is JSON."""
-    rest, events = b"", False
+async def lines_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the lines, which end with LF, CR LF or CR, without a byte order mark at the beginning."""
+    rest, begun, after_cr = b"", False, False
     async for piece in pieces:
-        rest += piece
-        events = events or rest.lstrip()[:1] not in (b"", b"{")
-        if not events:
+        rest += piece.removeprefix(b"\n") if after_cr else piece
+        if not begun and _BOM.startswith(rest):
             continue
-        *lines, rest = rest.split(b"\n")
+        rest, begun, after_cr = rest if begun else rest.removeprefix(_BOM), True, piece.endswith(b"\r")
+        *lines, rest = *rest.splitlines(keepends=True), b""
+        if lines and not lines[-1].endswith((b"\n", b"\r")):
+            rest = lines.pop()
         for line in lines:
-            yield line.rstrip(b"\r")
-    yield rest.strip()
+            yield line.rstrip(b"\r\n")
+    if rest:
+        yield rest
 
 
 async def _beginning(answer: httpx2.Response) -> bytes:
