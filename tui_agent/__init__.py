@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
     from tui_agent.context.changes import Outlook as Outlook
+    from tui_agent.context.compaction.writing import CompactionResult as CompactionResult
+    from tui_agent.context.compaction.writing import Draft as Draft
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
     from tui_agent.context.engine import ContextEngine as ContextEngine
     from tui_agent.context.engine import Layer as Layer
     from tui_agent.context.stats import ContextStats as ContextStats
-    from tui_agent.context.summary.writing import CompactionResult as CompactionResult
-    from tui_agent.context.summary.writing import Draft as Draft
     from tui_agent.conversation import blocks as blocks
     from tui_agent.conversation import entries as entries
     from tui_agent.conversation.log import Log as Log
@@ -68,13 +68,13 @@ _PLACES = {
     "Arguments": "arguments",
     "Branch": "agent.history.branches",
     "Checkpointer": "agent.turn.steps",
-    "CompactionResult": "context.summary.writing",
+    "CompactionResult": "context.compaction.writing",
     "Compactor": "agent.turn.steps",
     "Completed": "models.base",
     "ContextEngine": "context.engine",
     "ContextOverflow": "models.base",
     "ContextStats": "context.stats",
-    "Draft": "context.summary.writing",
+    "Draft": "context.compaction.writing",
     "Layer": "context.engine",
     "Log": "conversation.log",
     "LogStore": "storage.log",

@@ -23,8 +23,8 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.agent.turn.turns import AgentBusy
+from tui_agent.context.compaction.state import HEADING as WHERE
 from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.state import HEADING as WHERE
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, Message, Queued, Summarized
 from tui_agent.conversation.request import WORDS_HEADING as WORDS

@@ -8,12 +8,12 @@ from msgspec import structs
 
 from tests.context import sessions
 from tui_agent.context.budget import Budget
+from tui_agent.context.compaction.plan import Accepted, Material, SummaryPlan, accept, material_of
+from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.compaction import plan_compaction
-from tui_agent.context.summary.plan import Accepted, Material, SummaryPlan, accept, material_of
-from tui_agent.context.summary.questions import Prompts
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
 from tui_agent.conversation.sizes import Size

@@ -26,9 +26,9 @@ from tui_agent.agent.turn.toolbox import Expected, Toolbox
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
+from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
-from tui_agent.context.summary.writing import CompactionResult
 from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import Model

@@ -12,10 +12,10 @@ from tui_agent.agent.turn.steps import Texts
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import Outlook, PreviewedStep
+from tui_agent.context.compaction.writing import CompactionResult, Draft
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
-from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Words
 from tui_agent.conversation.fold import MeasuredCall

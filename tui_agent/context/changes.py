@@ -9,6 +9,10 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import structs
 
+from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.spans import Scale
+from tui_agent.context.compaction.words import kept_words, words_limit
+from tui_agent.context.compaction.writing import Draft
 from tui_agent.context.economics import (
     Payback,
     Situation,
@@ -16,10 +20,6 @@ from tui_agent.context.economics import (
     compaction_payback,
 )
 from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.plan import SummaryPlan
-from tui_agent.context.summary.spans import Scale
-from tui_agent.context.summary.words import kept_words, words_limit
-from tui_agent.context.summary.writing import Draft
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     Checkpointed,

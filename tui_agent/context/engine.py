@@ -25,6 +25,10 @@ from tui_agent.context.changes import (
     plan_unpin,
     plan_words,
 )
+from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.questions import Prompts
+from tui_agent.context.compaction.summaries import Summaries
+from tui_agent.context.compaction.writing import CompactionResult, Draft
 from tui_agent.context.counting import Ratios
 from tui_agent.context.economics import Forecast, Situation
 from tui_agent.context.effects import Refusal, SaveText, StepDone, Steps, expect
@@ -38,10 +42,6 @@ from tui_agent.context.layers.recovery import TOO_LARGE
 from tui_agent.context.shrinking import Shrinking
 from tui_agent.context.state import ContextState
 from tui_agent.context.stats import ContextStats, counts, marks, upcoming
-from tui_agent.context.summaries import Summaries
-from tui_agent.context.summary.plan import SummaryPlan
-from tui_agent.context.summary.questions import Prompts
-from tui_agent.context.summary.writing import CompactionResult, Draft
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import AnyContextEntry, Artifact, Message, Words
 from tui_agent.conversation.profile import ModelProfile

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import structs
 
 from tui_agent.context.budget import Budget, Thresholds, Window, budget_of, resolve_window, thresholds
+from tui_agent.context.compaction.words import words_limit
 from tui_agent.context.counting import Counter, Ratios
 from tui_agent.context.economics import CacheState, Situation, cache_state
 from tui_agent.context.effects import Append, StepDone, Steps, expect, step_of
 from tui_agent.context.layers.clearing import protected_tokens
 from tui_agent.context.layers.pictures import load_of
 from tui_agent.context.meter import TokenMeter
-from tui_agent.context.summary.words import words_limit
 from tui_agent.conversation.blocks import Reasoning, ToolDefinition
 from tui_agent.conversation.entries import AnyContextEntry, AnyEntry, Message, Prefix
 from tui_agent.conversation.profile import ModelProfile

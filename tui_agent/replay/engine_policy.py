@@ -12,6 +12,8 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
+from tui_agent.context.compaction.facts import Source
+from tui_agent.context.compaction.rendering import fact_sources
 from tui_agent.context.economics import LONGEST_SUMMARY
 from tui_agent.context.effects import (
     Answer,
@@ -34,8 +36,6 @@ from tui_agent.context.effects import (
 )
 from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
-from tui_agent.context.summary.facts import Source
-from tui_agent.context.summary.rendering import fact_sources
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import RequestMessage

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, Protocol
 
 from typing_extensions import override
 
+from tui_agent.context.compaction.facts import Source, collect
 from tui_agent.context.economics import expected_summary
-from tui_agent.context.summary.facts import Source, collect
 from tui_agent.conversation.entries import Usage
 from tui_agent.replay.billing import Ledger, PartKind, Prompt, PromptPart
 from tui_agent.replay.script import CHARS_PER_TOKEN, RecordedCall, RecordedMessage, Script, text_tokens

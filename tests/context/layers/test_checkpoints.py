@@ -4,10 +4,10 @@ from typing import Any
 
 from tests.context.talks import COMPACTION, FILLER, Talk, accepted, material, situation
 from tests.conversation.logs import broken_rules
+from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.questions import CHECKPOINT, sections
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.checkpoints import Declarations, declared, plan_checkpoint
-from tui_agent.context.summary.plan import SummaryPlan
-from tui_agent.context.summary.questions import CHECKPOINT, sections
 from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
 
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)

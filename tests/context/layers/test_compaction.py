@@ -14,11 +14,11 @@ from tests.context.talks import (
     total,
 )
 from tests.conversation.logs import broken_rules
+from tui_agent.context.compaction.plan import SummaryPlan
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.checkpoints import plan_checkpoint
 from tui_agent.context.layers.compaction import Backoff
-from tui_agent.context.summary.plan import SummaryPlan
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Pinned, Restored, Summarized, Undone, tool_result
 

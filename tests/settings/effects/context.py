@@ -11,10 +11,10 @@ from tests.profiles import model_named
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
+from tui_agent.context.compaction.plan import SummaryPlan
 from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteBeside
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted
-from tui_agent.context.summary.plan import SummaryPlan
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices, Rates

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
     from tui_agent.context.changes import Outlook
+    from tui_agent.context.compaction.writing import CompactionResult
     from tui_agent.context.effects import Refusal
-    from tui_agent.context.summary.writing import CompactionResult
     from tui_agent.tools.recall import RecallHit
 
 RECALL_HITS: Final = 8

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tui_agent.context.compaction.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
+from tui_agent.context.compaction.questions import CHECKPOINT
+from tui_agent.context.compaction.spans import Span
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
-from tui_agent.context.summary.questions import CHECKPOINT
-from tui_agent.context.summary.spans import Span
 from tui_agent.conversation.blocks import Block, ToolCall
 from tui_agent.conversation.entries import Checkpointed, Message
 from tui_agent.conversation.groups import Group

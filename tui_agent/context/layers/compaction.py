@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import resting_after_undo
+from tui_agent.context.compaction.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
+from tui_agent.context.compaction.questions import FIVE, OUTLINE
+from tui_agent.context.compaction.spans import Scale, span_before, start_by_messages, start_by_tokens
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
     Forecast,
@@ -22,9 +25,6 @@ from tui_agent.context.economics import (
     reason_it_pays,
 )
 from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
-from tui_agent.context.summary.questions import FIVE, OUTLINE
-from tui_agent.context.summary.spans import Scale, span_before, start_by_messages, start_by_tokens
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import Rates
 from tui_agent.conversation.view import View

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tui_agent.context.compaction.questions import fill
+from tui_agent.context.compaction.rendering import cut, material
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.questions import fill
-from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Digested, Message
 from tui_agent.conversation.view import LiveResult, View

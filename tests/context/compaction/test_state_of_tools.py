@@ -8,7 +8,7 @@ import pytest
 
 from tests.context.talks import Talk
 from tests.tools.support import Call
-from tui_agent.context.summary.state import where_things_are
+from tui_agent.context.compaction.state import where_things_are
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, tool_result
 from tui_agent.tools.base import Tool

@@ -7,6 +7,30 @@ from typing import Literal
 from msgspec import structs
 
 from tui_agent.context.changes import what_if
+from tui_agent.context.compaction.plan import (
+    Accepted,
+    Material,
+    SummaryPlan,
+    accept,
+    accept_anew,
+    asked_of,
+    material_of,
+    noted,
+    plan_merge,
+    rebased,
+    with_state,
+)
+from tui_agent.context.compaction.questions import Prompts
+from tui_agent.context.compaction.state import where_things_are
+from tui_agent.context.compaction.writing import (
+    CompactionResult,
+    Draft,
+    Writers,
+    Written,
+    answer_tokens,
+    choose_writer,
+    write_summary,
+)
 from tui_agent.context.deferring import found_tools
 from tui_agent.context.effects import (
     Answer,
@@ -26,30 +50,6 @@ from tui_agent.context.layers.clearing import Clearing
 from tui_agent.context.layers.compaction import Compaction, plan_compaction
 from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
 from tui_agent.context.state import ContextState
-from tui_agent.context.summary.plan import (
-    Accepted,
-    Material,
-    SummaryPlan,
-    accept,
-    accept_anew,
-    asked_of,
-    material_of,
-    noted,
-    plan_merge,
-    rebased,
-    with_state,
-)
-from tui_agent.context.summary.questions import Prompts
-from tui_agent.context.summary.state import where_things_are
-from tui_agent.context.summary.writing import (
-    CompactionResult,
-    Draft,
-    Writers,
-    Written,
-    answer_tokens,
-    choose_writer,
-    write_summary,
-)
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Cleared, Prefix, UnattributedCall
 from tui_agent.conversation.request import ModelRequest, RequestMessage

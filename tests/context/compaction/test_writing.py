@@ -8,11 +8,9 @@ from msgspec import structs
 
 from tests.context.talks import COMPACTION, PROMPTS, SUMMARY, Talk, compaction, planned
 from tests.profiles import model_named
-from tui_agent.context.counting import estimate
-from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
-from tui_agent.context.summary.plan import Material, SummaryPlan, accept, material_of
-from tui_agent.context.summary.rendering import CLOSE, OPEN
-from tui_agent.context.summary.writing import (
+from tui_agent.context.compaction.plan import Material, SummaryPlan, accept, material_of
+from tui_agent.context.compaction.rendering import CLOSE, OPEN
+from tui_agent.context.compaction.writing import (
     MOST_PARTS,
     Attempt,
     Writers,
@@ -22,6 +20,8 @@ from tui_agent.context.summary.writing import (
     chunks,
     write_summary,
 )
+from tui_agent.context.counting import estimate
+from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Summarized, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices

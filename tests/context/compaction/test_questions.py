@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS
-from tui_agent.context.summary.facts import HEADING
-from tui_agent.context.summary.questions import (
+from tui_agent.context.compaction.facts import HEADING
+from tui_agent.context.compaction.questions import (
     CHECKPOINT,
     FIVE,
     OUTLINE,

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.context.performer import Performer, written
 from tests.profiles import model_named
+from tui_agent.context.compaction.words import kept_words
 from tui_agent.context.effects import Refusal
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.summary.words import kept_words
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Words, user_message
 from tui_agent.conversation.request import said_text, words_block

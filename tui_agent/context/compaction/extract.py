@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.context.summary.questions import Form, compose
-from tui_agent.context.summary.rendering import cut
+from tui_agent.context.compaction.questions import Form, compose
+from tui_agent.context.compaction.rendering import cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 

@@ -16,11 +16,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from tui_agent.context.economics import Situation, expected_summary
-from tui_agent.context.effects import Refusal
-from tui_agent.context.summary.extract import extract
-from tui_agent.context.summary.facts import Facts, collect, listing, missing
-from tui_agent.context.summary.questions import (
+from tui_agent.context.compaction.extract import extract
+from tui_agent.context.compaction.facts import Facts, collect, listing, missing
+from tui_agent.context.compaction.questions import (
     CHECKPOINT,
     FIVE,
     OUTLINE,
@@ -33,9 +31,11 @@ from tui_agent.context.summary.questions import (
     questions,
     sections,
 )
-from tui_agent.context.summary.rendering import archive, cut, fact_sources, transcript
-from tui_agent.context.summary.spans import Scale, Span
-from tui_agent.context.summary.words import kept_words, words_limit
+from tui_agent.context.compaction.rendering import archive, cut, fact_sources, transcript
+from tui_agent.context.compaction.spans import Scale, Span
+from tui_agent.context.compaction.words import kept_words, words_limit
+from tui_agent.context.economics import Situation, expected_summary
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.request import words_block

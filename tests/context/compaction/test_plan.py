@@ -23,12 +23,8 @@ from tests.context.talks import (
 )
 from tests.conversation.logs import broken_rules, logs
 from tests.examples import examples
-from tui_agent.context.counting import estimate
-from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.checkpoints import plan_checkpoint
-from tui_agent.context.layers.compaction import plan_compaction
-from tui_agent.context.summary.facts import HEADING
-from tui_agent.context.summary.plan import (
+from tui_agent.context.compaction.facts import HEADING
+from tui_agent.context.compaction.plan import (
     CHANGED,
     Accepted,
     Author,
@@ -39,7 +35,11 @@ from tui_agent.context.summary.plan import (
     plan_merge,
     rebased,
 )
-from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
+from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
+from tui_agent.context.counting import estimate
+from tui_agent.context.effects import Refusal
+from tui_agent.context.layers.checkpoints import plan_checkpoint
+from tui_agent.context.layers.compaction import plan_compaction
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
 from tui_agent.conversation.groups import Group

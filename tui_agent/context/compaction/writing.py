@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from tui_agent.context.compaction.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
+from tui_agent.context.compaction.questions import Questions
+from tui_agent.context.compaction.rendering import cut, material
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Choice, Summariser, choose_summariser
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
-from tui_agent.context.summary.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
-from tui_agent.context.summary.questions import Questions
-from tui_agent.context.summary.rendering import cut, material
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile

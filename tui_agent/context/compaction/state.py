@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from posixpath import normpath
 from typing import Final, NamedTuple
 
+from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of
 from tui_agent.context.counting import estimate
-from tui_agent.context.summary.extract import CHANGES, PATH_KEYS, arguments_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message
 from tui_agent.conversation.sizes import size_of_text

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.context.talks import Talk
 from tests.conversation.logs import logs
+from tui_agent.context.compaction.state import HEADING, MOST_TOKENS, where_things_are
 from tui_agent.context.counting import estimate
-from tui_agent.context.summary.state import HEADING, MOST_TOKENS, where_things_are
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Checkpointed, HeadMoved, Message, Summarized, Undone, tool_result
 from tui_agent.conversation.sizes import size_of_text

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.context.talks import Talk
-from tui_agent.context.summary.extract import extract
-from tui_agent.context.summary.questions import CHECKPOINT, FIVE, OUTLINE, Form, sections
+from tui_agent.context.compaction.extract import extract
+from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, Form, sections
 
 
 def talk() -> Talk:

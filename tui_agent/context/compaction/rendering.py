@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.context.summary.facts import Source
+from tui_agent.context.compaction.facts import Source
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
 from tui_agent.conversation.groups import Group

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tui_agent.context.counting import estimate
-from tui_agent.context.summary.facts import (
+from tui_agent.context.compaction.facts import (
     HEADING,
     PIECE_CHARS,
     Kind,
@@ -23,6 +22,7 @@ from tui_agent.context.summary.facts import (
     piece_bounds,
     without_listing,
 )
+from tui_agent.context.counting import estimate
 from tui_agent.conversation.sizes import size_of_text
 
 WHERE = "conversation_history/main.md"

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from tui_agent.context.summary.facts import without_listing
+from tui_agent.context.compaction.facts import without_listing
 from tui_agent.resources import prompt_text
 
 SUMMARY_PREFIX: Final = "[Previous conversation summary]"
