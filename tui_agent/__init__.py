@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
     from tui_agent.context.changes import Outlook as Outlook
+    from tui_agent.context.compaction.draft import Draft as Draft
     from tui_agent.context.compaction.writing import CompactionResult as CompactionResult
-    from tui_agent.context.compaction.writing import Draft as Draft
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
@@ -74,7 +74,7 @@ _PLACES = {
     "ContextEngine": "context.engine",
     "ContextOverflow": "models.base",
     "ContextStats": "context.stats",
-    "Draft": "context.compaction.writing",
+    "Draft": "context.compaction.draft",
     "Layer": "context.engine",
     "Log": "conversation.log",
     "LogStore": "storage.log",

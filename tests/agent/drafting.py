@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.agent.talking import talking
-from tui_agent.context.compaction.writing import Draft
+from tui_agent.context.compaction.draft import Draft
 
 
 async def run(folder: Path, name: str) -> None:

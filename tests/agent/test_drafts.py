@@ -22,8 +22,8 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.spending import cost
 from tui_agent.agent.turn.turns import AgentBusy
+from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
-from tui_agent.context.compaction.writing import Draft
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import AnyEntry, Checkpointed, Delivered, Queued, Summarized, UnattributedCall
 from tui_agent.conversation.view import View

@@ -8,12 +8,13 @@ from msgspec import structs
 
 from tests.context import sessions
 from tui_agent.context.budget import Budget
-from tui_agent.context.compaction.plan import Accepted, Material, SummaryPlan, accept, material_of
+from tui_agent.context.compaction.draft import Draft, accept
+from tui_agent.context.compaction.material import Material, material_of
+from tui_agent.context.compaction.plan import Plan, plan_compaction
 from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.compaction import plan_compaction
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
 from tui_agent.conversation.sizes import Size
@@ -75,8 +76,8 @@ class Talk:
         self.add(tool_result(ToolResult(call, text, is_error=failed)))
         return step
 
-    def apply(self, outcome: Accepted | Refusal) -> Accepted:
-        assert isinstance(outcome, Accepted), outcome
+    def apply(self, outcome: Draft | Refusal) -> Draft:
+        assert isinstance(outcome, Draft), outcome
         for entry in outcome.entries:
             self.add(entry)
         return outcome
@@ -121,25 +122,23 @@ def situation(view: View, *, window: int = 200_000, tokens_of: Callable[[Size], 
     return structs.replace(here, tokens=total(view), tokens_of=tokens_of, mixed_tokens_of=tokens_of)
 
 
-def compaction(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> SummaryPlan | Refusal:
+def compaction(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> Plan | Refusal:
     """The compaction of this moment, of a window in which it is soon due."""
     return plan_compaction(talk.view, situation(talk.view, window=window), COMPACTION, trigger=trigger, **more)
 
 
-def planned(outcome: SummaryPlan | Refusal) -> SummaryPlan:
-    assert isinstance(outcome, SummaryPlan), outcome
+def planned(outcome: Plan | Refusal) -> Plan:
+    assert isinstance(outcome, Plan), outcome
     return outcome
 
 
-def material(plan: SummaryPlan | Refusal, view: View, settings: Compaction = COMPACTION) -> Material:
+def material(plan: Plan | Refusal, view: View, settings: Compaction = COMPACTION) -> Material:
     """What the summary of a plan is written from, with the prompts that are shipped."""
     return material_of(planned(plan), view, settings, PROMPTS)
 
 
-def accepted(
-    plan: SummaryPlan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction = COMPACTION
-) -> Accepted:
+def accepted(plan: Plan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction = COMPACTION) -> Draft:
     made = material(plan, view, settings)
     outcome = accept(planned(plan), made, text, path=ARCHIVE, tokens_of=estimate)
-    assert isinstance(outcome, Accepted), outcome
+    assert isinstance(outcome, Draft), outcome
     return outcome

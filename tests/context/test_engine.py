@@ -11,8 +11,8 @@ from msgspec import structs
 from tests.context.performer import COST_USD, Performer, Writing, failing, written
 from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
+from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
-from tui_agent.context.compaction.writing import Draft
 from tui_agent.context.counting import Ratios
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import (

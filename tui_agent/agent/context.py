@@ -12,7 +12,8 @@ from tui_agent.agent.turn.steps import Texts
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import Outlook, PreviewedStep
-from tui_agent.context.compaction.writing import CompactionResult, Draft
+from tui_agent.context.compaction.draft import Draft
+from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
@@ -315,7 +316,8 @@ class AgentContext:
         if isinstance(draft, Refusal):
             return draft
         after = self._tracker.session
-        draft = draft.costing(after.cost_usd - before.cost_usd if after.unpriced == before.unpriced else None)
+        spent = after.cost_usd - before.cost_usd if after.unpriced == before.unpriced else None
+        draft = structs.replace(draft, spent_usd=spent)
         self._record.trace.record("context", draft.as_trace())
         return draft
 

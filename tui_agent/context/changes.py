@@ -9,10 +9,9 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from tui_agent.context.compaction.plan import SummaryPlan
-from tui_agent.context.compaction.spans import Scale
+from tui_agent.context.compaction.draft import Draft
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.words import kept_words, words_limit
-from tui_agent.context.compaction.writing import Draft
 from tui_agent.context.economics import (
     Payback,
     Situation,
@@ -34,7 +33,7 @@ from tui_agent.conversation.entries import (
     WordsEdited,
 )
 from tui_agent.conversation.items import Item
-from tui_agent.conversation.sizes import NOTHING
+from tui_agent.conversation.sizes import size_of_block, total_size
 from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction
 
@@ -76,7 +75,6 @@ class Outlook(NamedTuple):
 def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> Preview:
     """Compare the view with `entries` appended with the present one. Copies the view: slow for a long one."""
     then = imagined(view, entries)
-    weigh = Scale(situation.mixed_tokens_of)
     now, later = _total(view, situation), _total(then, situation)
     changed = view.changed_items(then)
     seen = Preview(
@@ -84,7 +82,10 @@ def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation
         after=max(0, situation.tokens - now + later),
         leaving=tuple(old for old, new in changed if _weight(new) < _weight(old)),
         returning=tuple(old for old, new in changed if _weight(new) > _weight(old)),
-        rewritten=sum(weigh.blocks(message.blocks) for message in then.messages_after_shared(view)),
+        rewritten=sum(
+            situation.mixed_tokens_of(total_size(map(size_of_block, message.blocks)))
+            for message in then.messages_after_shared(view)
+        ),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
     )
     then.let_go()
@@ -108,7 +109,7 @@ def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
     return Outlook("clear", seen, True, payback, cleared.reason)
 
 
-def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: float | None) -> Outlook:
+def look_at_plan(view: View, here: Situation, plan: Plan, writer_usd: float | None) -> Outlook:
     """The estimated effects and cost of a summary or completion record before it is written.
 
     `writer_usd`: the cost of writing it; None if unknown. The plan assumes the largest size that a summary with its
@@ -131,8 +132,7 @@ def look_at_plan(view: View, here: Situation, plan: SummaryPlan, writer_usd: flo
 
 def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
     """The exact effects and cost of entering a written summary."""
-    accepted = draft.written.accepted
-    seen, payback = what_if(view, accepted.entries, here), None
+    seen, payback = what_if(view, draft.entries, here), None
     seen = seen._replace(before=draft.before, after=draft.after)
     if here.rates is not None and draft.spent_usd is not None:
         payback = compaction_payback(
@@ -263,10 +263,7 @@ def _fitting(entry: EntryT, view: View, situation: Situation, done: str) -> Entr
 
 
 def _total(view: View, situation: Situation) -> int:
-    total = NOTHING
-    for size in view.sizes().values():
-        total = total.plus(size)
-    return situation.mixed_tokens_of(total)
+    return situation.mixed_tokens_of(total_size(view.sizes().values()))
 
 
 def _weight(item: Item) -> float:

@@ -25,10 +25,11 @@ from tui_agent.context.changes import (
     plan_unpin,
     plan_words,
 )
-from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.draft import Draft
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.compaction.summaries import Summaries
-from tui_agent.context.compaction.writing import CompactionResult, Draft
+from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.counting import Ratios
 from tui_agent.context.economics import Forecast, Situation
 from tui_agent.context.effects import Refusal, SaveText, StepDone, Steps, expect
@@ -338,7 +339,7 @@ class ContextEngine(ContextState):
         return self._summaries.settle()
 
     @property
-    def writing(self) -> SummaryPlan | None:
+    def writing(self) -> Plan | None:
         """The plan of the summary that is being written in the background or waits to be entered."""
         return self._summaries.writing
 

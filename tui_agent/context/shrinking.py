@@ -5,12 +5,11 @@ from collections.abc import Collection, Sequence
 from msgspec import structs
 
 from tui_agent.context.changes import what_if
-from tui_agent.context.compaction.plan import SummaryPlan, merge_of
+from tui_agent.context.compaction.plan import Plan, merge_of, plan_compaction
 from tui_agent.context.compaction.summaries import Summaries
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, expect
 from tui_agent.context.layers.clearing import Clearing
-from tui_agent.context.layers.compaction import plan_compaction
 from tui_agent.context.layers.pictures import (
     PICTURE_PASSES,
     REFUSED,
@@ -89,7 +88,7 @@ class Shrinking:
                 plan = plan_compaction(
                     self._view, here, settings, trigger=None, asked=True, keep=keep, reason=TOO_LARGE
                 )
-                if isinstance(plan, SummaryPlan) and (way == "extract" or here.budget.fits(plan.after)):
+                if isinstance(plan, Plan) and (way == "extract" or here.budget.fits(plan.after)):
                     yield from self._summaries.extract(plan)
                 elif way == "extract" and len(shown := self._view.boundaries()) > 1:
                     yield from self._summaries.extract(merge_of(shown, self._view, here, settings))

@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.sizes import Category, Size, total_size
 from tui_agent.conversation.states import Fingerprint, MessageState, Segment, segments_of, unpack_fingerprints
 
 _NO_RESULTS: Mapping[str, int] = MappingProxyType({})
@@ -40,6 +40,11 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
     def fingerprints(self) -> tuple[Fingerprint, ...]:
         """The fingerprints of the group's segments, when the group was made."""
         return tuple(unpack_fingerprints(self._fingerprints))
+
+    @property
+    def size(self) -> Size:
+        """The size of its part of the next request, when the group was made."""
+        return total_size(self.sizes.values())
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -44,6 +44,14 @@ class Size(msgspec.Struct, frozen=True, gc=False):
 NOTHING = Size()
 
 
+def total_size(sizes: Iterable[Size]) -> Size:
+    """The sum of these sizes."""
+    total = NOTHING
+    for size in sizes:
+        total = total.plus(size)
+    return total
+
+
 def size_of_text(*texts: str) -> Size:
     """The total size of these texts."""
     plain = other = 0

@@ -23,23 +23,13 @@ from tests.context.talks import (
 )
 from tests.conversation.logs import broken_rules, logs
 from tests.examples import examples
+from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.facts import HEADING
-from tui_agent.context.compaction.plan import (
-    CHANGED,
-    Accepted,
-    Author,
-    Material,
-    SummaryPlan,
-    accept,
-    accept_anew,
-    plan_merge,
-    rebased,
-)
+from tui_agent.context.compaction.material import Material
+from tui_agent.context.compaction.plan import CHANGED, Plan, plan_checkpoint, plan_compaction, plan_merge, rebased
 from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.checkpoints import plan_checkpoint
-from tui_agent.context.layers.compaction import plan_compaction
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
 from tui_agent.conversation.groups import Group
@@ -59,25 +49,25 @@ def demanding_talk(turns: int = 12) -> Talk:
     return talk
 
 
-def asked_for(talk: Talk) -> SummaryPlan:
+def asked_for(talk: Talk) -> Plan:
     return planned(compaction(talk, trigger=None, window=200_000, asked=True, reason="why"))
 
 
-def on_now(plan: SummaryPlan, view: View) -> SummaryPlan | Refusal:
+def on_now(plan: Plan, view: View) -> Plan | Refusal:
     return rebased(plan, view, situation(view), COMPACTION)
 
 
 def test_what_was_said_since_stays_after_it() -> None:
     talk = demanding_talk()
     plan = asked_for(talk)
-    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    done = accepted(plan, talk.view)
     talk.ask("And this, too.")
     talk.say("Done.")
     now = planned(on_now(plan, talk.view))
     assert (now.first, now.last, now.replaced) == (plan.first, plan.last, plan.replaced)
     assert now.before == total(talk.view) > plan.before
-    again = accept_anew(now, made.facts, done, done.text, tokens_of=estimate)
-    assert isinstance(again, Accepted)
+    again = accept_anew(now, done, done.text, tokens_of=estimate)
+    assert isinstance(again, Draft)
     assert again.boundary.text == done.boundary.text
     assert again.after - done.after == now.before - plan.before
     for entry in again.entries:
@@ -138,37 +128,37 @@ def test_it_holds_when_the_summary_before_it_was_undone() -> None:
 def test_an_edited_text_is_taken_to_the_letter() -> None:
     talk = demanding_talk()
     plan = asked_for(talk)
-    made, done = material(plan, talk.view), accepted(plan, talk.view)
+    done = accepted(plan, talk.view)
     assert done.facts_appended
-    edited = accept_anew(plan, made.facts, done, "\n Only this: keep file_3.py as it is. \n", tokens_of=estimate)
-    assert isinstance(edited, Accepted)
+    edited = accept_anew(plan, done, "\n Only this: keep file_3.py as it is. \n", tokens_of=estimate)
+    assert isinstance(edited, Draft)
     assert edited.text == "Only this: keep file_3.py as it is."
     assert edited.boundary.text == f"[Previous conversation summary]\n\n{edited.text}\n\nThe turns in full: {ARCHIVE}"
     assert edited.after < done.after
     assert edited.facts_missing > 0
     assert edited.facts_appended == 0
     assert edited.boundary.reason == "why, edited"
-    twice = accept_anew(plan, made.facts, edited, "Or rather this.", tokens_of=estimate)
-    assert isinstance(twice, Accepted)
+    twice = accept_anew(plan, edited, "Or rather this.", tokens_of=estimate)
+    assert isinstance(twice, Draft)
     assert twice.boundary.reason == "why, edited"
 
 
 def test_the_same_text_gives_the_same_entries() -> None:
     talk = demanding_talk()
     plan = asked_for(talk)
-    made, done = material(plan, talk.view), accepted(plan, talk.view)
-    assert accept_anew(plan, made.facts, done, done.text, tokens_of=estimate) == done
+    done = accepted(plan, talk.view)
+    assert accept_anew(plan, done, done.text, tokens_of=estimate) == done
     assert done.boundary.text.startswith(f"[Previous conversation summary]\n\n{done.text}\n\n")
 
 
 def test_an_edited_text_that_is_empty_or_frees_nothing_is_rejected() -> None:
     talk = demanding_talk()
     plan = asked_for(talk)
-    made, done = material(plan, talk.view), accepted(plan, talk.view)
-    empty = accept_anew(plan, made.facts, done, " \n", tokens_of=estimate)
+    done = accepted(plan, talk.view)
+    empty = accept_anew(plan, done, " \n", tokens_of=estimate)
     assert isinstance(empty, Refusal)
     assert "empty" in empty.reason
-    grown = accept_anew(plan, made.facts, done, SUMMARY + "more words " * 20_000, tokens_of=estimate)
+    grown = accept_anew(plan, done, SUMMARY + "more words " * 20_000, tokens_of=estimate)
     assert isinstance(grown, Refusal)
     assert "replaces" in grown.reason
 
@@ -265,7 +255,7 @@ def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a
             assert notes == tuple(map(body_of, written[:-1]))
             merged = accepted(plan, talk.view)
             deep = replace(merged.boundary, depth=2)
-            talk.apply(merged._replace(boundary=deep, entries=(deep, *merged.entries[1:])))
+            talk.apply(replace(merged, boundary=deep))
             assert len(talk.view.boundaries()) == 2
         further(talk, round_)
 
@@ -276,7 +266,7 @@ def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:
         done = accepted(compaction(talk), talk.view)
         # The first was so long that it was written in parts.
         first = replace(done.boundary, depth=2) if round_ == 0 else done.boundary
-        talk.apply(done._replace(boundary=first, entries=(first, *done.entries[1:])))
+        talk.apply(replace(done, boundary=first))
         further(talk, round_)
     plan = plan_merge(talk.view, situation(talk.view), Compaction(summaries_tokens=500))
     assert plan is not None
@@ -298,7 +288,7 @@ def test_the_extract_of_an_extract_does_not_grow_either() -> None:
     assert max(sizes) < 10_000
 
 
-def offered(text: str) -> Accepted | Refusal:
+def offered(text: str) -> Draft | Refusal:
     """What becomes of a text that was written as the summary of a long talk."""
     talk = long_talk()
     plan = planned(compaction(talk))
@@ -336,7 +326,7 @@ def test_missing_sections_are_completed_and_an_echo_is_removed() -> None:
         f"**Files and changes**\nnone\n\n{HEADING}\nNames: made_up_name\n"
     )
     done = offered(written)
-    assert isinstance(done, Accepted)
+    assert isinstance(done, Draft)
     body = sections(FIVE, done.boundary.text)
     assert set(FIVE.sections) <= set(body)
     assert body["Technical context"] == "runs on 3.11"
@@ -351,8 +341,15 @@ def test_a_summary_tells_where_the_turns_are_and_who_wrote_it() -> None:
     talk = long_talk()
     plan = planned(compaction(talk, reason="85% of the window is used."))
     made = material(plan, talk.view)
-    author = Author("anthropic:claude-haiku-5-5", None, 0.01)
-    done = accept(plan, made, SUMMARY, path=ARCHIVE, tokens_of=estimate, author=author)
+    done = accept(
+        plan,
+        made,
+        SUMMARY,
+        path=ARCHIVE,
+        tokens_of=estimate,
+        model="anthropic:claude-haiku-5-5",
+        cost_usd=0.01,
+    )
     assert not isinstance(done, Refusal)
     assert done.boundary.text.endswith(ARCHIVE)
     assert (done.boundary.path, done.boundary.model) == (ARCHIVE, "anthropic:claude-haiku-5-5")
@@ -419,7 +416,7 @@ def said_in(groups: list[Group]) -> str:
     return "\n".join(block.text for group in groups for block in told(group) if isinstance(block, Text | ToolResult))
 
 
-def applied(view: View, done: Accepted) -> View:
+def applied(view: View, done: Draft) -> View:
     after = View(view.log)
     after.messages(view.policy)
     for entry in done.entries:
@@ -427,9 +424,9 @@ def applied(view: View, done: Accepted) -> View:
     return after
 
 
-def check(view: View, plan: SummaryPlan, made: Material, done: Accepted) -> None:
+def check(view: View, plan: Plan, made: Material, done: Draft) -> None:
     groups = view.groups()
-    assert rebased(plan, view, situation(view), COMPACTION) == plan
+    assert rebased(plan, view, situation(view, window=4_000), COMPACTION) == plan
 
     after = applied(view, done)
     left = {group.first: group for group in after.groups()}
@@ -472,11 +469,11 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
     view = with_planted_facts(drawn)
     knobs = replace(COMPACTION, facts_tokens=facts_tokens)
     plan = plan_compaction(view, situation(view, window=4_000), knobs, trigger=3_000, keep=keep, asked=True)
-    assume(isinstance(plan, SummaryPlan))
-    assert isinstance(plan, SummaryPlan)
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
     made = material(plan, view, knobs)
     done = accept(plan, made, made.extract if extracted else SUMMARY, path=ARCHIVE, tokens_of=estimate)
-    if isinstance(done, Accepted):
+    if isinstance(done, Draft):
         check(view, plan, made, done)
         headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
         assert headings[: len(FIVE.sections)] == list(FIVE.sections)
@@ -487,12 +484,12 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
 def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
-    plan = plan_checkpoint(view, situation(view), COMPACTION, note="done")
-    assume(isinstance(plan, SummaryPlan))
-    assert isinstance(plan, SummaryPlan)
+    plan = plan_checkpoint(view, situation(view, window=4_000), COMPACTION, note="done")
+    assume(isinstance(plan, Plan))
+    assert isinstance(plan, Plan)
     made = material(plan, view)
     done = accept(plan, made, made.extract, path=ARCHIVE, tokens_of=estimate)
-    if isinstance(done, Accepted):
+    if isinstance(done, Draft):
         check(view, plan, made, done)
         headings = [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")]
         assert headings[: len(CHECKPOINT.sections)] == list(CHECKPOINT.sections)
@@ -505,6 +502,6 @@ def test_what_a_provider_counts_as_less_than_leaves_becomes_no_less_than_the_sum
     assert plan.before == here.tokens
     assert plan.after > plan.words_growth
     moved = rebased(plan, talk.view, replace(here, tokens=here.tokens // 2), COMPACTION)
-    assert isinstance(moved, SummaryPlan)
+    assert isinstance(moved, Plan)
     assert moved.after > moved.words_growth
     assert accepted(moved, talk.view).after > 0

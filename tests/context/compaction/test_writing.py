@@ -8,13 +8,14 @@ from msgspec import structs
 
 from tests.context.talks import COMPACTION, PROMPTS, SUMMARY, Talk, compaction, planned
 from tests.profiles import model_named
-from tui_agent.context.compaction.plan import Material, SummaryPlan, accept, material_of
+from tui_agent.context.compaction.draft import Draft, accept
+from tui_agent.context.compaction.material import Material, material_of
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.rendering import CLOSE, OPEN
 from tui_agent.context.compaction.writing import (
     MOST_PARTS,
     Attempt,
     Writers,
-    Written,
     attempts,
     choose_writer,
     chunks,
@@ -36,7 +37,7 @@ Rule = Callable[[AskModel | AskWriter], Answer | Refusal]
 class Case(NamedTuple):
     """A plan over a long talk, and what its summary is written from."""
 
-    plan: SummaryPlan
+    plan: Plan
     made: Material
 
 
@@ -128,11 +129,11 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
 
     plan = structs.replace(case.plan, boundaries=(Summarized(first=1, last=1, text=SUMMARY),))
     done = carry_out(write_summary(plan, merge, writers(100_000), path=PATH), answering)
-    assert isinstance(done, Written)
+    assert isinstance(done, Draft)
     assert "[part 1 of 2]\nThe first part." in asked[0]
     assert len(asked) == 2
     assert "Please look at step 1." in asked[1]
-    assert done.accepted.boundary.depth == 1
+    assert done.boundary.depth == 1
 
 
 def test_no_error_text_is_appended_on_a_retry(case: Case) -> None:
@@ -191,7 +192,7 @@ class Asking:
         self.asked.append(effect)
         return self.rule(effect)
 
-    def write(self, case: Case, by: Writers) -> Written | Refusal:
+    def write(self, case: Case, by: Writers) -> Draft | Refusal:
         return carry_out(write_summary(case.plan, case.made, by, path=PATH), self)
 
 
@@ -213,18 +214,16 @@ def test_parts_are_put_together_in_order(case: Case) -> None:
 
     asking = Asking(rule)
     done = asking.write(case, writers(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
-    assert isinstance(done, Written)
+    assert isinstance(done, Draft)
     assert done.how == "read in parts"
     *parts, merging = asking.asked
     assert len(parts) > 1
     assert [f"[part {number} of {len(parts)}]" in told(merging) for number in range(1, len(parts) + 1)]
     places = [told(merging).index(told(part)[13:60]) for part in parts]
     assert places == sorted(places)
-    assert done.accepted.boundary.text.startswith("[Previous conversation summary]\n\n# Current state\nThe parser")
+    assert done.boundary.text.startswith("[Previous conversation summary]\n\n# Current state\nThe parser")
     assert done.spent_usd == pytest.approx(0.01 * len(asking.asked))
-    assert done.accepted.boundary.usage == Usage(
-        input_tokens=1_000 * len(asking.asked), output_tokens=100 * len(asking.asked)
-    )
+    assert done.boundary.usage == Usage(input_tokens=1_000 * len(asking.asked), output_tokens=100 * len(asking.asked))
 
 
 def test_where_parts_cannot_be_put_together_they_stand_one_after_the_other(case: Case) -> None:
@@ -236,8 +235,8 @@ def test_where_parts_cannot_be_put_together_they_stand_one_after_the_other(case:
 
     asking = Asking(rule)
     done = asking.write(case, writers(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
-    assert isinstance(done, Written)
-    text = " ".join(done.accepted.boundary.text.split())
+    assert isinstance(done, Draft)
+    text = " ".join(done.boundary.text.split())
     places = [text.index(" ".join(f"from {told(part)[13:60]} to".split())) for part in asking.asked[:-1]]
     assert places == sorted(places)
 
@@ -246,11 +245,11 @@ def test_each_failure_leads_to_the_next_way_and_the_extract_is_always_there(case
     asking = Asking(lambda asked: Refusal("the model is overloaded"))
     small = model(100_000, "anthropic:claude-haiku-5-5")
     done = asking.write(case, writers(100_000, small=small, own=True))
-    assert isinstance(done, Written)
+    assert isinstance(done, Draft)
     assert done.how == "an extract, without a model"
     assert [failure.split(":")[0] for failure in done.failures] == ["own writer", "same_prefix", "whole", "parts"]
     assert all("the model is overloaded" in failure for failure in done.failures)
-    assert (done.accepted.boundary.model, done.accepted.boundary.usage, done.spent_usd) == ("", None, 0.0)
+    assert (done.boundary.model, done.boundary.usage, done.spent_usd) == ("", None, 0.0)
     assert not any("overloaded" in repr(asked) for asked in asking.asked)
 
 
@@ -261,10 +260,10 @@ def test_a_text_that_is_rejected_is_paid_for_and_the_next_way_is_taken(case: Cas
 
     asking = Asking(rule)
     done = asking.write(case, writers(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
-    assert isinstance(done, Written)
+    assert isinstance(done, Draft)
     assert (done.how, len(done.failures)) == ("read on its own", 1)
     assert done.spent_usd is None
-    assert done.accepted.boundary.cost_usd == 0.01
+    assert done.boundary.cost_usd == 0.01
 
 
 def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
@@ -277,13 +276,13 @@ def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
 def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Case) -> None:
     asking = Asking(lambda asked: answer("# Current state\nWritten by somebody else altogether.", 0.0))
     done = asking.write(case, writers(100_000, own=True))
-    assert isinstance(done, Written)
+    assert isinstance(done, Draft)
     (asked,) = asking.asked
     assert isinstance(asked, AskWriter)
     assert (asked.step, asked.parts) == ("summary", case.made.parts)
     assert done.how == "by the writer of its own"
-    assert "Written by somebody else" in done.accepted.boundary.text
-    assert "# Exact next steps" in done.accepted.boundary.text
+    assert "Written by somebody else" in done.boundary.text
+    assert "# Exact next steps" in done.boundary.text
 
 
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 from tests.context.talks import COMPACTION, FILLER, Talk, accepted, material, situation
 from tests.conversation.logs import broken_rules
-from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.compaction.questions import CHECKPOINT, sections
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.checkpoints import Declarations, declared, plan_checkpoint
+from tui_agent.context.layers.checkpoints import Declarations, declared
 from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
 
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)
@@ -19,7 +19,7 @@ def task(talk: Talk, name: str) -> None:
         talk.tool(FILLER * 20, path=f"{name}_{number}.py")
 
 
-def plan(talk: Talk, **more: Any) -> SummaryPlan | Refusal:
+def plan(talk: Talk, **more: Any) -> Plan | Refusal:
     return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, **more)
 
 
@@ -32,7 +32,7 @@ def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
     found = declared(talk.view)
     assert found == (step, "alpha works")
     planned = plan(talk, step=step, note="alpha works")
-    assert isinstance(planned, SummaryPlan)
+    assert isinstance(planned, Plan)
     assert (planned.first, planned.last) == (2, step + 1)
     done = talk.apply(accepted(planned, talk.view, RECORD))
     assert isinstance(done.boundary, Checkpointed)
@@ -49,7 +49,7 @@ def test_a_second_task_starts_after_the_first_record() -> None:
     first = talk.apply(accepted(plan(talk), talk.view, RECORD)).boundary
     task(talk, "beta")
     planned = plan(talk)
-    assert isinstance(planned, SummaryPlan)
+    assert isinstance(planned, Plan)
     assert planned.first > first.last
     assert "alpha" not in "".join(material(planned, talk.view).parts)
     talk.apply(accepted(planned, talk.view, RECORD))
@@ -71,7 +71,7 @@ def test_a_running_step_stays() -> None:
     task(talk, "alpha")
     step, _ = talk.call(path="running.py")
     planned = plan(talk)
-    assert isinstance(planned, SummaryPlan)
+    assert isinstance(planned, Plan)
     assert planned.last < step
 
 

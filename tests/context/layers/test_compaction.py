@@ -14,10 +14,9 @@ from tests.context.talks import (
     total,
 )
 from tests.conversation.logs import broken_rules
-from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.checkpoints import plan_checkpoint
 from tui_agent.context.layers.compaction import Backoff
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Pinned, Restored, Summarized, Undone, tool_result
@@ -77,7 +76,7 @@ def test_orphaned_tool_calls_after_a_cut() -> None:
     for keep in range(0, 12_000, 500):
         talk = long_talk()
         plan = compaction(talk, keep=keep)
-        if isinstance(plan, SummaryPlan):
+        if isinstance(plan, Plan):
             talk.apply(accepted(plan, talk.view))
         assert broken_rules(talk.view.messages()) == []
 
@@ -129,7 +128,7 @@ def test_a_summary_never_covers_what_an_earlier_one_covers() -> None:
     inside = [item.group for item in talk.view.items() if item.state == "summarized" and item.category == "results"]
     talk.add(Restored(items=(inside[3], inside[4]), texts=("", "")))
     plans = [compaction(talk, keep=keep, window=4_000) for keep in range(0, total(talk.view), 200)]
-    found = [plan for plan in plans if isinstance(plan, SummaryPlan)]
+    found = [plan for plan in plans if isinstance(plan, Plan)]
     assert found
     for plan in found:
         assert plan.first > first.last

@@ -11,7 +11,7 @@ from tests.profiles import model_named
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
-from tui_agent.context.compaction.plan import SummaryPlan
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteBeside
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted
@@ -48,7 +48,7 @@ def prepared(settings: Settings, session: Session, model: ModelProfile = FACTS, 
     return caller
 
 
-def compaction(settings: Settings, session: Session, model: ModelProfile = FACTS) -> SummaryPlan:
+def compaction(settings: Settings, session: Session, model: ModelProfile = FACTS) -> Plan:
     """The compaction that is due."""
     ready = engine(settings, session, model)
     plan = ready.compaction.plan(ready.view, ready.situation(between_turns=False))

@@ -16,8 +16,8 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
+from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
-from tui_agent.context.compaction.writing import Draft
 from tui_agent.conversation.entries import Checkpointed, Pinned, Summarized, UnattributedCall
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import StreamEvent

@@ -1,9 +1,10 @@
-"""A summary from plan to entry: which turns it replaces, the material it is written from, and checking its text.
+"""What a summary or completion record replaces, decided before its text is written. Plans are pure: they read the view.
 
 A plan fixes the first and last entry it covers, so entries that arrive while the summary is being written are not
-affected. Pins are shown after the summary, and the system prompt is not part of the turns, so a summary can lose
-neither. The user's own words follow the newest summary. The newest request always stays in view: if it is before the
-cut, as in a long tool loop, the accepted entries restore it.
+affected. A cut is between two groups, and never after something that the model has not seen: a running or just finished
+tool step and a new prompt always stay. Pins are shown after the summary, and the system prompt is not part of the
+turns, so a summary can lose neither. The newest request always stays in view: if it is before the cut, as in a long
+tool loop, it is restored after the summary.
 
 Each summary covers turns that none covered before; earlier summaries stay as they are. When all together become too
 large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves,
@@ -11,74 +12,61 @@ never from an earlier merge, and is checked against the turns: nothing is summar
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 from msgspec import structs
 
-from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.facts import Facts, collect, listing, missing
-from tui_agent.context.compaction.questions import (
-    CHECKPOINT,
-    FIVE,
-    OUTLINE,
-    Form,
-    Prompts,
-    Questions,
-    body_of,
-    completed,
-    framed,
-    questions,
-    sections,
-)
-from tui_agent.context.compaction.rendering import archive, cut, fact_sources, transcript
-from tui_agent.context.compaction.spans import Scale, Span
+from tui_agent.context.budget import keep_tokens
+from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, Form
 from tui_agent.context.compaction.words import kept_words, words_limit
 from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
-from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage, Words
+from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.request import words_block
-from tui_agent.conversation.sizes import Size
+from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
+CHANGED: Final = (
+    "What this summary was to replace has changed since it was written: it was summarised, cleared, pinned, restored"
+    " or left behind. Have a new one written."
+)
 SUMMARIES_SHARE: Final = 10
 """All summaries together take at most 1/`SUMMARIES_SHARE` of the window."""
 MERGED_SHARE: Final = 4
 """A merge takes at most 1/`MERGED_SHARE` of the limit on all summaries, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
 """The fewest tokens that a summary must free."""
-WORDS_PER_TOKEN: Final = 0.6
+GAIN_SHARE: Final = 0.05
+TRIGGER_SHARE: Final = 0.1
+MAX_REQUIRED_GAIN: Final = 10_000
 
-_EXTRACT_CHARS: Final = 8_000
-_LEAST_LETTERS: Final = 20
 
-
-class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A summary or completion record, before its text is written. Sizes are in tokens.
 
     Entries `first` to `last` are replaced: the groups in `leaving` and the earlier `boundaries`. `kept`: the first
     group that stays; None: none does. `replaced`: their present size; `before`, `after`: the present and the expected
     request.
     `brought_back`: entries restored after the summary; `lapsed`: entries that had restored earlier requests. `words`:
-    the user's kept words, at most `words_limit` tokens, `words_growth` more than shown now. `state`: the text on where
-    things are, `state_growth` tokens more than now. `writes`: the length to ask for; `facts_limit`: the most that
-    missing facts add to it. `subject`: the focus of a summary, or the note of a record.
+    the user's kept words, `words_growth` tokens more than shown now. `state`: the text on where things are,
+    `state_growth` tokens more than now. `writes`: the length to ask for; `facts_limit`: the most that missing facts add
+    to it. `subject`: the focus of a summary, or the note of a record.
     """
 
     form: Form
     first: int
     last: int
-    boundaries: tuple[Boundary, ...]
+    boundaries: tuple[Boundary, ...] = ()
     leaving: tuple[Group, ...]
     kept: Group | None
     brought_back: tuple[int, ...]
-    lapsed: tuple[int, ...]
-    words: tuple[Words, ...]
-    words_limit: int
-    words_growth: int
+    lapsed: tuple[int, ...] = ()
+    words: tuple[Words, ...] = ()
+    words_growth: int = 0
     state: str = ""
     state_growth: int = 0
     writes: int
@@ -86,7 +74,7 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int
     before: int
     after: int
-    subject: str
+    subject: str = ""
     reason: str
 
     @property
@@ -94,155 +82,230 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
         return "checkpoint" if self.form is CHECKPOINT else "summary"
 
     @property
+    def kept_from(self) -> int:
+        """The first kept entry; 0: none is kept."""
+        return self.kept.first if self.kept is not None else 0
+
+    @property
     def growth(self) -> int:
         """By how many tokens the user's words and the state grow."""
         return self.words_growth + self.state_growth
 
     @property
-    def kept_from(self) -> int:
-        """The first kept entry; 0: none is kept."""
-        return self.kept.first if self.kept is not None else 0
+    def summary(self) -> int:
+        """The expected size of the summary with its facts."""
+        return self.after - self.before + self.replaced - self.growth
 
 
-class Material(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summary is written from and checked against.
-
-    parts: the transcript for a separate model, one part for each group, oldest first. notes: existing summaries of all
-    of it, each written from the turns themselves; empty: there are none. questions: the instructions. extract: the text
-    made without a model. archive: the turns as Markdown, to be saved.
-    """
-
-    parts: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    questions: Questions
-    extract: str
-    facts: Facts
-    archive: str
-
-
-class Accepted(NamedTuple):
-    """The entries of an accepted summary, to be appended together.
-
-    text: of the boundary, without its first line and path, for editing. after: the exact size of the next request.
-    facts_missing: how many facts the written text lacked; facts_appended: how many of them were appended.
-    sections_added: the sections it lacked.
-    """
-
-    boundary: Boundary
-    entries: tuple[Summarized | Checkpointed | Restored | Undone, ...]
-    text: str
-    after: int
-    facts_missing: int
-    facts_appended: int
-    sections_added: tuple[str, ...]
-
-
-class Author(NamedTuple):
-    """Who wrote a summary, with usage and cost. model: empty for the extract.
-
-    depth: how many times its content was summarised; 2 if it was put together from parts.
-    """
-
-    model: str = ""
-    usage: Usage | None = None
-    cost_usd: float | None = None
-    depth: int = 1
-
-
-EXTRACTED: Final = Author()
-
-CHANGED: Final = (
-    "What this summary was to replace has changed since it was written: it was summarised, cleared, pinned, restored"
-    " or left behind. Have a new one written."
-)
-
-
-def plan_summary(
+def plan_compaction(
     view: View,
-    situation: Situation,
+    here: Situation,
     settings: Compaction,
     *,
-    span: Span,
+    trigger: int | None,
+    focus: str = "",
+    asked: bool = False,
+    keep: int | None = None,
+    reason: str = "",
+) -> Plan | Refusal:
+    """Plan a summary of everything since the last one, except the newest turns.
+
+    `trigger`: the size in tokens at which compactions happen; None: tokens are unknown, so messages are counted.
+    `asked`: the user asked for it, so at most a quarter of a short conversation is kept, and any gain is enough.
+    `keep`: overrides how much is kept, for the recovery from an overflow.
+    """
+    groups = view.groups()
+    sizes = [here.mixed_tokens_of(group.size) for group in groups]
+    start = len(groups)
+    if trigger is None and keep is None:
+        messages = 0
+        while start:
+            group = groups[start - 1]
+            messages += 1 + sum(each.blocks for each in group.fingerprints if each.role != group.role)
+            if messages > settings.keep_recent and start < len(groups):
+                break
+            start -= 1
+    else:
+        if keep is None:
+            keep = keep_tokens(settings, here.budget, trigger or 0)
+        left = min(keep, sum(sizes) // 4) if asked else keep
+        while start and sizes[start - 1] <= left:
+            start -= 1
+            left -= sizes[start]
+    edge = max((boundary.last for boundary in view.boundaries()), default=0)
+    begin = sum(group.first <= edge for group in groups)
+    cut = max(begin, min(start, _first_unseen(groups)))
+    return _plan(
+        view,
+        here,
+        settings,
+        covered=groups[begin:cut],
+        kept=groups[cut:],
+        earlier=groups[:begin],
+        form=OUTLINE if settings.handover == "outline" else FIVE,
+        subject=focus,
+        least_gain=SHORTEST_GAIN if asked else smallest_gain(here.budget.window, trigger),
+        reason=reason,
+    )
+
+
+def smallest_gain(window: int, trigger: int | None) -> int:
+    """The fewest tokens that an automatic compaction must free: 5% of the window, at most 10,000 and a tenth of the
+    trigger, or it would soon be due again.
+    """
+    most = min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
+    return max(SHORTEST_GAIN, most)
+
+
+def plan_checkpoint(
+    view: View, here: Situation, settings: Compaction, *, step: int | None = None, note: str = "", reason: str = ""
+) -> Plan | Refusal:
+    """Plan the record of the task that ended with the step starting at entry `step`; None: it ended just now.
+
+    Pins stay, and so does a running tool step with everything after it.
+    """
+    groups = view.groups()
+    start = max((boundary.last for boundary in view.boundaries()), default=0)
+    task = [group for group in groups if group.first > start and (step is None or group.first <= step)]
+    task = task[: next((index for index, group in enumerate(task) if group.open), len(task))]
+    if not any(group.role == "assistant" for group in task):
+        return Refusal("There is no finished work since the last checkpoint or summary.")
+    kept = [group for group in groups if group.first > task[-1].first]
+    return _plan(
+        view,
+        here,
+        settings,
+        covered=task,
+        kept=kept,
+        form=CHECKPOINT,
+        subject=note,
+        least_gain=SHORTEST_GAIN,
+        reason=reason,
+    )
+
+
+def _first_unseen(groups: Sequence[Group]) -> int:
+    """The index of the first group the model has not seen: a running or just finished tool step, or a new prompt."""
+    for index in range(len(groups) - 1, -1, -1):
+        if groups[index].role == "assistant":
+            calls = groups[index].open or len(groups[index].fingerprints) > 1
+            return index if calls else index + 1
+    return 0
+
+
+def _plan(
+    view: View,
+    here: Situation,
+    settings: Compaction,
+    *,
+    covered: Sequence[Group],
+    kept: Sequence[Group],
+    earlier: Sequence[Group] = (),
     form: Form,
     subject: str,
     least_gain: int,
     reason: str,
-) -> SummaryPlan | Refusal:
-    """Plan replacing a span by one text, if that frees at least `least_gain` tokens."""
-    if not span.covered:
-        return Refusal(NOTHING_TO_SUMMARISE)
-    brought_back = () if form is CHECKPOINT else span.brought_back
-    leaving = [group for group in span.covered if not group.pinned and group.first not in brought_back]
-    lapsed, again = _lapsed(view, span)
+) -> Plan | Refusal:
+    """Plan replacing the groups `covered` by one text, if that frees at least `least_gain` tokens. `earlier`: pinned or
+    restored groups among earlier summaries.
+    """
+    # A group is covered whole, even if its results came after the cut.
+    last = max((each.last for each in covered), default=0)
+    last = min(last, kept[0].first - 1) if kept else last
+    brought_back: tuple[int, ...] = ()
+    if form is not CHECKPOINT and not any(group.starts_turn for group in kept):
+        newest = next((group for group in reversed(covered) if group.starts_turn), None)
+        brought_back = (newest.first,) if newest is not None and not newest.pinned else ()
+    leaving = tuple(group for group in covered if not group.pinned and group.first not in brought_back)
     if not leaving:
         return Refusal(NOTHING_TO_SUMMARISE)
-    tokens_of = situation.mixed_tokens_of
+    lapsed: tuple[Restored, ...] = ()
+    if any(group.starts_turn for group in (*covered, *kept)):
+        requests = {group.first for group in earlier if group.starts_turn and not group.pinned}
+        lapsed = tuple(
+            entry
+            for entry, counts in view.context_entries()
+            if counts and isinstance(entry, Restored) and entry.items and requests.issuperset(entry.items)
+        )
+    again = [seq for entry in lapsed for seq in entry.items]
+    shown = {group.first: here.mixed_tokens_of(group.size) for group in (*leaving, *earlier)}
     # The provider's count of the whole request may be lower than our estimate of this part.
-    replaced = min(situation.tokens, _tokens_replaced([*leaving, *again], tokens_of))
+    replaced = min(here.tokens, sum(shown[seq] for seq in (*(group.first for group in leaving), *again)))
     summary = expected_summary(replaced)
-    limit = words_limit(settings.user_words_tokens, situation.budget.window)
-    hidden = {group.first for group in (*leaving, *again)}
-    words, growth = _words(view, span.last, hidden, limit, tokens_of)
+    hidden = {*(group.first for group in leaving), *again}
+    words, growth = _words(view, here, settings, last, hidden)
     expected = summary + min(settings.facts_tokens, max(0, replaced - summary - growth) // 4) + growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
-        return Refusal(f"A summary would free about {freed:,} of {situation.tokens:,} tokens, too few to be worth it.")
-    return SummaryPlan(
+        return Refusal(f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it.")
+    return Plan(
         form=form,
-        first=span.first,
-        last=span.last,
-        boundaries=(),
-        leaving=tuple(leaving),
-        kept=span.kept[0] if span.kept else None,
+        first=covered[0].first,
+        last=last,
+        leaving=leaving,
+        kept=kept[0] if kept else None,
         brought_back=brought_back,
-        lapsed=lapsed,
+        lapsed=tuple(entry.seq for entry in lapsed),
         words=words,
-        words_limit=limit,
         words_growth=growth,
         writes=summary,
         facts_limit=settings.facts_tokens,
         replaced=replaced,
-        before=situation.tokens,
-        after=situation.tokens - replaced + expected,
+        before=here.tokens,
+        after=here.tokens - replaced + expected,
         subject=subject,
         reason=reason,
     )
 
 
-def with_state(plan: SummaryPlan, state: str, view: View, tokens_of: Callable[[Size], int]) -> SummaryPlan:
+def _words(
+    view: View, here: Situation, settings: Compaction, last: int, hidden: Collection[int]
+) -> tuple[tuple[Words, ...], int]:
+    """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
+    that start with the entries in `hidden` leave the view.
+    """
+    said, groups, now = view.said(), view.groups(), view.shown_words()
+    words = kept_words(
+        said,
+        last=last,
+        limit=words_limit(settings.user_words_tokens, here.budget.window),
+        tokens_of=here.mixed_tokens_of,
+        pinned={group.first for group in groups if group.pinned},
+    )
+    covered = {each.seq for each in said if each.seq <= last}
+    gone = covered.difference(group.first for group in groups).union(covered.intersection(hidden))
+    shown = [each for each in words if each.seq in gone]
+    after = words_block(shown, left_out=len(gone) - len(shown))
+    before = words_block(now.words, left_out=now.left_out)
+    return words, here.mixed_tokens_of(size_of_text(after)) - here.mixed_tokens_of(size_of_text(before))
+
+
+def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[Size], int]) -> Plan:
     """`plan` with the text on where things are; a merge has it only if it includes the newest summary."""
     newest = max(view.boundaries(), key=lambda each: each.first, default=None)
     if plan.boundaries and newest not in plan.boundaries:
         return plan
-    weigh = Scale(tokens_of).text
-    growth = weigh(state) - (weigh(newest.state) if newest is not None else 0)
-    return structs.replace(plan, state=state, state_growth=growth)
+    before = tokens_of(size_of_text(newest.state)) if newest is not None else 0
+    return structs.replace(plan, state=state, state_growth=tokens_of(size_of_text(state)) - before)
 
 
-def plan_merge(
-    view: View, situation: Situation, settings: Compaction, *, coming: SummaryPlan | None = None
-) -> SummaryPlan | None:
+def plan_merge(view: View, here: Situation, settings: Compaction, *, coming: Plan | None = None) -> Plan | None:
     """Plan merging the oldest summaries if all together exceed their budget, including `coming`, which is about to be
     written. The newest stays as it is, unless there are only two.
     """
-    weigh = Scale(situation.mixed_tokens_of)
     shown = sorted(view.boundaries(), key=lambda each: each.first)
-    sizes, budget = [weigh.text(each.text) for each in shown], summaries_limit(settings, situation.budget.window)
+    sizes = [here.mixed_tokens_of(size_of_text(each.text)) for each in shown]
+    budget = summaries_limit(settings, here.budget.window)
     if coming is None:
         if len(shown) < 2 or sum(sizes) <= budget:
             return None
-        return merge_of(shown[:-1] if len(shown) > 2 else shown, view, situation, settings)
+        return merge_of(shown[:-1] if len(shown) > 2 else shown, view, here, settings)
     # Summaries of one conversation are of similar size.
-    size = max(_size_of(coming), *sizes, 0)
+    size = max(coming.summary, *sizes, 0)
     if not shown or sum(sizes) + size <= budget:
         return None
     alone = len(shown) == 1 or 2 * size > budget
-    return merge_of(shown, view, situation, settings, newer=coming if alone else None)
-
-
-def _size_of(plan: SummaryPlan) -> int:
-    """The expected size of a planned summary in tokens."""
-    return plan.after - plan.before + plan.replaced - plan.growth
+    return merge_of(shown, view, here, settings, newer=coming if alone else None)
 
 
 def summaries_limit(settings: Compaction, window: int) -> int:
@@ -251,28 +314,22 @@ def summaries_limit(settings: Compaction, window: int) -> int:
 
 
 def merge_of(
-    merged: Sequence[Boundary],
-    view: View,
-    situation: Situation,
-    settings: Compaction,
-    *,
-    newer: SummaryPlan | None = None,
-) -> SummaryPlan:
+    merged: Sequence[Boundary], view: View, here: Situation, settings: Compaction, *, newer: Plan | None = None
+) -> Plan:
     """Plan merging these summaries, and the `newer` one that is entered before it, into one."""
-    weigh = Scale(situation.mixed_tokens_of)
-    budget = summaries_limit(settings, situation.budget.window)
+    budget = summaries_limit(settings, here.budget.window)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
     leaving = tuple(group for group in view.originals(first, last) if not group.pinned)
-    replaced, count = sum(weigh.text(each.text) for each in merged), len(merged)
+    replaced, count = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in merged), len(merged)
     if newer is not None:
         last, leaving = newer.last, (*leaving, *newer.leaving)
-        replaced, count = replaced + _size_of(newer), count + 1
+        replaced, count = replaced + newer.summary, count + 1
     # Small enough that the next summary does not trigger another merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
     facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
     newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
     back = (newest.first,) if newest is not None and first <= newest.first <= last and not newest.pinned else ()
-    return SummaryPlan(
+    return Plan(
         form=OUTLINE if settings.handover == "outline" else FIVE,
         first=first,
         last=last,
@@ -280,104 +337,47 @@ def merge_of(
         leaving=leaving,
         kept=None,
         brought_back=back,
-        lapsed=(),
-        words=(),
-        words_limit=0,
-        words_growth=0,
         writes=writes,
         facts_limit=facts,
         replaced=replaced,
-        before=situation.tokens,
-        after=situation.tokens - replaced + writes + facts,
-        subject="",
+        before=here.tokens,
+        after=here.tokens - replaced + writes + facts,
         reason=f"all summaries together passed {budget:,} tokens: the oldest {count} become one",
     )
 
 
-def material_of(plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts) -> Material:
-    """The material of a planned summary. Reads everything that leaves the view: slow for a long span."""
-    parts, asked = asked_of(plan, view, settings, prompts)
-    return Material(
-        parts=parts,
-        notes=_notes(plan, view) if plan.boundaries else (),
-        questions=asked,
-        extract=extract(
-            plan.form,
-            plan.leaving,
-            note=plan.subject if plan.form is CHECKPOINT else "",
-            limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
-        ),
-        facts=collect(fact_sources(plan.leaving)),
-        # Merged turns were archived when they left the view.
-        archive="" if plan.boundaries else archive(view, plan.leaving),
-    )
-
-
-def asked_of(
-    plan: SummaryPlan, view: View, settings: Compaction, prompts: Prompts
-) -> tuple[tuple[str, ...], Questions]:
-    """The input for a summary's writer: the parts and questions of a `Material`."""
-    asked = questions(
-        prompts,
-        plan.form,
-        words=max(60, int(plan.writes * WORDS_PER_TOKEN)),
-        focus=plan.subject,
-        kept=_what_stays(plan.kept, earlier=bool(view.boundaries()) and not plan.boundaries),
-    )
-    return transcript(plan.leaving, result_chars=settings.summary_result_chars), asked
-
-
-def _notes(plan: SummaryPlan, view: View) -> tuple[str, ...]:
-    """The summaries and records written from the turns of a merge themselves, oldest first.
-
-    The log has them even if an earlier merge replaced them, so nothing is ever summarised more than twice. Empty if
-    they do not cover all of the turns.
-    """
-    end = max(each.last for each in plan.boundaries)
-    written = [
-        entry
-        for entry, counts in view.context_entries()
-        if counts and isinstance(entry, Summarized | Checkpointed) and entry.depth == 1 and plan.first <= entry.first
-    ]
-    chosen: list[Boundary] = []
-    for entry in sorted(written, key=lambda each: (each.first, each.last)):
-        if entry.last <= end and (not chosen or entry.first > chosen[-1].last):
-            chosen.append(entry)
-    groups = [group for group in plan.leaving if group.first <= end]
-    told = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in groups)
-    enough = len(chosen) > (plan.last == end)
-    # Leave out the appended facts: they are collected from the turns again.
-    return tuple(body_of(entry.text) for entry in chosen) if told and enough else ()
-
-
-def noted(material: Material, merge: SummaryPlan, newer: SummaryPlan, text: str) -> Material:
-    """The material of `merge`, completed with the text of the `newer` summary if the merge includes that."""
-    if not material.notes or merge.last < newer.last:
-        return material
-    return structs.replace(material, notes=(*material.notes, body_of(text)))
-
-
-def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
+def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Plan | Refusal:
     """`plan` with the figures of the present `view`; a refusal if it no longer applies.
 
     The conversation may go on while a summary waits to be accepted. Its plan applies as long as everything it replaces
     is still shown as when it was summarised.
     """
     if plan.boundaries:
-        return _merge_rebased(plan, view, situation, settings)
-    tokens, tokens_of = situation.tokens, situation.mixed_tokens_of
+        within = [each for each in view.boundaries() if plan.first <= each.first and each.last <= plan.last]
+        if not all(each in within for each in plan.boundaries):
+            return Refusal(CHANGED)
+        now = merge_of(within, view, here, settings)
+        read = {(each.first, each.last) for each in plan.leaving}
+        # A request that was restored meanwhile, or is no longer, is among the user's kept words anyway.
+        same = all(each.starts_turn or (each.first, each.last) in read for each in now.leaving)
+        return now if same else Refusal(CHANGED)
     groups = view.groups()
-    covered = [group for group in groups if plan.first <= group.first <= plan.last]
-    leaving = [group for group in covered if not group.pinned and group.first not in plan.brought_back]
+    leaving = [
+        group
+        for group in groups
+        if plan.first <= group.first <= plan.last and not group.pinned and group.first not in plan.brought_back
+    ]
     same = [_digests(group) for group in leaving] == [_digests(group) for group in plan.leaving]
     if not same or any(plan.first <= each.first <= plan.last for each in view.boundaries()):
         return Refusal(CHANGED)
     lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
-    replaced = min(tokens, plan.replaced if lapsed == plan.lapsed else _tokens_replaced(leaving, tokens_of))
+    replaced = plan.replaced
+    if lapsed != plan.lapsed:
+        replaced = sum(here.mixed_tokens_of(group.size) for group in leaving)
     again = {seq for each in lapsed if isinstance(back := view.context_entry(each), Restored) for seq in back.items}
-    hidden = {group.first for group in leaving} | again
-    words, growth = _words(view, plan.last, hidden, plan.words_limit, tokens_of)
+    words, growth = _words(view, here, settings, plan.last, {group.first for group in leaving} | again)
     expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
+    replaced = min(here.tokens, replaced)
     return structs.replace(
         plan,
         kept=next((group for group in groups if group.first > plan.last), None),
@@ -385,195 +385,10 @@ def rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compa
         words=words,
         words_growth=growth,
         replaced=replaced,
-        before=tokens,
-        after=tokens - replaced + expected,
+        before=here.tokens,
+        after=here.tokens - replaced + expected,
     )
-
-
-def _merge_rebased(plan: SummaryPlan, view: View, situation: Situation, settings: Compaction) -> SummaryPlan | Refusal:
-    within = [each for each in view.boundaries() if plan.first <= each.first and each.last <= plan.last]
-    if not all(each in within for each in plan.boundaries):
-        return Refusal(CHANGED)
-    now = merge_of(within, view, situation, settings)
-    told = {(each.first, each.last) for each in plan.leaving}
-    # A request that was restored meanwhile, or is no longer, is among the user's kept words anyway.
-    same = all(each.starts_turn or (each.first, each.last) in told for each in now.leaving)
-    return now if same else Refusal(CHANGED)
-
-
-def _words(
-    view: View, last: int, hidden: Collection[int], limit: int, tokens_of: Callable[[Size], int]
-) -> tuple[tuple[Words, ...], int]:
-    """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
-    that start with the entries in `hidden` leave the view.
-    """
-    said, groups, now = view.said(), view.groups(), view.shown_words()
-    pinned = {group.first for group in groups if group.pinned}
-    words = kept_words(said, last=last, limit=limit, tokens_of=tokens_of, pinned=pinned)
-    gone = {each.seq for each in said if each.seq <= last}.difference(group.first for group in groups).union(hidden)
-    shown = [each for each in words if each.seq in gone]
-    left_out = len(gone.intersection(each.seq for each in said)) - len(shown)
-    weigh = Scale(tokens_of).text
-    before = weigh(words_block(now.words, left_out=now.left_out))
-    return words, weigh(words_block(shown, left_out=left_out)) - before
-
-
-def _lapsed(view: View, span: Span) -> tuple[tuple[int, ...], list[Group]]:
-    """The entries that restored a request which is no longer the newest, and the groups they show."""
-    if not any(group.starts_turn for group in (*span.covered, *span.kept)):
-        return (), []
-    requests = {group.first: group for group in span.earlier if group.starts_turn and not group.pinned}
-    entries = [
-        entry
-        for entry, counts in view.context_entries()
-        if counts and isinstance(entry, Restored) and entry.items and all(seq in requests for seq in entry.items)
-    ]
-    return tuple(entry.seq for entry in entries), [requests[seq] for entry in entries for seq in entry.items]
-
-
-def accept(
-    plan: SummaryPlan,
-    material: Material,
-    text: str,
-    *,
-    path: str,
-    tokens_of: Callable[[Size], int],
-    author: Author = EXTRACTED,
-) -> Accepted | Refusal:
-    """Complete and check a written summary; returns its entries, or why it is rejected.
-
-    `path`: of the archive, relative to the session's folder. Facts take at most half of what the summary frees.
-    """
-    if complaint := _unusable(text):
-        return Refusal(complaint)
-    body = completed(plan.form, text, material.extract)
-    weigh = Scale(tokens_of)
-    bare = weigh.text(framed(plan.form, body, "", path)) + plan.growth
-    if bare >= plan.replaced:
-        return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lost = missing(material.facts, "\n".join((body, *(each.text for each in plan.words))))
-    room = min(plan.facts_limit, (plan.replaced - bare) // 2)
-    shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    size = weigh.text(framed(plan.form, body, shown, path)) + plan.growth
-    if size >= plan.replaced:
-        return Refusal(
-            f"With its facts the summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}."
-        )
-    return _accepted(
-        plan,
-        f"{body}\n\n{shown}" if shown else body,
-        path=path,
-        author=author,
-        size=size,
-        facts=(lost.total, lost.total - missing(lost, shown).total),
-        sections_added=_added(plan.form, text, body),
-    )
-
-
-def accept_anew(
-    plan: SummaryPlan, facts: Facts, accepted: Accepted, text: str, *, tokens_of: Callable[[Size], int]
-) -> Accepted | Refusal:
-    """An accepted summary with a text that the user edited, or with the same text for the present `plan`; or why not.
-
-    The text is taken as it is: the user knows best what the model needs, so sections and facts that they deleted are
-    not restored. It is rejected if it is empty or frees nothing, and the facts that it lacks are counted.
-    """
-    text, before = text.strip(), accepted.boundary
-    if not text:
-        return Refusal("The summary is empty.")
-    size = Scale(tokens_of).text(framed(plan.form, text, "", before.path)) + plan.growth
-    if size >= plan.replaced:
-        return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    author = Author(before.model, before.usage, before.cost_usd, before.depth)
-    lacking, reason = (accepted.facts_missing, accepted.facts_appended), before.reason
-    if text != accepted.text:
-        lacking, reason = (missing(facts, text).total, 0), f"{plan.reason}, edited"
-    plan = structs.replace(plan, reason=reason)
-    return _accepted(
-        plan, text, path=before.path, author=author, size=size, facts=lacking, sections_added=accepted.sections_added
-    )
-
-
-def _accepted(
-    plan: SummaryPlan,
-    text: str,
-    *,
-    path: str,
-    author: Author,
-    size: int,
-    facts: tuple[int, int],
-    sections_added: tuple[str, ...],
-) -> Accepted:
-    after = plan.before - plan.replaced + size
-    boundary = _boundary(plan, framed(plan.form, text, "", path), path, author, after)
-    entries: tuple[Summarized | Checkpointed | Restored | Undone, ...] = (boundary,)
-    if plan.brought_back:
-        why = "The newest request stays word for word."
-        back = Restored(
-            items=plan.brought_back, texts=("",) * len(plan.brought_back), reason=why, before=after, after=after
-        )
-        entries += (back,)
-    for seq in plan.lapsed:
-        entries += (Undone(target=seq, reason="A newer request came since.", before=after, after=after),)
-    return Accepted(boundary, entries, text, after, *facts, sections_added)
-
-
-def _tokens_replaced(groups: Sequence[Group], tokens_of: Callable[[Size], int]) -> int:
-    return sum(map(Scale(tokens_of).group, groups))
 
 
 def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
     return group.first, group.last, tuple(each.digest for each in group.fingerprints)
-
-
-def _what_stays(kept: Group | None, *, earlier: bool) -> str:
-    before = " Earlier summaries stay in view as they are, so do not repeat them either." if earlier else ""
-    opening = transcript([kept] if kept is not None else (), result_chars=80)
-    if not opening:
-        return f"None of the messages above stays in view.{before}"
-    words = cut(" ".join(opening[0].split()), 120).replace("\n", " ")
-    return f"The messages from this one on stay in view word for word, so do not repeat them: {words}{before}"
-
-
-def _unusable(text: str) -> str:
-    """Why a text cannot be a summary; empty if it can."""
-    if sum(character.isalpha() for character in text[:4_000]) < _LEAST_LETTERS:
-        return "The summary is empty." if not text.strip() else "The summary says nothing."
-    words = text.split()
-    if len(words) > 200 and len(set(words)) * 20 < len(words):
-        return "The summary repeats itself."
-    return ""
-
-
-def _added(form: Form, text: str, body: str) -> tuple[str, ...]:
-    said, now = sections(form, text), sections(form, body)
-    own_words_first = bool(said.get(""))
-    return tuple(
-        name
-        for position, name in enumerate(form.sections)
-        if now.get(name) and not said.get(name) and not (position == 0 and own_words_first)
-    )
-
-
-def _boundary(plan: SummaryPlan, text: str, path: str, author: Author, after: int) -> Summarized | Checkpointed:
-    build = Checkpointed if plan.form is CHECKPOINT else Summarized
-    boundary = build(
-        first=plan.first,
-        last=plan.last,
-        text=text,
-        path=path,
-        model=author.model,
-        usage=author.usage,
-        cost_usd=author.cost_usd,
-        words=plan.words,
-        state=plan.state,
-        depth=author.depth,
-        reason=plan.reason,
-        before=plan.before,
-        after=after,
-    )
-    match boundary:
-        case Checkpointed():
-            return structs.replace(boundary, note=plan.subject)
-        case Summarized():
-            return structs.replace(boundary, focus=plan.subject)

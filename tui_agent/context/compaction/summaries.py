@@ -1,32 +1,20 @@
 """Gets summaries written, at once or in the background, and enters them with other context work that is due then."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import structs
 
 from tui_agent.context.changes import what_if
-from tui_agent.context.compaction.plan import (
-    Accepted,
-    Material,
-    SummaryPlan,
-    accept,
-    accept_anew,
-    asked_of,
-    material_of,
-    noted,
-    plan_merge,
-    rebased,
-    with_state,
-)
+from tui_agent.context.compaction.draft import Draft, accept, accept_anew
+from tui_agent.context.compaction.material import Material, asked_of, material_of
+from tui_agent.context.compaction.plan import Plan, plan_checkpoint, plan_compaction, plan_merge, rebased, with_state
 from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.compaction.state import where_things_are
 from tui_agent.context.compaction.writing import (
     CompactionResult,
-    Draft,
     Writers,
-    Written,
     answer_tokens,
     choose_writer,
     write_summary,
@@ -45,9 +33,8 @@ from tui_agent.context.effects import (
     WriteBeside,
     expect,
 )
-from tui_agent.context.layers.checkpoints import plan_checkpoint
 from tui_agent.context.layers.clearing import Clearing
-from tui_agent.context.layers.compaction import Compaction, plan_compaction
+from tui_agent.context.layers.compaction import Compaction
 from tui_agent.context.layers.digests import DigestPlan, Digests, accept_digest
 from tui_agent.context.state import ContextState
 from tui_agent.conversation.blocks import Text
@@ -62,7 +49,7 @@ class Writing:
     merged: the oldest summaries merged into one, entered together with it so that the cache is lost only once.
     """
 
-    plan: SummaryPlan
+    plan: Plan
     draft: Draft | None = None
     merged: Draft | None = None
 
@@ -94,7 +81,7 @@ class Summaries:
 
     # Writing at once
 
-    def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> SummaryPlan | Refusal:
+    def plan(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Plan | Refusal:
         """Plan a summary (with the focus `subject`) or completion record (with that note) for the user."""
         here, reason = self._state.situation(between_turns=True), "asked for"
         settings = self._state.settings.compaction
@@ -103,7 +90,7 @@ class Summaries:
         trigger = here.limits.compact.tokens or None
         return plan_compaction(self._view, here, settings, trigger=trigger, focus=subject, asked=True, reason=reason)
 
-    def expected_usd(self, plan: SummaryPlan) -> float | None:
+    def expected_usd(self, plan: Plan) -> float | None:
         """The cost in USD of writing a planned summary, by the model that would be chosen; None if unknown."""
         writers = self._writers(plan)
         if writers.own:
@@ -117,7 +104,7 @@ class Summaries:
         plan = self.plan(step, subject)
         return plan if isinstance(plan, Refusal) else (yield from self.write(plan, asked=True))
 
-    def write(self, plan: SummaryPlan, *, asked: bool = False) -> Steps[Draft | Refusal]:
+    def write(self, plan: Plan, *, asked: bool = False) -> Steps[Draft | Refusal]:
         """Write the text of a plan. If one that the user did not ask for (`asked`) fails, the next one backs off."""
         yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes)
         plan, seen = self._telling(plan), len(self._view.log)
@@ -125,21 +112,21 @@ class Summaries:
         return (yield from self._written(plan, material, self._writers(plan), seen, asked=asked))
 
     def _written(
-        self, plan: SummaryPlan, material: Material, writers: Writers, seen: int, *, asked: bool
+        self, plan: Plan, material: Material, writers: Writers, seen: int, *, asked: bool
     ) -> Steps[Draft | Refusal]:
-        written = yield from write_summary(plan, material, writers, path=self._history_path)
-        if isinstance(written, Refusal):
-            if not asked and not written.final:
+        draft = yield from write_summary(plan, material, writers, path=self._history_path)
+        if isinstance(draft, Refusal):
+            if not asked and not draft.final:
                 self._compaction.backoff = self._compaction.backoff.failed()
-            yield StepDone(plan.step, plan.before, plan.before, plan.reason, error=written.reason)
-            return written
+            yield StepDone(plan.step, plan.before, plan.before, plan.reason, error=draft.reason)
+            return draft
         later = range(seen + 1, len(self._view.log) + 1)
         unchanged = all(isinstance(self._view.log[seq], UnattributedCall) for seq in later)
-        return Draft(plan, material, written, len(self._view.log) if unchanged else seen)
+        return structs.replace(draft, seen=len(self._view.log) if unchanged else seen)
 
     # Writing in the background
 
-    def begin_beside(self, plan: SummaryPlan) -> Steps[None]:
+    def begin_beside(self, plan: Plan) -> Steps[None]:
         """Start writing a summary in the background, and merging the oldest ones if there would be too many.
 
         Their input is collected now.
@@ -153,7 +140,7 @@ class Summaries:
         yield WriteBeside(self._write_beside(work, self._writers(plan), seen))
         yield from self.settle()
 
-    def _write_beside(self, work: Sequence[tuple[SummaryPlan, Material]], writers: Writers, seen: int) -> Steps[None]:
+    def _write_beside(self, work: Sequence[tuple[Plan, Material]], writers: Writers, seen: int) -> Steps[None]:
         """Closing this generator early cancels the writing and leaves nothing behind."""
         writing = self._writing = Writing(work[0][0])
         drafts: list[Draft] = []
@@ -162,7 +149,7 @@ class Summaries:
                 yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes, beside=True)
                 asked = bool(plan.boundaries)
                 if drafts:
-                    material = noted(material, plan, drafts[0].plan, drafts[0].text)
+                    material = material.with_newer(plan, drafts[0].plan, drafts[0].text)
                 draft = yield from self._written(plan, material, writers, seen, asked=asked)
                 if not isinstance(draft, Draft):
                     break
@@ -199,7 +186,7 @@ class Summaries:
             self._writing = None
 
     @property
-    def writing(self) -> SummaryPlan | None:
+    def writing(self) -> Plan | None:
         """The plan of the summary that is being written in the background or waits to be entered."""
         return self._writing.plan if self._writing is not None else None
 
@@ -221,17 +208,14 @@ class Summaries:
             return draft
         tokens_of = self._meter.mixed_tokens_of(self._view)
         if draft.seen != seen:
-            now = self._rebased(plan)
-            if isinstance(now, Refusal):
-                return now
-            plan = self._telling(now)
-        wanted = draft.text if text is None else text
-        accepted = accept_anew(plan, draft.material.facts, draft.written.accepted, wanted, tokens_of=tokens_of)
-        if isinstance(accepted, Refusal):
-            return accepted
-        return replace(draft, plan=plan, written=draft.written._replace(accepted=accepted), seen=seen)
+            present = self._rebased(plan)
+            if isinstance(present, Refusal):
+                return present
+            plan = self._telling(present)
+        now = accept_anew(plan, draft, draft.text if text is None else text, tokens_of=tokens_of)
+        return now if isinstance(now, Refusal) else structs.replace(now, seen=seen)
 
-    def _rebased(self, plan: SummaryPlan) -> SummaryPlan | Refusal:
+    def _rebased(self, plan: Plan) -> Plan | Refusal:
         """`plan` recomputed for the present view."""
         return rebased(plan, self._view, self._state.situation(between_turns=False), self._state.settings.compaction)
 
@@ -247,7 +231,7 @@ class Summaries:
         now = self.current(draft, text)
         if isinstance(now, Refusal):
             return CompactionResult(self._state.tokens, self._state.tokens, error=now.reason)
-        result = yield from self._enter(now.plan, now.material, now.written, waited_s=waited_s)
+        result = yield from self._enter(now, waited_s=waited_s)
         if now.plan.boundaries:
             return result
         if merged is not None:
@@ -258,46 +242,44 @@ class Summaries:
         yield from self._merge_oldest()
         return result
 
-    def _enter(
-        self, plan: SummaryPlan, material: Material, written: Written, *, waited_s: float = 0.0
-    ) -> Steps[CompactionResult]:
-        accepted, boundary = written.accepted, structs.replace(written.accepted.boundary, waited_s=waited_s)
-        if material.archive:
-            yield ArchiveTurns(self._thread, material.archive)
+    def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
+        plan, others = draft.plan, draft.entries[1:]
+        if draft.material.archive:
+            yield ArchiveTurns(self._thread, draft.material.archive)
         prefix, renewed = self._view.prefix, self._state.renewed_prefix
         renewing: tuple[Prefix, ...] = ()
         if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
             renewing = (renewed,)
-        others = accepted.entries[1:]
+        boundary = structs.replace(draft.boundary, waited_s=waited_s)
         last = expect(int, (yield Append((boundary, *others, *renewing))))
         seq = last - len(others) - len(renewing)
         self._compaction.backoff = self._compaction.backoff.succeeded()
         yield StepDone(
             plan.step,
             plan.before,
-            accepted.after,
-            f"{boundary.reason}; {written.how}",
+            draft.after,
+            f"{boundary.reason}; {draft.how}",
             entry=self._view.context_entry(seq),
             items=len(plan.leaving) + len(plan.boundaries),
             text=boundary.text,
             cost_usd=boundary.cost_usd,
             details=(
-                ("how", written.how),
-                ("failures", written.failures),
-                ("facts_missing", accepted.facts_missing),
-                ("sections_added", accepted.sections_added),
+                ("how", draft.how),
+                ("failures", draft.failures),
+                ("facts_missing", draft.facts_missing),
+                ("sections_added", draft.sections_added),
             ),
         )
-        return CompactionResult(plan.before, accepted.after, seq, boundary.text)
+        return CompactionResult(plan.before, draft.after, seq, boundary.text)
 
-    def extract(self, plan: SummaryPlan) -> Steps[None]:
+    def extract(self, plan: Plan) -> Steps[None]:
         """Enter a summary extracted from the turns themselves, without a model."""
         plan = self._telling(plan)
         material = material_of(plan, self._view, self._state.settings.compaction, self._prompts)
         tokens_of = self._meter.mixed_tokens_of(self._view)
-        accepted = accept(plan, material, material.extract, path=self._history_path, tokens_of=tokens_of)
-        if isinstance(accepted, Accepted):
-            yield from self._enter(plan, material, Written(accepted, "an extract, without a model"))
+        draft = accept(plan, material, material.extract, path=self._history_path, tokens_of=tokens_of)
+        if isinstance(draft, Draft):
+            yield from self._enter(draft)
 
     def _merge_oldest(self) -> Steps[None]:
         """Merge the oldest summaries into one if all together have grown too large. If that fails they stay."""
@@ -309,7 +291,7 @@ class Summaries:
         elif plan is not None:
             draft = yield from self.write(plan, asked=True)
             if isinstance(draft, Draft):
-                yield from self._enter(draft.plan, draft.material, draft.written)
+                yield from self._enter(draft)
 
     # Work that is free when the cache is lost
 
@@ -342,12 +324,12 @@ class Summaries:
 
     # The input for a summary
 
-    def _telling(self, plan: SummaryPlan) -> SummaryPlan:
+    def _telling(self, plan: Plan) -> Plan:
         told = (where_things_are(self._view, self._state.running()), found_tools(self._view))
         state = "\n\n".join(text for text in told if text)
         return with_state(plan, state, self._view, self._meter.mixed_tokens_of(self._view))
 
-    def _writers(self, plan: SummaryPlan) -> Writers:
+    def _writers(self, plan: Plan) -> Writers:
         small = self._state.model.small
         return Writers(
             model=structs.replace(self._state.model, window=self._state.window.tokens or self._state.model.window),

@@ -6,11 +6,14 @@ rejected text leads to the next way; none repeats what failed, and no error text
 """
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from tui_agent.context.compaction.plan import EXTRACTED, Accepted, Author, Material, SummaryPlan, accept
+from msgspec import structs
+
+from tui_agent.context.compaction.draft import Draft, accept
+from tui_agent.context.compaction.material import Material
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.questions import Questions
 from tui_agent.context.compaction.rendering import cut, material
 from tui_agent.context.counting import estimate
@@ -22,7 +25,18 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
-Way: TypeAlias = Literal["same_prefix", "notes", "whole", "parts", "extract"]
+Way: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
+
+NAMES: Final[Mapping[Way, str]] = {"own": "own writer"}
+EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], Way]] = {"same_prefix": "same_prefix", "separate": "whole"}
+HOW: Final[Mapping[Way, str]] = {
+    "own": "by the writer of its own",
+    "notes": "put together from what was written of its turns",
+    "whole": "read on its own",
+    "parts": "read in parts",
+    "extract": "an extract, without a model",
+}
+"""How a summary was made, for people, if it was not made in the way that was chosen."""
 
 ANSWER_TOKENS: Final = 4_096
 """The longest summary a model may write, in tokens."""
@@ -81,15 +95,6 @@ class Writers(NamedTuple):
         return answer_tokens(model.window or self.default_window)
 
 
-class Written(NamedTuple):
-    """An accepted summary, how it was made, the failures before, and the total cost in USD (None: unknown prices)."""
-
-    accepted: Accepted
-    how: str
-    failures: tuple[str, ...] = ()
-    spent_usd: float | None = 0.0
-
-
 class CompactionResult(NamedTuple):
     """The outcome of a compaction or checkpoint: tokens before and after, the entry (0: none), and any error."""
 
@@ -100,80 +105,7 @@ class CompactionResult(NamedTuple):
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A written summary or completion record that is not entered yet, with its exact figures.
-
-    Nothing of it is in the log until it is accepted, so dropping it, or a crash, leaves the view unchanged. `seen`: the
-    newest entry when the figures were computed.
-    """
-
-    plan: SummaryPlan
-    material: Material
-    written: Written
-    seen: int
-
-    @property
-    def step(self) -> Literal["summary", "checkpoint"]:
-        return self.plan.step
-
-    @property
-    def text(self) -> str:
-        """The text that the model would be shown for the older turns, including facts; untrusted."""
-        return self.written.accepted.text
-
-    @property
-    def before(self) -> int:
-        """Tokens of the next request without it."""
-        return self.plan.before
-
-    @property
-    def after(self) -> int:
-        """Tokens of the next request with it."""
-        return self.written.accepted.after
-
-    @property
-    def model(self) -> str:
-        """The model that wrote it; empty for an extract."""
-        return self.written.accepted.boundary.model
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """The failures before it; untrusted text of providers."""
-        return self.written.failures
-
-    @property
-    def spent_usd(self) -> float | None:
-        """The cost of writing it in USD, including failures; None if a price is unknown."""
-        return self.written.spent_usd
-
-    def costing(self, spent_usd: float | None) -> "Draft":
-        """The same draft with this cost of writing it, including failed calls."""
-        return replace(self, written=self.written._replace(spent_usd=spent_usd))
-
-    def as_trace(self) -> dict[str, object]:
-        """Its details for the session's trace, whether it is accepted or not."""
-        return {
-            "drafted": self.step,
-            "before": self.before,
-            "after": self.after,
-            "how": self.written.how,
-            "failures": self.failures,
-            "cost_usd": self.spent_usd,
-        }
-
-    @property
-    def facts_appended(self) -> int:
-        """How many facts that the writer left out were appended to the text."""
-        return self.written.accepted.facts_appended
-
-    @property
-    def facts_left_out(self) -> int:
-        """How many facts are still missing: there was no room, or the user deleted them."""
-        return self.written.accepted.facts_missing - self.facts_appended
-
-
-def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, path: str) -> Steps[Written | Refusal]:
+def write_summary(plan: Plan, material: Material, writers: Writers, *, path: str) -> Steps[Draft | Refusal]:
     """Write the summary of `plan`. `path`: of its archive.
 
     Every failure of a model leads to the next way, the last of which needs no model. Only a final refusal, such as by
@@ -184,41 +116,41 @@ def write_summary(plan: SummaryPlan, material: Material, writers: Writers, *, pa
     same_prefix = choice.way == "same_prefix" and not plan.boundaries
     failures: list[str] = []
     answers: list[Answer] = []
-
-    def try_out(text: str, author: Author, way: str, how: str) -> Written | None:
-        accepted = accept(plan, material, text, path=path, tokens_of=writers.tokens_of, author=author)
-        if isinstance(accepted, Refusal):
-            failures.append(f"{way}: {accepted.reason}")
-            return None
-        return Written(accepted, how, tuple(failures), _total_cost(answers))
-
-    if writers.own:
-        asked = AskWriter(plan.step, material.parts, material.questions.separate, plan.subject)
-        answer = yield from _answered(asked, answers)
-        if isinstance(answer, Refusal):
-            failures.append(f"own writer: {answer.reason}")
-        elif (done := try_out(answer.text, _author([answer]), "own writer", "by the writer of its own")) is not None:
-            return done
-    for attempt in attempts(material, writers, same_prefix=same_prefix):
-        if attempt.way == "extract":
-            text, author = material.extract, EXTRACTED
-        else:
-            before = len(answers)
-            asked_text = yield from _ask(attempt, material, writers, answers)
-            if isinstance(asked_text, Refusal):
-                if asked_text.final:
-                    return asked_text
-                failures.append(f"{attempt.way}: {asked_text.reason}")
-                continue
-            depth = 2 if len(attempt.materials) > 1 else 1
-            text, author = asked_text, _author(answers[before:])._replace(depth=depth)
-        done = try_out(text, author, attempt.way, _how(attempt.way, choice))
-        if done is not None:
-            return done
+    ways = attempts(material, writers, same_prefix=same_prefix)
+    for attempt in (Attempt("own"), *ways) if writers.own else ways:
+        before = len(answers)
+        text: str | Refusal = material.extract
+        if attempt.way == "own":
+            asked = AskWriter(plan.step, material.parts, material.questions.separate, plan.subject)
+            answer = yield from _answered(asked, answers)
+            text = answer if isinstance(answer, Refusal) else answer.text
+        elif attempt.way != "extract":
+            text = yield from _ask(attempt, material, writers, answers)
+        if isinstance(text, Refusal):
+            if text.final and attempt.way != "own":
+                return text
+            failures.append(f"{NAMES.get(attempt.way, attempt.way)}: {text.reason}")
+            continue
+        given = answers[before:]
+        draft = accept(
+            plan,
+            material,
+            text,
+            path=path,
+            tokens_of=writers.tokens_of,
+            model=given[-1].model if given else "",
+            usage=sum((each.usage for each in given), Usage()) if given else None,
+            cost_usd=_total_cost(given) if given else None,
+            depth=2 if len(attempt.materials) > 1 else 1,
+        )
+        if isinstance(draft, Draft):
+            how = choice.reason if attempt.way == EXPECTED[choice.way] else HOW.get(attempt.way, choice.reason)
+            return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
+        failures.append(f"{NAMES.get(attempt.way, attempt.way)}: {draft.reason}")
     return Refusal(failures[-1] if failures else "No way to a summary was found.")
 
 
-def choose_writer(plan: SummaryPlan, parts: Sequence[str], asked: Questions, writers: Writers) -> Choice:
+def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, writers: Writers) -> Choice:
     """Choose the cheaper writer: the conversation's own model with its cached prefix, or the small one, which reads
     only `parts`.
 
@@ -350,29 +282,9 @@ def _answered(asked: AskModel | AskWriter, answers: list[Answer]) -> Generator[E
     raise WrongOutcome(f"a question to a model was answered by {type(outcome).__name__}")
 
 
-def _author(answers: Sequence[Answer]) -> Author:
-    usage = Usage()
-    for answer in answers:
-        usage += answer.usage
-    return Author(answers[-1].model, usage, _total_cost(answers))
-
-
 def _total_cost(answers: Sequence[Answer]) -> float | None:
     costs = [answer.cost_usd for answer in answers]
     return None if None in costs else sum((cost for cost in costs if cost is not None), 0.0)
-
-
-def _how(way: Way, choice: Choice) -> str:
-    """How a summary was made, for people: why this way, or which fallback."""
-    if way == {"same_prefix": "same_prefix", "separate": "whole"}[choice.way]:
-        return choice.reason
-    fallbacks = {
-        "notes": "put together from what was written of its turns",
-        "whole": "read on its own",
-        "parts": "read in parts",
-        "extract": "an extract, without a model",
-    }
-    return fallbacks.get(way, choice.reason)
 
 
 def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -> list[list[str]] | None:

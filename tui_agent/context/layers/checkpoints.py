@@ -10,16 +10,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.context.compaction.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
-from tui_agent.context.compaction.questions import CHECKPOINT
-from tui_agent.context.compaction.spans import Span
+from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, ToolCall
 from tui_agent.conversation.entries import Checkpointed, Message
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import Settings
 
 TASK_DONE: Final = "mark_task_done"
 
@@ -39,7 +37,7 @@ class Checkpoints:
         """Decide by these settings from now on."""
         self._settings = settings.compaction
 
-    def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
+    def plan(self, view: View, situation: Situation) -> Plan | None:
         """The record of a task that the model has declared done, due at the start of the next turn."""
         if not self.on or self._off or not situation.between_turns:
             return None
@@ -97,39 +95,6 @@ def declared(view: View) -> Declared | None:
             return None
         return Declared(group.first, detail)
     return None
-
-
-def plan_checkpoint(
-    view: View,
-    situation: Situation,
-    settings: Compaction,
-    *,
-    step: int | None = None,
-    note: str = "",
-    reason: str = "",
-) -> SummaryPlan | Refusal:
-    """Plan the record of the task that ended with the step starting at entry `step`; None: it ended just now.
-
-    Pins stay, and so does a running tool step with everything after it.
-    """
-    groups, boundaries = view.groups(), view.boundaries()
-    start = max((boundary.last for boundary in boundaries), default=0)
-    task = [group for group in groups if group.first > start and (step is None or group.first <= step)]
-    running = next((index for index, group in enumerate(task) if group.open), len(task))
-    task = task[:running]
-    if not any(group.role == "assistant" for group in task):
-        return Refusal("There is no finished work since the last checkpoint or summary.")
-    kept = tuple(group for group in groups if group.first > task[-1].first)
-    return plan_summary(
-        view,
-        situation,
-        settings,
-        span=Span(tuple(task), kept),
-        form=CHECKPOINT,
-        subject=note,
-        least_gain=SHORTEST_GAIN,
-        reason=reason,
-    )
 
 
 def _detail(group: Group) -> str | None:

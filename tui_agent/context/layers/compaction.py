@@ -9,9 +9,7 @@ from typing import Final, NamedTuple
 
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import resting_after_undo
-from tui_agent.context.compaction.plan import SHORTEST_GAIN, SummaryPlan, plan_summary
-from tui_agent.context.compaction.questions import FIVE, OUTLINE
-from tui_agent.context.compaction.spans import Scale, span_before, start_by_messages, start_by_tokens
+from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
     Forecast,
@@ -31,9 +29,6 @@ from tui_agent.conversation.view import View
 from tui_agent.settings import Compaction as CompactionSettings
 from tui_agent.settings import Settings
 
-GAIN_SHARE: Final = 0.05
-TRIGGER_SHARE: Final = 0.1
-MAX_REQUIRED_GAIN: Final = 10_000
 WRITER_SPEED: Final = 2
 """The assumed speed of a summary's writer, as a multiple of the conversation's model."""
 MAX_CALLS_AHEAD: Final = 8
@@ -81,13 +76,13 @@ class Compaction:
         """Decide by these settings from now on."""
         self._settings = settings.compaction
 
-    def plan(self, view: View, situation: Situation) -> SummaryPlan | None:
+    def plan(self, view: View, situation: Situation) -> Plan | None:
         """The summary that is due now, ignoring clearing."""
         return self.plan_with(view, situation, None)
 
     def plan_with(
         self, view: View, situation: Situation, cleared: Cleared | None, *, beside: bool = False
-    ) -> SummaryPlan | None:
+    ) -> Plan | None:
         """The summary that is due despite the planned clearing `cleared`, or that frees tokens at less cost than that.
 
         `beside`: it is written in the background, so it starts before the trigger is reached.
@@ -120,7 +115,7 @@ class Compaction:
             why = "not by itself: compaction.auto is off"
         elif here.rates is not None:
             needed = pays_from(here, settings, here.rates, worth, growth=here.growth_of_all)
-            least = _smallest_gain(here.budget.window, here.limits.compact.tokens)
+            least = smallest_gain(here.budget.window, here.limits.compact.tokens)
             why = pays_or_waits(worth.freed, max(least, needed)) if needed is not None else ""
         return forecast(worth.freed, worth.cost, here.rates, why)
 
@@ -134,7 +129,7 @@ class Compaction:
                 f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
             )
         worth = compaction_now(here, self._settings)
-        if worth is None or here.rates is None or worth.freed < _smallest_gain(here.budget.window, trigger.tokens):
+        if worth is None or here.rates is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
             return ""
         return reason_it_pays(here, self._settings, here.rates, worth, growth=here.growth_of_all)
 
@@ -167,43 +162,3 @@ def compaction_now(here: Situation, settings: CompactionSettings) -> Worth | Non
         return None
     keep = keep_tokens(settings, here.budget, trigger.tokens)
     return compaction_worth(here, settings, here.rates, keep=keep, small=here.small_rates)
-
-
-def plan_compaction(
-    view: View,
-    situation: Situation,
-    settings: CompactionSettings,
-    *,
-    trigger: int | None,
-    focus: str = "",
-    asked: bool = False,
-    keep: int | None = None,
-    reason: str = "",
-) -> SummaryPlan | Refusal:
-    """Plan a compaction now.
-
-    `trigger`: the size in tokens at which compactions happen; None: tokens are unknown, so messages are counted.
-    `asked`: the user asked for it, so at most a quarter of a short conversation is kept, and any gain is enough; an
-    automatic compaction must free 5% of the window (at most 10,000 tokens and a tenth of the trigger), or it would soon
-    be due again. `keep`: overrides how much is kept, for the recovery from an overflow.
-    """
-    groups, boundaries = view.groups(), view.boundaries()
-    weigh = Scale(situation.mixed_tokens_of)
-    if trigger is None and keep is None:
-        start = start_by_messages(groups, settings.keep_recent)
-    else:
-        if keep is None:
-            keep = keep_tokens(settings, situation.budget, trigger or 0)
-        if asked:
-            keep = min(keep, sum(weigh.group(group) for group in groups) // 4)
-        start = start_by_tokens(groups, keep, weigh)
-    span = span_before(groups, boundaries, start)
-    least = SHORTEST_GAIN if asked else _smallest_gain(situation.budget.window, trigger)
-    form = OUTLINE if settings.handover == "outline" else FIVE
-    return plan_summary(view, situation, settings, span=span, form=form, subject=focus, least_gain=least, reason=reason)
-
-
-def _smallest_gain(window: int, trigger: int | None) -> int:
-    """The fewest tokens that an automatic compaction must free."""
-    most = min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
-    return max(SHORTEST_GAIN, most)

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.context.changes import Outlook
-from tui_agent.context.compaction.writing import Draft
+from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.effects import Refusal
 from tui_agent.text import clean, money_text, one_line, price_or_time
 from tui_agent.tui.actions import bindings

@@ -11,7 +11,7 @@ from tui_agent.tui.cards.blocks import Level
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.context.changes import PreviewedStep
-    from tui_agent.context.compaction.writing import Draft
+    from tui_agent.context.compaction.draft import Draft
     from tui_agent.context.effects import Refusal
     from tui_agent.tui.host import Host
 
