@@ -28,7 +28,6 @@ from tui_agent.context.changes import (
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.questions import Prompts
-from tui_agent.context.compaction.summaries import Summaries
 from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.counting import Ratios
 from tui_agent.context.economics import Forecast, Situation
@@ -43,6 +42,7 @@ from tui_agent.context.layers.recovery import TOO_LARGE
 from tui_agent.context.shrinking import Shrinking
 from tui_agent.context.state import ContextState
 from tui_agent.context.stats import ContextStats, counts, marks, upcoming
+from tui_agent.context.summaries import Summaries
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import AnyContextEntry, Artifact, Message, Words
 from tui_agent.conversation.profile import ModelProfile

@@ -6,7 +6,6 @@ from msgspec import structs
 
 from tui_agent.context.changes import what_if
 from tui_agent.context.compaction.plan import Plan, merge_of, plan_compaction
-from tui_agent.context.compaction.summaries import Summaries
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, expect
 from tui_agent.context.layers.clearing import Clearing
@@ -31,6 +30,7 @@ from tui_agent.context.layers.recovery import (
     text_to_keep,
 )
 from tui_agent.context.state import ContextState
+from tui_agent.context.summaries import Summaries
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Artifact, Shortened
 

@@ -7,19 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.context.counting import estimate
-from tui_agent.context.layers.limits import (
-    Cut,
-    Evicted,
-    Shortened,
-    Whole,
-    eviction_tokens,
-    head,
-    head_bytes,
-    shorten,
-    shorten_prompt,
-    tail,
-    tail_bytes,
-)
+from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
+from tui_agent.context.layers.limits import Cut, Evicted, Shortened, Whole, eviction_tokens, shorten, shorten_prompt
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.settings import Output
 

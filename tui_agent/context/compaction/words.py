@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import Final
 
-from tui_agent.context.layers.limits import head, tail
+from tui_agent.context.cutting import head, tail
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import said_text, words_block
 from tui_agent.conversation.sizes import Size, size_of_text

@@ -11,8 +11,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from tui_agent.context.cutting import head, tail
 from tui_agent.context.economics import Situation
-from tui_agent.context.layers.limits import head, quoted, tail
+from tui_agent.context.layers.limits import quoted
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
 from tui_agent.conversation.groups import Group
