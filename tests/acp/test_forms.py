@@ -1,5 +1,6 @@
 """What editors are shown of calls, and what is made of what they send."""
 
+import random
 from pathlib import Path
 
 from acp.helpers import (
@@ -10,12 +11,16 @@ from acp.helpers import (
     resource_link_block,
     text_block,
 )
+from acp.schema import ContentToolCallContent, FileEditToolCallContent, TextContentBlock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.acp.calls import edits, fenced, output_content, title_of
+from tests.test_visible import hostile_texts
+from tui_agent.acp.calls import edits, fenced, output_content, question_content, title_of
 from tui_agent.acp.prompts import PromptBlock, mention, read_prompt
+from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tools.files.diffs import unified
+from tui_agent.visible import original
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+x", "@@ -1 +1 @@", " ", ""]), max_size=30).map("\n".join)
 
@@ -40,6 +45,23 @@ def test_output_cannot_leave_its_block_nor_give_a_terminal_orders() -> None:
     (shown,) = output_content("run_command", "x" * 30_000)
     assert "10,000 more characters" in str(shown)
     assert title_of("run_command", r'{"command": "ls\u001b]0;x\u0007 -l"}') == "ls␛]0;x␇ -l"
+
+
+def test_an_editor_is_shown_exactly_what_is_approved() -> None:
+    for text in hostile_texts(random.Random(5), 400):
+        command = PermissionQuestion("1", "run_command", "{}", (), Preview("Run", command=text or "ls"), "")
+        (shown,) = question_content(command, Path("/p"))
+        assert isinstance(shown, ContentToolCallContent)
+        assert isinstance(shown.content, TextContentBlock)
+        fence, _, rest = shown.content.text.partition("sh\n")
+        assert rest.endswith(f"\n{fence}")
+        assert original(rest.removesuffix(f"\n{fence}")) == (text or "ls")
+        arguments = '{"path": "a"}'
+        diff = unified("", text or "x", "a", complete=True)
+        written = PermissionQuestion("1", "write_file", arguments, (), Preview("Create a", diff=diff), "")
+        (edit,) = question_content(written, Path("/p"))
+        assert isinstance(edit, FileEditToolCallContent)
+        assert (original(edit.new_text), edit.old_text) == (text or "x", None)
 
 
 def test_a_prompt_is_its_words_then_what_it_holds() -> None:

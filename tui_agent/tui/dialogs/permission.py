@@ -301,11 +301,12 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rules = tuple(map(visible_line, question.rules))
         self._outside = question.outside
         self._answers = answers_to(question)
-        self._plan, self._edited = clean(question.preview.text), ""
+        self._plan, self._edited = clean(preview.text) if question.kind == "plan" else "", ""
         self._marked = self._tiny_first = self._seen = self._width = 0
-        title = visible_line(preview.title or question.tool)
+        # What is longer is shown in full with the rest.
+        title = visible_line(preview.title[: 2 * MAX_TITLE] or question.tool)
         self._title = fit(title.removesuffix(" outside the sandbox") if question.outside else title, MAX_TITLE)
-        self._brief = visible_line(preview.command) or self._title
+        self._brief = visible_line(preview.command[: 2 * MAX_TITLE]) or self._title
         reason = visible_line(question.reason[:MAX_REASON])
         self._reason = "" if reason in PLAIN_REASONS else reason
         self._parts = parts
