@@ -385,6 +385,25 @@ async def test_what_a_line_outside_would_run_is_shown_with_it(workspace: Workspa
     assert person.questions[1].preview.changes == ()
 
 
+async def test_the_users_own_command_is_asked_about_only_if_what_it_runs_has_changed(workspace: Workspace) -> None:
+    gate, person = PermissionGate("auto", workspace), Person(allowed=False)
+    assert await gate.check_own("make test", person)
+    (workspace.root / "Makefile").write_text("test:\n\tevil\n")
+    assert not await gate.check_own("make test", person)
+    (question,) = person.questions
+    assert question.reason == "What it runs was changed since you last allowed it: Makefile."
+    assert "+\tevil" in question.preview.changes[0].diff
+    assert await gate.check_own("make test", Person())
+    assert await gate.check_own("make test", person)
+    assert await gate.check_own("ls | sort", person)
+
+    async def nobody(question: PermissionQuestion) -> PermissionAnswer:
+        raise AssertionError
+
+    (workspace.root / "Makefile").write_text("test:\n\tother\n")
+    assert await PermissionGate("allow", workspace).check_own("make test", nobody)
+
+
 async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Workspace) -> None:
     (workspace.root / "Makefile").write_text("test:\n\ttrue\n")
 

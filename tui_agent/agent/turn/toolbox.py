@@ -200,9 +200,14 @@ class Toolbox:
             emit(_finished(call, status, output, fitted, seq, _since(began)))
 
         try:
-            output = await self.registry.get("run_command").run(as_arguments(command), context)
+            if await self.gate.check_own(command, asking, call.id):
+                output = await self.registry.get("run_command").run(as_arguments(command), context)
+            else:
+                output = _refusal("You declined it: nothing was run.")
         except ToolFailure as failure:
             output = _refusal(str(failure))
+        except NobodyToAsk as unasked:
+            output = _refusal(f"Nothing was run. {unasked.question.reason} Look at it, then run it in the app.")
         except asyncio.CancelledError:
             await to_completion(finish("interrupted", stopped(shown)))
             raise

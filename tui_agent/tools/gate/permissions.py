@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import Access, Ask, PermissionQuestion, Tool, ToolFailure, WorkspaceView
+from tui_agent.tools.base import Access, Ask, PermissionQuestion, Preview, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.judging import Judgement, Step, judge, judge_outside, notices_of, proposed_for, steps_of
 from tui_agent.tools.gate.read_first import Approved, Seen
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
@@ -249,6 +249,21 @@ class PermissionGate:
         remembered = tuple(rule.text for rule in rules) if answer.always else ()
         allowed = _outside(accesses) if stopped else accesses
         return Verdict(True, "You allowed it.", "user", remembered=remembered, notice=notice, accesses=allowed)
+
+    async def check_own(self, line: str, ask: Ask, call_id: str = "") -> bool:
+        """Whether to run a command line of the user's own, without a sandbox.
+
+        They are asked only if what it runs first has changed since they last allowed it. Raises what `ask` raises.
+        """
+        seen = await asyncio.to_thread(lambda: self._look(steps_of(line, self._workspace)))
+        if seen.changes and self.mode != "allow":
+            preview = Preview("Run your command", command=line, changes=seen.changes)
+            accesses = (Access("run", line, outside=True),)
+            question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason, outside=True)
+            if not (await ask(question)).allowed:
+                return False
+        await asyncio.to_thread(self._approved.accept, seen)
+        return True
 
     def _may_be_read(self, access: Access) -> bool:
         return self.passes(_READ, msgspec.structs.replace(access, effect="read"))
