@@ -445,6 +445,7 @@ def sandbox_of(
         program=arguments.home.resolve(),
         session=session.resolve(),
         shown=(session.resolve(), *(shelf.resolve() for shelf in shelves)),
+        added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
 
@@ -463,6 +464,7 @@ def tools_of(
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands = RunCommand(
+        keep_variables=settings.permissions.variables,
         stream_bytes=output.stream_bytes,
         raw_stream_bytes=output.raw_stream_bytes,
         background=background,

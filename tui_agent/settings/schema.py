@@ -326,6 +326,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Folders outside the project that count as inside; the lists of all sources are combined."""
     sandbox: Literal["auto", "required", "off"] = "auto"
     """Commands run in a sandbox if the system has one (auto), only in a sandbox (required), or without one (off)."""
+    read: tuple[str, ...] = ()
+    """Paths outside the project that commands in the sandbox may read; the lists of all sources are combined."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that commands get although they are unknown, or look like a secret; all lists combined."""
     network: bool = False
     """Allow commands in the sandbox to use the network."""
     unasked: Literal["sandboxed", "known"] = "sandboxed"

@@ -112,7 +112,7 @@ async def unasked(settings: Settings, folder: Path) -> object:
 async def network(settings: Settings, folder: Path) -> object:
     """Whether a command that is confined may use the network."""
     async with talking(folder, settings) as session:
-        return session.sandbox.request(["/bin/true"], folder, {}).network
+        return session.sandbox.request(["/bin/true"], folder, {}, guard=session.sandbox.guard()).network
 
 
 def reading(request: ParsedRequest) -> Step:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import psutil
 import pytest
@@ -68,7 +67,8 @@ async def test_work_goes_on_as_ever(shell: Shell) -> None:
 
 
 async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
-    text = await shell.run(f"touch {shell.place.outside}/x")
+    assert f"it does not show {shell.place.outside}." in await shell.run(f"touch {shell.place.outside}/x")
+    text = await shell.run("touch /usr/x")
     assert "[the sandbox may be why it failed (a place it may not touch)" in text
     assert str(shell.place.project) in text
     assert "`outside`" in text
@@ -78,27 +78,70 @@ async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
     assert "[the sandbox may be why it failed" in await shell.run(lookup)
 
 
-async def test_a_temporary_file_that_it_cannot_see_is_told(shell: Shell) -> None:
-    with NamedTemporaryFile("w", dir="/tmp", prefix="seen outside-") as file:
-        file.write("from outside\n")
-        file.flush()
-        name = shlex.quote(file.name)
-        plain = Path(file.name).with_name(f"plain-{Path(file.name).name[5:]}".replace(" ", "-"))
-        plain.symlink_to(file.name)
-        try:
-            # A line whose last command did well fails no less to see the file.
-            for line in (
-                f"cat {name}",
-                f"cat {name} | head -3",
-                f"{sys.executable} -c 'print(open(\"{plain}\").read())'",
-            ):
-                text = await shell.run(line)
-                assert ("from outside" in text) is (shell.kind == "landlock")
-                assert ("[the sandbox is why it was not found" in text) is (shell.kind != "landlock"), text
-                assert shell.kind == "landlock" or f"outside lies {plain if str(plain) in line else file.name}." in text
-        finally:
-            plain.unlink()
-    assert "[the sandbox" not in await shell.run(f"cat {name}")
+async def test_a_path_that_it_cannot_see_is_told_and_seen_once_it_is_allowed(shell: Shell) -> None:
+    name = shlex.quote(f"{shell.place.outside}/file.txt")
+    # A line whose last command did well fails no less to see the file.
+    for line in (f"cat {name}", f"cat {name} | head -3", f"{sys.executable} -c 'print(open(\"{name}\").read())'"):
+        text = await shell.run(line)
+        assert "as it was" not in text
+        assert f"it does not show {shell.place.outside}/file.txt." in text, text
+        assert "as it was" in await shell.run(line, reads=[f"{shell.place.outside}/file.txt"])
+    assert "[the sandbox" not in await shell.run("cat /no/such/file")
+    text = await shell.run(f"cat {name}; echo x > {name}", reads=[str(shell.place.outside)])
+    assert text.startswith("as it was\n")
+    assert (shell.place.outside / "file.txt").read_text() == "as it was\n"
+    arguments = json.dumps({"command": "true", "reads": [str(shell.place.outside)]})
+    assert [access.inside for access in shell.tool.access(arguments, shell.workspace) if access.effect == "read"] == [
+        False
+    ]
+
+
+async def test_the_home_is_an_empty_one_with_what_git_and_package_managers_need(shell: Shell) -> None:
+    home = shell.place.home
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = A User\n\temail = a@b\n[core]\n\tfsmonitor = evil\n[alias]\n\tx = !evil\n"
+    )
+    (home / ".npmrc").write_text("registry=https://registry.example/\n//registry.example/:_authToken=SECRET\n")
+    (home / ".config" / "pip").mkdir(parents=True)
+    (home / ".config" / "pip" / "pip.conf").write_text(
+        "[global]\nindex-url = https://pypi.example/simple\nextra-index-url = https://me:SECRET@pypi.example/\n"
+    )
+    (home / ".cargo" / "bin").mkdir(parents=True)
+    (home / ".cargo" / "bin" / "tool").write_text("#!/bin/sh\necho it runs\n")
+    (home / ".cargo" / "bin" / "tool").chmod(0o755)
+    (home / ".cargo" / "credentials.toml").write_text("[registry]\ntoken = 'SECRET'\n")
+    (home / ".cargo" / "config.toml").write_text(
+        '[source.crates-io]\nreplace-with = "mirror"\n[registries.mine]\nindex = "sparse+https://x"\ntoken = "SECRET"\n'
+    )
+    (home / ".some-new-tool").mkdir()
+    (home / ".some-new-tool" / "auth.json").write_text("SECRET")
+    text = await shell.run(
+        f"git -c safe.directory='*' commit -q --allow-empty -m mine && git log -1 --format=%an; ~/.cargo/bin/tool; "
+        f"cat $(find ~ -follow -type f); cat {home}/.some-new-tool/auth.json {home}/.cargo/credentials.toml; "
+        "echo y > ~/.cache-of-a-tool; echo $HOME"
+    )
+    assert "A User\n" in text
+    assert "it runs\n" in text
+    assert "registry=https://registry.example/" in text
+    assert "index-url = https://pypi.example/simple" in text
+    assert '"crates-io"."replace-with" = "mirror"' in text
+    assert "SECRET" not in text
+    assert "evil" not in text
+    assert str(home) not in text.splitlines()
+    assert "y\n" in await shell.run("cat ~/.cache-of-a-tool")
+    assert not (home / ".cache-of-a-tool").exists()
+
+
+async def test_only_known_variables_come_in(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SOME_TOOLS_LOGIN", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "SENTRY_DSN"):
+        monkeypatch.setenv(name, "a SECRET")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:SECRET@pypi.example/")
+    monkeypatch.setenv("UV_INDEX_URL", "https://pypi.example/")
+    monkeypatch.setenv("CFLAGS", "-O2")
+    text = await shell.run("env")
+    assert "SECRET" not in text
+    assert "CFLAGS=-O2\n" in text
+    assert "UV_INDEX_URL=https://pypi.example/\n" in text
 
 
 async def test_outside_is_outside_and_is_not_said_to_be_confined(shell: Shell) -> None:
@@ -246,11 +289,6 @@ async def test_a_home_as_project_keeps_its_start_files_and_keys(outside: Outside
         assert (outside.home / ".bashrc").read_text() == "alias x=y\n"
         assert not (outside.home / ".zshrc").exists()
         assert (outside.home / "work" / "notes.txt").read_text() == "work\n"
-
-
-async def test_the_test_place_is_seen_by_commands(shell: Shell) -> None:
-    """Else nothing would be shown there: temporary files are hidden anyway."""
-    assert "as it was" in await shell.run(f"cat {shell.place.outside}/file.txt")
 
 
 async def test_a_link_above_a_guarded_file_opens_nothing(shell: Shell) -> None:

@@ -2,17 +2,23 @@
 
 import ctypes
 import os
+import socket
+import subprocess
 import threading
 import time
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 from tests.tools.world import tree
+from tui_agent.regular import remove_tree
 from tui_agent.tools.sandbox.guard import Guard, contents
+from tui_agent.tools.sandbox.guarded import Finder
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 EXCHANGE, AT_FDCWD = 2, -100
+FINDER = Finder(Path("/no/home"))
 
 
 def test_a_tree_comes_back_byte_for_byte(tmp_path: Path) -> None:
@@ -24,7 +30,7 @@ def test_a_tree_comes_back_byte_for_byte(tmp_path: Path) -> None:
     (project / ".envrc").write_text("x\n")
     os.utime(project / ".vscode" / "deep", (5, 5))
     before = tree(project / ".vscode")
-    guard = Guard([project / ".vscode", project / ".envrc", project / ".mcp.json"], [project], frozen=False)
+    guard = Guard(FINDER, [project], frozen=False)
     (project / ".vscode").rename(project / "gone")
     (project / "gone" / "deep" / "a.json").write_text("evil")
     (project / ".envrc").unlink()
@@ -50,8 +56,7 @@ def test_what_is_noted_follows_no_link(tmp_path: Path) -> None:
 def test_a_new_link_on_the_way_is_taken_out_and_an_old_one_stays(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / ".config").symlink_to("old")
-    guarded = [tmp_path / ".github" / "workflows", tmp_path / ".config" / "git"]
-    guard = Guard(guarded, [tmp_path], frozen=False)
+    guard = Guard(FINDER, [tmp_path], frozen=False)
     (tmp_path / "evil").mkdir()
     (tmp_path / ".github").symlink_to("evil")
     assert guard.take_back(tmp_path / "aside", {}) == [tmp_path / ".github"]
@@ -66,7 +71,7 @@ def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
     (outside / "workflows").mkdir(parents=True)
     (outside / "workflows" / "precious.yml").write_text("mine\n")
     project.mkdir()
-    guard = Guard([project / ".github" / "workflows"], [project], frozen=False)
+    guard = Guard(FINDER, [project], frozen=False)
     (project / ".github").mkdir()
     (project / "link").symlink_to(outside)
     before, over = tree(outside), False
@@ -86,3 +91,109 @@ def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
         over = True
         other.join()
     assert tree(outside) == before
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".envrc", ".vscode/tasks.json", ".devcontainer/devcontainer.json", ".zed/tasks.json", ".cargo/config"),
+        *(".gdbinit", ".pdbrc", "lefthook.yml", "mise.toml", ".justfile", "my.code-workspace", ".GitHub/Workflows/x"),
+        *("CLAUDE.md", ".git/hooks/pre-commit", ".git/config.worktree", ".git/info/attributes", ".hg/hgrc"),
+    ],
+)
+def test_what_a_tool_runs_by_itself_goes_at_every_depth(tmp_path: Path, name: str) -> None:
+    project = tmp_path / "project"
+    places = [project, project / "a" / "deep" / "folder", project / "nested"]
+    for place in places:
+        place.mkdir(parents=True)
+        git(place, "init", "-q")
+    before = tree(project)
+    guard = Guard(FINDER, [project], frozen=False)
+    for place in places:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("evil")
+        (place / "Makefile").write_text("all: # the project's own\n")
+    assert len(guard.take_back(tmp_path / "aside", {})) == len(places)
+    left = {path for path, _ in tree(project).items() ^ before.items()}
+    assert {Path(path).name for path in left if Path(path).is_file()} == {"Makefile"}
+
+
+def test_what_a_tool_runs_by_itself_and_is_there_comes_back_at_every_depth(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    names = (".npmrc", "sub/.npmrc", "sub/sub/.husky/pre-commit", "inner/AGENTS.md")
+    for name in names:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("mine\n")
+    (project / "module").mkdir()
+    git(project / "module", "init", "-q")
+    git(project, "init", "-q")
+    (project / ".git" / "modules" / "libs").mkdir(parents=True)
+    (project / "module" / ".git").rename(project / ".git" / "modules" / "libs" / "module")
+    inner = project / ".git" / "modules" / "libs" / "module" / "config"
+    guard, kept = Guard(FINDER, [project], frozen=False), inner.read_text()
+    for name in names[:3]:
+        (project / name).write_text("evil\n")
+    (project / "inner" / "AGENTS.md").unlink()
+    inner.write_text("[core]\n\tfsmonitor = evil\n")
+    assert len(guard.take_back(tmp_path / "aside", {})) == 5
+    assert {(project / name).read_text() for name in names} == {"mine\n"}
+    assert inner.read_text() == kept
+
+
+def test_a_repository_that_runs_nothing_stays_and_so_does_what_moves_with_its_folder(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "old").mkdir(parents=True)
+    (project / "old" / ".npmrc").write_text("x\n")
+    git(project, "init", "-q")
+    git(project, "commit", "-q", "--allow-empty", "-m", "one")
+    guard = Guard(FINDER, [project], frozen=False)
+    git(project, "clone", "-q", ".", "copy")
+    git(project, "worktree", "add", "-q", "tree")
+    (project / "old").rename(project / "new")
+    assert guard.take_back(tmp_path / "aside", {}) == []
+    git(project / "copy", "config", "core.fsmonitor", "evil")
+    guard = Guard(FINDER, [project], frozen=False)
+    git(project, "clone", "-q", "copy", "second")
+    git(project / "second", "config", "core.fsmonitor", "evil")
+    (project / "linked").mkdir()
+    (project / "linked" / ".git").write_text(f"gitdir: {project}/second/.git\n")
+    taken = guard.take_back(tmp_path / "aside", {})
+    assert sorted(taken) == [project / "linked" / ".git", project / "second" / ".git"]
+
+
+def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".husky").mkdir(parents=True)
+    (project / ".husky" / "pre-commit").write_text("mine\n")
+    guard = Guard(FINDER, [project], frozen=False)
+    os.mkfifo(project / ".mcp.json")
+    with socket.socket(socket.AF_UNIX) as one, chdir(project):
+        one.bind(".envrc")
+    (project / ".husky" / "pre-commit").write_text("evil\n")
+    (project / ".husky").chmod(0)
+    (project / "closed" / ".vscode").mkdir(parents=True)
+    (project / "closed").chmod(0)
+    taken = guard.take_back(tmp_path / "aside", {})
+    assert {str(path.relative_to(project)) for path in taken} == {".mcp.json", ".envrc", ".husky", "closed/.vscode"}
+    assert (project / ".husky" / "pre-commit").read_text() == "mine\n"
+    (project / "closed").chmod(0o700)
+    assert list((project / "closed").iterdir()) == []
+
+
+def test_thousands_of_folders_in_each_other_are_no_trouble(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    guard = Guard(FINDER, [project], frozen=False)
+    with chdir(project):
+        for _ in range(3000):
+            Path("d").mkdir()
+            os.chdir("d")
+    (project / ".envrc").write_text("evil")
+    assert guard.take_back(tmp_path / "aside", {}) == [project / ".envrc"]
+    remove_tree(project)
+    assert not project.exists()

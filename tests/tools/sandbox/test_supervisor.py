@@ -20,7 +20,12 @@ pytestmark = pytest.mark.skipif("landlock" not in kinds(), reason="there is no L
 def run(place: Outside, line: str, *, version: int = 0) -> str:
     """What a line prints under Landlock alone, of this version of its ABI or the kernel's own."""
     sandbox = Sandbox("auto", place.places, offered=Mechanism("landlock", ""))
-    request = sandbox.request(["/bin/bash", "-c", line], place.project, {"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    request = sandbox.request(
+        ["/bin/bash", "-c", line],
+        place.project,
+        {"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        guard=sandbox.guard(),
+    )
     try:
         return output_of(request._replace(landlock=version or request.landlock))
     finally:
@@ -120,7 +125,8 @@ def test_where_another_supervises_already_it_is_refused(outside: Outside) -> Non
         "from tests.tools.sandbox.test_supervisor import output_of\n"
         f"place = {str(outside.project)!r}\n"
         "print(output_of(Request(['/bin/sh', '-c', ': > made; chmod 777 made; ls -l made; cat AGENTS.md'], place,\n"
-        "    {'LC_ALL': 'C'}, confined=True, landlock=kernel.landlock_version(), writable=[place], temporary=place)))\n"
+        "    {'LC_ALL': 'C'}, confined=True, landlock=kernel.landlock_version(), writable=[place],\n"
+        "    readonly=['/usr', '/etc'], temporary=place)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "Operation not permitted" in done.stdout
@@ -136,4 +142,5 @@ def test_the_deeper_place_decides() -> None:
     assert bounds.may_change("/home/x/.ssh/open/key")
     assert not bounds.may_change("/homely/x")
     assert not bounds.may_change("pipe:[5]")
-    assert (bounds.may_see("/etc/x"), bounds.may_see("/home/x/.ssh")) == (True, False)
+    seen = [bounds.may_see(path) for path in ("/home/y", "/home/p/.git/config", "/home/x/.ssh", "/etc/x")]
+    assert seen == [True, True, False, False]

@@ -17,6 +17,7 @@ from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.tools.support import Call
@@ -29,16 +30,11 @@ from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
 ROOT = Path(__file__).parents[3]
-HIDDEN = str(ROOT).startswith(("/tmp/", "/var/tmp/"))
-"""Whether this checkout lies among temporary files, of which commands have their own."""
-AMONG_TEMPORARY = {"pipe_outside", "change_permissions_of_the_program"}
-"""There a file of the same path is another one, and what is shown read-only takes what is written into a pipe."""
 WAYS_OUT = [Path(__file__).with_name(name) for name in ("ways_out.py", "further_ways_out.py")]
 
 BEYOND_LANDLOCK = {
     *("guarded_hook", "guarded_config", "guarded_by_renaming_the_folder", "guarded_by_removing"),
     *("guarded_config_by_git", "guarded_by_exchanging_the_folder", "guarded_by_a_hard_link"),
-    "list_keys_of_the_home",
 }
 """What Landlock cannot refuse. Guarded files are put back when the command has ended."""
 BEYOND: dict[Kind, set[str]] = {"landlock": BEYOND_LANDLOCK}
@@ -144,14 +140,9 @@ class Outside:
             project=self.project,
             program=self.state,
             session=self.state / "session",
-            shown=(self.state / "session", *self._shown_besides),
+            shown=(self.state / "session",),
             home=self.home,
         )
-
-    @property
-    def _shown_besides(self) -> tuple[Path, ...]:
-        """What a command sees anyway, unless this checkout itself lies among temporary files."""
-        return (self.outside, Path(sys.prefix)) if HIDDEN else ()
 
     def now(self) -> dict[str, tuple[int, int, str]]:
         """All that no command may change, but for the folder that the tool itself keeps its output in."""
@@ -220,7 +211,9 @@ def outside() -> Iterator[Outside]:
 
 
 def tools_in(outside: Outside, kind: Kind) -> tuple[RunCommand, BackgroundCommands, Sandbox]:
-    sandbox = Sandbox("auto", outside.places, offered=Mechanism(kind, "as the test has it"))
+    # The place outside is shown, so that more than its absence protects it.
+    places = msgspec.structs.replace(outside.places, added=(outside.outside,))
+    sandbox = Sandbox("auto", places, offered=Mechanism(kind, "as the test has it"))
     background = BackgroundCommands()
     return RunCommand(background=background, sandbox=sandbox), background, sandbox
 
@@ -273,10 +266,10 @@ async def test_no_way_out(outside: Outside, kind: Kind, monkeypatch: pytest.Monk
         text = await run(tool, outside, command)
         found = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
         assert len(found) >= 120
-        allowed = BEYOND.get(kind, set()) | (AMONG_TEMPORARY if HIDDEN else set())
+        allowed = BEYOND.get(kind, set())
         assert {name: got for name, got in found.items() if got and name not in allowed} == {}, found
         assert outside.changed() == set()
-        assert outside.heard() == (["pipe"] if HIDDEN and kind != "landlock" else [])
+        assert outside.heard() == []
         assert signals == []
         assert standing_of_this_process() == standing
         assert (MEMORY.value, outside.shared.read_text()) == (b"as it was", "as it was\n")

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regular import read_bytes
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.patterns import words
 
@@ -43,7 +44,7 @@ def why_unsafe(folder: Path, workspace: WorkspaceView) -> str:
             if not workspace.contains(top):
                 return "the repository's top lies outside the project"
             try:
-                return _orders(*_folders(place))
+                return orders_in(*_folders(place))
             except (OSError, ValueError):
                 return "the repository cannot be looked through"
     return ""
@@ -58,13 +59,18 @@ def _folders(place: Path) -> tuple[Path, Path]:
 
 
 def _named_in(file: Path, prefix: str) -> Path:
-    text = _read(file, 4_096).decode().rstrip("\n")
+    text = read_bytes(file, 4_096).decode().rstrip("\n")
     if not text.startswith(prefix):
         raise ValueError(file)
     return (file.parent / text[len(prefix) :]).resolve()
 
 
-def _orders(own: Path, common: Path) -> str:
+def orders_in(own: Path, common: Path | None = None) -> str:
+    """What in a git folder may make git run something; empty if nothing does. `common`: the one that work trees share.
+
+    Reads files. Raises OSError, ValueError.
+    """
+    common = common or own
     for name in ("modules", "sharedindex", "config.worktree", "objects/info/alternates", "info/attributes"):
         if (common / name).exists() or (own / name).exists():
             return f"the repository has `{name}`"
@@ -72,12 +78,12 @@ def _orders(own: Path, common: Path) -> str:
         return "the repository's files lie elsewhere"
     if any(own.glob("sharedindex.*")):
         return "the repository's index lies in several files"
-    if key := _unknown_key(_read(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
+    if key := _unknown_key(read_bytes(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
         return f"the repository sets `{key[:100]}`"
     if hook := _hook(common / "hooks"):
         return f"the repository has the hook `{hook[:100]}`"
     index = own / "index"
-    if index.exists() and _GITLINK in _read(index, MAX_INDEX):
+    if index.exists() and _GITLINK in read_bytes(index, MAX_INDEX):
         return "the repository may have submodules"
     return ""
 
@@ -105,13 +111,3 @@ def _hook(folder: Path) -> str:
         if number >= MAX_HOOKS or not entry.name.endswith(".sample"):
             return entry.name
     return ""
-
-
-def _read(file: Path, most: int) -> bytes:
-    if not file.is_file():
-        raise ValueError(file)
-    with file.open("rb") as stream:
-        data = stream.read(most + 1)
-    if len(data) > most:
-        raise ValueError(file)
-    return data

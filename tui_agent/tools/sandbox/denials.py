@@ -2,12 +2,13 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.sandbox.launcher import Request
 
 _FILES: Final = re.compile(
     r"read-only file system|permission denied|operation not permitted|EROFS|EACCES|EPERM|PermissionError", re.IGNORECASE
@@ -18,23 +19,44 @@ _NETWORK: Final = re.compile(
     r"|failed to establish a new connection|unable to resolve|dial tcp|could not connect|failed to connect",
     re.IGNORECASE,
 )
-_MISSING: Final = re.compile(r"no such file|ENOENT|FileNotFoundError|cannot access|not found", re.IGNORECASE)
-_TEMPORARY: Final = re.compile(r"(?P<quote>['\"])((?:/var)?/tmp/[^'\"\n]+)(?P=quote)|((?:/var)?/tmp/[\w.@+/-]+)")
+_MISSING: Final = re.compile(
+    r"no such file|ENOENT|FileNotFoundError|cannot access|not found|does not exist"
+    r"|permission denied|EACCES|PermissionError",
+    re.IGNORECASE,
+)
+_PATH: Final = re.compile(r"(?P<quote>['\"`])((?:~|\$HOME)?/[^'\"`\n]+)(?P=quote)|((?:~/|/)[\w.@+/-]+)")
 _LOOKED_AT: Final = 20
-"""The most names of temporary files that are looked for outside the sandbox."""
+"""The most paths that are looked for outside the sandbox."""
 _NAMED: Final = 5
+_KERNEL: Final = ("/proc", "/dev")
 
 
-def denial_note(output: str, rules: str, *, failed: bool, own_temporary: bool) -> list[str]:
-    """A note for the model if the end of a command's output looks as if the sandbox stopped it; else empty.
+class Bounds(NamedTuple):
+    """The bounds of a command: in words, as the request that started it, and with the home that it did not see."""
 
-    `rules` say what the sandbox allows; `own_temporary`: inside, ``/tmp`` is a folder of the sandbox's own.
-    """
-    if own_temporary and (names := _hidden(output)):
+    rules: str
+    request: Request
+    home: Path
+
+    def unseen(self, name: str) -> str:
+        """The path that the user means by `name`, or its folder, if it exists but is not shown; else empty."""
+        own, request = self.request.environment["HOME"], self.request
+        if name.startswith("~") or name == own or name.startswith(f"{own}/"):
+            name = str(self.home) + name.removeprefix("~").removeprefix(own)
+        for path in (name, os.path.dirname(name)):  # noqa: PTH120 - it may be no path at all
+            seen = _deepest(path, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
+            if path != "/" and (not seen or seen <= _deepest(path, request.hidden)) and os.path.lexists(path):
+                return path
+        return ""
+
+
+def denial_note(output: str, bounds: Bounds, *, failed: bool) -> list[str]:
+    """A note for the model if the end of a command's output looks as if the sandbox stopped it; else empty."""
+    if names := _unseen(output, bounds):
         listed = ", ".join(shown(name, 300) for name in names[:_NAMED])
         note = (
-            "[the sandbox is why it was not found: commands have a /tmp of their own, and in the one outside lies "
-            f"{listed}. If it is needed, call again with `outside` set, and the user is asked]"
+            f"[the sandbox is why it was not found: it does not show {listed}. If the command has to read there, call "
+            "again with these paths as `reads`, to write there with `outside`; the user is asked]"
         )
         return [note]
     files, network = _FILES.search(output), _NETWORK.search(output)
@@ -42,7 +64,7 @@ def denial_note(output: str, rules: str, *, failed: bool, own_temporary: bool) -
         return []
     what = "no network" if network and not files else "a place it may not touch" if not network else "its bounds"
     note = (
-        f"[the sandbox may be why it failed ({what}): {shown(rules, 2_000)}. If the command has to do more, call again "
+        f"[the sandbox may be why it failed ({what}): {shown(bounds.rules, 2_000)}. If it has to do more, call again "
         "with `outside` set, and the user is asked; do not try to get round it]"
     )
     return [note]
@@ -60,8 +82,12 @@ def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
     return [note]
 
 
-def _hidden(output: str) -> list[str]:
-    """The temporary files that the command missed and that exist outside the sandbox."""
+def _unseen(output: str, bounds: Bounds) -> list[str]:
+    """The paths that the command missed and that exist outside the sandbox."""
     missed = "\n".join(line for line in output.splitlines() if _MISSING.search(line))
-    found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_TEMPORARY.finditer(missed), _LOOKED_AT))
-    return [name for name in found if os.path.lexists(name)]
+    found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_PATH.finditer(missed), _LOOKED_AT))
+    return [path for name in found if (path := bounds.unseen(name))]
+
+
+def _deepest(path: str, places: Iterable[str]) -> int:
+    return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)

@@ -11,13 +11,14 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
-from tui_agent.tools.files.confined import folder_of, make_folders
+from tui_agent.tools.files.confined import folder_of
+from tui_agent.tools.sandbox.guarded import Finder, at_the_top, runs_nothing
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_FILES: Final = 300
@@ -38,80 +39,87 @@ Snapshot: TypeAlias = dict[str, Entry]
 
 
 class Guard:
-    """A record of what was at guarded paths when this was made. `frozen`: existing files cannot change, so only missing
-    ones are recorded.
+    """A record of what was at the guarded paths below the writable `folders` when this was made.
 
-    `folders` are the writable folders, which contain the paths. Reads files: create it off the event loop.
+    `frozen`: existing paths at the top of the folders cannot change meanwhile, so they are not recorded. Reads files:
+    create it off the event loop.
     """
 
-    def __init__(self, paths: Iterable[Path], folders: Sequence[Path], *, frozen: bool) -> None:
-        paths = list(dict.fromkeys(paths))
-        self._noted: dict[Path, Snapshot] = {}
-        self._above: dict[Path, tuple[int, int]] = {}
-        """The folders on the way to what was there."""
-        for path in paths:
-            if not os.path.lexists(path):
-                self._noted[path] = {}
-            elif path.is_symlink() or not frozen:
-                found = contents(path)
-                if found is not None:
-                    self._noted[path] = found
-        inside = tuple(f"{folder}/" for folder in folders)
-        above = {parent for path, found in self._noted.items() if found for parent in _parents_in(str(path), inside)}
-        for place in sorted(above):
-            self._note_folder(Path(place))
-        on_the_way = {parent for path in paths for parent in _parents_in(str(path), inside)}
-        self._no_links = sorted(Path(place) for place in on_the_way if not os.path.islink(place))  # noqa: PTH114
-        """What is on the way to anything guarded, there or not, and is no link."""
+    def __init__(self, finder: Finder, folders: Sequence[Path], *, frozen: bool) -> None:
+        self._finder, self._folders = finder, folders
+        self._found = finder.look(folders)
+        self.fixed = [path for path in sorted(self._found.paths) if at_the_top(path, folders)]
+        """The existing guarded paths at the top of the folders."""
+        frozen_paths = {path for path in self.fixed if frozen and not os.path.islink(path)}  # noqa: PTH114
+        self._noted = {path: contents(Path(path)) for path in self._found.paths - frozen_paths}
+        tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
+        self._above = {place: number for place in sorted(tops) if (number := _number_of(place)) is not None}
+        """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
 
-    def take_back(self, aside: Path, known: Mapping[Path, Snapshot]) -> list[Path]:
+    def take_back(self, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         """Restore what has changed, except to a `known` state; what was there instead is moved to the folder `aside`.
 
+        A repository that is new and makes git run nothing stays, and so does what was moved or copied with its folder.
         Returns the paths that were restored. Raises OSError.
         """
-        changed = [place for place, number in self._above.items() if _bring_back(place, number, aside)]
-        for place in self._no_links:
-            # Through a link, a guarded file would be created elsewhere, unnoticed.
-            if place.is_symlink():
-                changed.append(place)
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(place) as folder:
-                    _put_aside(folder, place.name, aside)
-        for path, before in self._noted.items():
-            if not before and not os.path.lexists(path):
+        changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, aside)]
+        after = self._finder.look(self._folders)
+        if closed := after.unreadable - self._found.unreadable:
+            after = self._finder.look(self._folders, open_up=closed)
+        harmless: set[str] = set()
+        for repository in map(Path, sorted(after.repositories - self._found.repositories)):
+            if runs_nothing(repository):
+                harmless.update(path for path in after.paths if path.startswith(f"{repository}/"))
+            elif _take_out(repository, aside):
+                changed.append(repository)
+        copies = [(os.path.basename(path), found) for path, found in self._noted.items() if found]  # noqa: PTH119
+        for path in sorted(after.paths - self._found.paths - harmless):
+            place = Path(path)
+            found = contents(place)
+            copied = not at_the_top(path, self._folders) and (place.name, found) in copies
+            if not found and found is not None:
                 continue
-            if before:
-                with contextlib.suppress(OSError):
-                    make_folders(path.parent)
-            try:
-                with folder_of(path) as folder:
-                    found = _read(folder, path.name)
-                    if found is not None and found in (before, known.get(path)):
-                        continue
-                    changed.append(path)
-                    _put_aside(folder, path.name, aside)
-                    if before:
-                        _restore(folder, path.name, before)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # a link on the way, to where nothing may be written
+            if (found is not None and found == known.get(path)) or copied:
+                continue
+            if (place.name not in {".git", "commondir"} or not runs_nothing(place)) and _take_out(place, aside):
+                changed.append(place)
+        for path, before in self._noted.items():
+            gone_with_its_folder = not os.path.lexists(os.path.dirname(path))  # noqa: PTH120
+            if before and not gone_with_its_folder and _put_right(Path(path), before, known.get(path), aside):
+                changed.append(Path(path))
         return changed
 
-    def _note_folder(self, place: Path) -> None:
-        with contextlib.suppress(OSError):
-            status = place.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                self._above.setdefault(place, (status.st_dev, status.st_ino))
+
+def _number_of(place: str) -> tuple[int, int] | None:
+    status = os.lstat(place)
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
-def _parents_in(path: str, folders: tuple[str, ...]) -> Iterator[str]:
-    """The parent folders of a path that are below one of `folders` (each with its final slash)."""
-    place = os.path.dirname(path)  # noqa: PTH120 - this is done for every guarded path before every command
-    while place.startswith(folders):
-        yield place
-        place = os.path.dirname(place)  # noqa: PTH120
+def _take_out(path: Path, aside: Path) -> bool:
+    """Move what is new at a guarded path to `aside`; returns whether it was there."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(path) as folder:
+        there = _number(folder, path.name) is not None
+        _put_aside(folder, path.name, aside)
+        return there
+    return False
+
+
+def _put_right(path: Path, before: Snapshot, known: Snapshot | None, aside: Path) -> bool:
+    """Restore what was at a guarded path, unless it is there, or `known`; returns whether it was not."""
+    try:
+        with folder_of(path) as folder:
+            found = _read(folder, path.name)
+            if found is not None and found in (before, known):
+                return False
+            _put_aside(folder, path.name, aside)
+            _restore(folder, path.name, before)
+    except (FileNotFoundError, NotADirectoryError):
+        return False  # a link on the way, to where nothing may be written
+    return True
 
 
 def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
-    """Restore a folder on the way to a guarded path if it has been replaced; returns whether it had been."""
+    """Restore a folder of guarded paths if it has been replaced; returns whether it had been."""
     try:
         with folder_of(place) as folder:
             if _number(folder, place.name) == number:
@@ -151,6 +159,15 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
         return
     make_private_folder(aside)
     target = _free(aside / name)
+    with contextlib.suppress(OSError):
+        place = os.open(
+            name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+        )
+        try:
+            # A folder that its owner may not enter could be neither moved nor removed.
+            os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101 - it follows no other link
+        finally:
+            os.close(place)
     try:
         os.rename(name, target, src_dir_fd=folder)
     except OSError:
@@ -194,11 +211,11 @@ def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
         if stat.S_ISLNK(status.st_mode):
             content: bytes | str | None = os.readlink(name, dir_fd=folder)
         elif stat.S_ISDIR(status.st_mode):
-            content, below = None, os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+            content, below = None, _open_folder(folder, name)
         elif stat.S_ISREG(status.st_mode):
             content = _read_file(found, folder, name)
         else:
-            return
+            content = f"no file, link or folder: {stat.S_IFMT(status.st_mode):o}"
         found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
         if len(found) > _MAX_FILES:
             raise _TooMuch
@@ -209,6 +226,14 @@ def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
     finally:
         if below >= 0:
             os.close(below)
+
+
+def _open_folder(folder: int, name: str) -> int:
+    """Open a folder; -1 for one that its owner may not read, which counts as empty."""
+    try:
+        return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+    except PermissionError:
+        return -1
 
 
 def _read_file(found: Snapshot, folder: int, name: str) -> bytes:

@@ -1,89 +1,178 @@
-"""The files that no command may change, and those that none may read.
+"""Finding the files that no command may change: a shell, an editor, git or an agent later does what they say, outside.
 
-Guarded files are those of the gate's table: a shell, an editor, git or an agent later does what they say, outside the
-sandbox. Secret files grant access elsewhere.
+They are looked for at every depth of the writable folders. A folder that has not changed since is not read again.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
+import stat
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from tui_agent.tools.gate.guarded import GUARDED_NAMES, GUARDED_PLACES, INSTRUCTION_FILES
-
-IN_EVERY_FOLDER: Final = (
-    *INSTRUCTION_FILES,
-    *sorted(name for name in GUARDED_NAMES if name.startswith(".") and name != ".git"),
-    *("/".join(place) for place in GUARDED_PLACES if place[0].startswith(".")),
+from tui_agent.regular import read_text
+from tui_agent.tools.gate.guarded import (
+    GUARDED_ENDINGS,
+    GUARDED_NAMES,
+    GUARDED_PLACES,
+    folded,
 )
-"""Guarded in every folder that a command may write in, by relative path. For the contents of `.git` see `IN_GIT`."""
-IN_HOME: Final = (
-    *(".xsessionrc", ".pam_environment", ".config/environment.d", "bin", ".config/pip", ".pip", ".cargo/config"),
-    *(".cargo/bin", ".config/nvim", ".emacs", ".emacs.d", ".gdbinit"),
+from tui_agent.tools.gate.repository import orders_in
+
+IN_HOME: Final = frozenset(
+    {".xsessionrc", ".pam_environment", "bin", ".pip", ".config", ".local", ".cargo", ".nix-profile"}
 )
 """Also guarded in the user's home, if a command may write there."""
 IN_GIT: Final = ("config", "config.worktree", "hooks", "commondir", "info/attributes")
 """Guarded in a git folder: they name programs, or another place to read such names from. The rest, such as the objects
 and the index, is written by every commit."""
 
-SECRETS: Final = (
-    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc"),
-    *(".git-credentials", ".config/git/credentials", ".config/gcloud", ".config/gh", ".config/hub", ".config/glab-cli"),
-    *(".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json"),
-    *(".vault-token", ".config/op", ".config/rclone", ".config/sops", ".config/doctl", ".fly", ".s3cfg", ".boto"),
-    *(
-        ".password-store",
-        ".local/share/keyrings",
-        ".local/share/kwalletd",
-        ".oci",
-        ".ibmcloud",
-        ".heroku",
-        ".m2/settings.xml",
-    ),
-    *(
-        ".mozilla",
-        ".thunderbird",
-        ".config/google-chrome",
-        ".config/chromium",
-        ".config/BraveSoftware",
-        ".config/microsoft-edge",
-    ),
-    *(".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".mysql_history"),
-    *(".local/share/fish", ".claude", ".claude.json", ".codex", ".gemini", ".config/anthropic", ".anthropic"),
-    *("Library/Keychains", "Library/Application Support/Google/Chrome", "Library/Application Support/Firefox"),
+MAX_FOLDERS: Final = 20_000
+MAX_PATHS: Final = 2_000
+_INSTALLED: Final = frozenset(
+    {
+        *("node_modules", "site-packages", "bower_components", "vendor", "pods", "target", ".venv", "venv", ".tox"),
+        *(".nox", "__pycache__", ".terraform", ".bundle", ".cargo-home", "deps", "_build"),
+    }
 )
-"""Paths in the user's home that no command may read."""
-SECRETS_OF_THE_SYSTEM: Final = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/run/secrets")
-"""System files that no command may read even if the user may: passwords, and secrets that a container engine mounts."""
-
-_REPOSITORIES = 50
-"""The most nested git folders that are looked at."""
+"""Folders of other people's packages, in which nobody works: only their repositories are looked for."""
+_PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
+_REPOSITORY: Final = {"HEAD", "objects", "refs"}
+_RACY_NS: Final = 20_000_000
 
 
-def secrets(home: Path) -> list[Path]:
-    """The existing secret files and folders of a home and of the system, with links resolved."""
-    places = [home / name for name in SECRETS if os.path.lexists(home / name)]
-    places += (Path(name) for name in SECRETS_OF_THE_SYSTEM if os.access(name, os.R_OK))
-    found = (Path(os.path.realpath(place)) for place in places)
-    return [path for path in dict.fromkeys(found) if path.exists()]
+class Found(NamedTuple):
+    """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at."""
+
+    paths: frozenset[str]
+    repositories: frozenset[str]
+    unreadable: frozenset[str]
+    whole: bool
 
 
-def guarded(folder: Path, home: Path) -> Iterator[Path]:
-    """The guarded paths in a writable folder, whether they exist or not."""
-    names = dict.fromkeys((*IN_EVERY_FOLDER, *(IN_HOME if folder == home else ())))
-    yield from (folder / name for name in names)
-    repository = folder / ".git"
-    if repository.is_dir() and not repository.is_symlink():
-        yield from guarded_in_git(repository)
-    else:
-        yield repository
+class _Folder(NamedTuple):
+    """A folder as last read: its stamp, the guarded names in it, and those of folders to look at."""
+
+    stamp: tuple[int, int]
+    guarded: tuple[str, ...]
+    folders: tuple[str, ...]
+    is_repository: bool
 
 
-def guarded_in_git(repository: Path) -> Iterator[Path]:
-    """The guarded paths in a git folder, including those of its submodules and worktrees."""
-    for place in (repository, *_below(repository / "modules"), *_below(repository / "worktrees")):
-        yield from (place / name for name in IN_GIT)
+class Finder:
+    """Finds the guarded paths below some folders. `home` is the user's."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = str(home)
+        self._known: dict[str, _Folder] = {}
+
+    def look(self, folders: Iterable[Path], *, open_up: Iterable[str] = ()) -> Found:
+        """Everything guarded below these folders. Reads folders.
+
+        The folders in `open_up`, which could not be read, are made readable for as long as it takes.
+        """
+        paths: set[str] = set()
+        repositories: set[str] = set()
+        unreadable: set[str] = set()
+        seen: dict[str, _Folder] = {}
+        waiting = [(str(folder), False) for folder in folders]
+        opened = frozenset(open_up)
+        while waiting and len(seen) < MAX_FOLDERS and len(paths) < MAX_PATHS:
+            place, installed = waiting.pop()
+            found: _Folder | None = None
+            try:
+                found = seen[place] = self._read(place)
+            except PermissionError:
+                unreadable.add(place)
+                found = _opened(place, self._read) if place in opened else None
+            except OSError:
+                pass  # it went meanwhile, or its name is too long for anybody
+            if found is None:
+                continue
+            if found.is_repository:
+                repositories.add(place)
+                trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
+                inner = (f"{git}/{name}" for git in (place, *trees) for name in IN_GIT)
+                paths.update(path for path in inner if os.path.lexists(path))
+                waiting += [(f"{place}/modules", True)] if "modules" in found.folders else []
+                continue
+            names = found.guarded if not installed else (name for name in found.guarded if _plain(name) == ".git")
+            paths.update(f"{place}/{name}" for name in names)
+            waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in found.folders]
+        self._known = seen
+        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable), not waiting)
+
+    def _folders(self, place: str) -> list[str]:
+        try:
+            return [f"{place}/{name}" for name in self._read(place).folders]
+        except OSError:
+            return []
+
+    def _read(self, place: str) -> _Folder:
+        status = os.lstat(place)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(place)
+        stamp = (status.st_ctime_ns, status.st_ino)
+        old = self._known.get(place)
+        if old is not None and old.stamp == stamp:
+            return old
+        if time.time_ns() - status.st_ctime_ns < _RACY_NS:
+            stamp = (0, 0)  # it may change again within the same tick of the clock
+        guarded: list[str] = []
+        folders: list[str] = []
+        names: set[str] = set()
+        above = _plain(os.path.basename(place))  # noqa: PTH119 - done for every folder
+        with os.scandir(place) as entries:
+            for entry in entries:
+                name = entry.name
+                names.add(name)
+                plain = _plain(name)
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if plain == ".git" and is_folder:
+                    folders.append(name)
+                elif (
+                    plain in GUARDED_NAMES
+                    or (place == self._home and plain in IN_HOME)
+                    or (plain in _PARENTS and entry.is_symlink())
+                    or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
+                    or plain.endswith(GUARDED_ENDINGS)
+                ):
+                    guarded.append(name)
+                elif is_folder:
+                    folders.append(name)
+        return _Folder(stamp, tuple(guarded), tuple(folders), above == ".git" or names >= _REPOSITORY)
+
+
+def _opened(place: str, read: Callable[[str], _Folder]) -> _Folder | None:
+    """Read a folder of ours that its owner may not read."""
+    with suppress(OSError):
+        descriptor = os.open(place, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            os.chmod(f"/proc/self/fd/{descriptor}", mode | 0o700)  # noqa: PTH101 - it follows no other link
+            try:
+                return read(place)
+            finally:
+                os.chmod(f"/proc/self/fd/{descriptor}", mode)  # noqa: PTH101
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def _plain(name: str) -> str:
+    return name.lower().rstrip(". ") if name.isascii() else folded(name)
+
+
+def at_the_top(path: str, folders: Iterable[Path]) -> bool:
+    """Whether a guarded path is at the top of one of these folders, or in its repository."""
+    for folder in folders:
+        if path.startswith(f"{folder}/"):
+            parts = path[len(f"{folder}/") :].split("/")
+            in_place = len(parts) == 2 and parts[0].lower() in _PARENTS
+            if len(parts) == 1 or in_place or parts[0] == ".git" or is_git_folder(folder):
+                return True
+    return False
 
 
 def is_git_folder(folder: Path) -> bool:
@@ -91,12 +180,21 @@ def is_git_folder(folder: Path) -> bool:
     return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
 
 
-def _below(folder: Path) -> Iterable[Path]:
+def runs_nothing(repository: Path) -> bool:
+    """Whether a new repository, or the `.git` file or `commondir` that names it, makes git run nothing. Reads files."""
     try:
-        with os.scandir(folder) as entries:
-            return [Path(entry.path) for entry in islice(entries, _REPOSITORIES) if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return ()
+        if repository.is_symlink():
+            return False
+        if repository.name == "commondir":
+            return repository.parent.parent.name == "worktrees" and read_text(repository, 4096).strip() == "../.."
+        if repository.is_dir():
+            return not orders_in(repository)
+        # A worktree of the repository above: its settings are that one's, which are guarded.
+        own = Path(os.path.realpath(repository.parent / read_text(repository, 4096).partition("gitdir:")[2].strip()))
+        common = own.parent.parent
+        return own.parent.name == "worktrees" and common.name == ".git" and repository.is_relative_to(common.parent)
+    except (OSError, ValueError):
+        return False
 
 
 def common_git_folder(project: Path) -> Path | None:
@@ -106,12 +204,12 @@ def common_git_folder(project: Path) -> Path | None:
     """
     link = project / ".git"
     try:
-        if link.is_symlink() or not link.is_file() or link.stat().st_size > 4096:
+        if link.is_symlink() or not link.is_file():
             return None
-        own = Path(os.path.realpath(project / link.read_text().partition("gitdir:")[2].strip()))
+        own = Path(os.path.realpath(project / read_text(link, 4096).partition("gitdir:")[2].strip()))
         if own.parent.name != "worktrees" or not is_git_folder(own.parent.parent):
             return None
-        named = (own / "gitdir").read_text().strip()
+        named = read_text(own / "gitdir", 4096).strip()
     except (OSError, ValueError):
         return None
     return own.parent.parent if os.path.realpath(named) == os.path.realpath(link) else None

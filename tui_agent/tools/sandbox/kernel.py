@@ -41,14 +41,18 @@ _AT_EMPTY_PATH = 0x1000
 _AT_RECURSIVE = 0x8000
 _OPEN_TREE_CLONE = 0x1
 _OPEN_TREE_CLOEXEC = os.O_CLOEXEC
-_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOVE_MOUNT_EMPTY_PATHS = 0x4 | 0x40
 _RESOLVE_NO_SYMLINKS = 0x4
+_MNT_DETACH = 2
 
 # Numbers from 424 on are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR, _PIDFD_GETFD = 428, 429, 442, 438
 _OPENAT2 = 437
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-_BY_MACHINE = {"x86_64": {"capset": 126, "seccomp": 317}, "aarch64": {"capset": 91, "seccomp": 277}}
+_BY_MACHINE = {
+    "x86_64": {"capset": 126, "seccomp": 317, "pivot_root": 155},
+    "aarch64": {"capset": 91, "seccomp": 277, "pivot_root": 41},
+}
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _LAST_CAPABILITY = 40
 _LANDLOCK_VERSION = 1
@@ -80,6 +84,15 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
     _check(_libc.mount(*given, ctypes.c_ulong(flags), data), f"mount {target}")
 
 
+def change_root(path: str) -> None:
+    """Make the mount at `path` the root of this mount namespace, and let go of the old one; see pivot_root(2)."""
+    os.chdir(path)
+    _call(_BY_MACHINE[machine()]["pivot_root"], "pivot_root", b".", b".")
+    # The old root now lies over the new one at the current folder.
+    _check(_libc.umount2(b".", ctypes.c_int(_MNT_DETACH)), "umount2")
+    os.chdir("/")
+
+
 def find(path: str) -> int:
     """An ``O_PATH`` descriptor of `path`. Raises OSError, ELOOP if there is a link on the way."""
     how = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS), 24)
@@ -106,8 +119,12 @@ def clone_tree(path: str) -> int:
 
 
 def attach(tree: int, path: str) -> None:
-    """Mount the result of `clone_tree` at `path`."""
-    _call(_MOVE_MOUNT, f"move_mount {path}", tree, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_F_EMPTY_PATH)
+    """Mount the result of `clone_tree` at `path`, which must have no link on the way."""
+    place = find(path)
+    try:
+        _call(_MOVE_MOUNT, f"move_mount {path}", tree, b"", place, b"", _MOVE_MOUNT_EMPTY_PATHS)
+    finally:
+        os.close(place)
 
 
 def set_attributes(place: int | str, added: int, removed: int = 0, *, below: bool = True) -> None:

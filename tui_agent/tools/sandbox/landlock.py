@@ -1,9 +1,8 @@
 """Landlock: restricting a command's access to files, enforced by the kernel, without privileges.
 
 Landlock can only allow, not make exceptions. With namespaces, it is a second line of defence behind the mounts. Without
-them it is the only one: then everything readable is listed, which means every sibling on the way to a hidden path. It
-cannot restrict changes of files' modes, owners and times: see `supervisor`. See
-docs.kernel.org/userspace-api/landlock.html.
+them it is the only one: what is beside a hidden path on the way there is listed one by one. It cannot restrict changes
+of files' modes, owners and times: see `supervisor`. See docs.kernel.org/userspace-api/landlock.html.
 """
 
 import errno
@@ -25,10 +24,13 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """Names in ``/dev`` that every program expects and that lead nowhere."""
 
 
-def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, network: bool) -> None:
+def restrict(
+    readable: Iterable[str], writable: Sequence[str], version: int, *, listed: Iterable[str] = (), network: bool
+) -> None:
     """Restrict this process and all it starts by Landlock, for good. Set `kernel.PR_SET_NO_NEW_PRIVS` first.
 
-    `version` is that of the ABI. Missing paths are skipped. Raises OSError if there is no Landlock.
+    `listed` are folders in which all names may be seen. `version` is that of the ABI. Missing paths are skipped. Raises
+    OSError if there is no Landlock.
     """
     files = _ALL_OF_FIRST
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
@@ -36,8 +38,8 @@ def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, 
     ports = 0 if network or version < 4 else _BIND_TCP | _CONNECT_TCP
     ruleset = kernel.landlock_ruleset(files, ports, _ABSTRACT_SOCKETS | _SIGNALS if version >= 6 else 0, version)
     try:
-        # Allow listing everywhere: it cannot be refused for a part of a folder.
-        _allow(ruleset, "/", files & _READ_DIR)
+        for path in listed:
+            _allow(ruleset, path, files & _READ_DIR)
         for path in readable:
             _allow(ruleset, path, files & (_EXECUTE | _READ_FILE | _READ_DIR))
         for path in writable:
@@ -49,14 +51,9 @@ def restrict(readable: Iterable[str], writable: Sequence[str], version: int, *, 
         os.close(ruleset)
 
 
-def readable_without(hidden: Iterable[str]) -> list[str]:
-    """The paths to allow so that everything can be read but `hidden`."""
-    return [path for path in beside("/", hidden) if path not in {"/", "/dev", "/proc"}] + _PROCESS
-
-
 def beside(folder: str, hidden: Iterable[str]) -> list[str]:
     """The paths to allow for a folder without what is `hidden` in it: the siblings of each step on the way there."""
-    steps: dict[str, set[str]] = {folder: set()} if folder == "/" else {}
+    steps: dict[str, set[str]] = {}
     for path in hidden:
         while path != folder and path.startswith(folder.rstrip("/") + "/"):
             path, name = os.path.split(path)
@@ -69,10 +66,6 @@ def beside(folder: str, hidden: Iterable[str]) -> list[str]:
             continue
         named += [os.path.join(place, entry) for entry in entries if entry not in names]
     return named
-
-
-_PROCESS: Final = ["/proc"]
-"""Landlock itself hides of other processes what only a debugger may see."""
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:

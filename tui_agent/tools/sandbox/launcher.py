@@ -54,7 +54,8 @@ class Request(NamedTuple):
 
     `confined`: with the seccomp filter and Landlock, and without capabilities. `mounts`: in a view of the files built
     by mounts; else Landlock alone protects files. `bubblewrap`: bubblewrap creates the user namespace. `network`:
-    network sockets are allowed. `landlock` is the version of its ABI to use, 0 for none.
+    network sockets are allowed. `landlock` is the version of its ABI to use, 0 for none. Confined, only what is in
+    `writable`, `readonly` and `temporary` is there, without what is `hidden` in it.
     """
 
     arguments: list[str]
@@ -349,9 +350,12 @@ def _confine(request: Request, tell: socket.socket) -> None:
             landlock.restrict(["/"], [*request.writable, *private], request.landlock, network=True)
         kernel.seccomp(command_filter(_NETWORK_FAMILIES))
         return
-    readable = [*landlock.readable_without(request.hidden), *request.readonly]
+    # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
+    readable = [*(path for place in request.readonly for path in landlock.beside(place, request.hidden)), "/proc"]
     writable = [path for folder in request.writable for path in landlock.beside(folder, request.hidden)]
-    landlock.restrict(readable, [*writable, request.temporary], request.landlock, network=request.network)
+    places = [*request.readonly, *request.writable]
+    writable.append(request.temporary)
+    landlock.restrict(readable, writable, request.landlock, listed=places, network=request.network)
     families = _NETWORK_FAMILIES if request.network else ()
     try:
         listener = kernel.seccomp(command_filter(families, LandlockOnly(request.landlock)), listened=True)

@@ -1,7 +1,7 @@
-"""Building the view of the files that a command gets: everything read-only, a few places writable, secrets hidden.
+"""Building the view of the files that a command gets: what it may read or write, and nothing else.
 
-It is built in the command's own mount namespace, by a process with all capabilities in its user namespace; the command
-has none, so it cannot undo any of it.
+It is a new root, built in the command's own mount namespace by a process with all capabilities in its user namespace;
+the command has none, so it cannot undo any of it.
 """
 
 import errno
@@ -22,40 +22,50 @@ _LINKS: Final = {
     "ptmx": "pts/ptmx",
 }
 _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - names of places, not files
+_BASES: Final = ("/tmp", "/dev")  # noqa: S108
+"""Where the new root is built, if there is such a folder."""
 _HIDDEN_FOLDER, _HIDDEN_FILE = "/dev/.hidden-folder", "/dev/.hidden-file"
 _SHARED_MEMORY: Final = "size=50%,mode=1777"
 
 
 def build(writable: Sequence[str], readonly: Sequence[str], hidden: Sequence[str], temporary: str) -> None:
-    """Build the view in this process's mount namespace.
+    """Build the view in this process's mount namespace, and make it the root.
 
     The paths must be resolved; missing ones are skipped. If one is inside another, the deeper one wins. `temporary` is
     the folder that appears as ``/tmp``. Raises OSError if the kernel refuses.
     """
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
-    trees = _trees((*writable, *readonly, *(f"/dev/{name}" for name in _NODES)))
-    private = {place: kernel.clone_tree(temporary) for place in _PRIVATE if _is_folder(place)}
-    kernel.set_attributes("/", ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
-    _devices(trees)
-    kernel.mount("proc", "/proc", "proc", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    for place, tree in private.items():
-        _attach_writable(tree, place)
-    emptied: list[str] = []
     kinds = dict.fromkeys(writable, "writable") | dict.fromkeys(readonly, "readonly") | dict.fromkeys(hidden, "hidden")
-    for path in sorted(kinds, key=lambda place: place.count("/")):
-        if kinds[path] == "hidden":
+    trees = _trees((*(path for path, kind in kinds.items() if kind != "hidden"), *(f"/dev/{name}" for name in _NODES)))
+    private = {place: kernel.clone_tree(temporary) for place in _PRIVATE}
+    links = {name: os.readlink(f"/{name}") for name in os.listdir("/") if os.path.islink(f"/{name}")}
+    base = next(place for place in _BASES if _is_folder(place))
+    kernel.mount("tmpfs", base, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=65536k")
+    for name, target in links.items():
+        os.symlink(target, f"{base}/{name}")
+    _devices(base, trees)
+    os.mkdir(f"{base}/proc", 0o755)
+    flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("proc", f"{base}/proc", "proc", flags)
+    emptied: list[str] = []
+    for path in sorted({**kinds, **private}, key=lambda place: place.count("/")):
+        if path in private:
+            os.makedirs(f"{base}{path}", exist_ok=True)
+            _attach_writable(private[path], f"{base}{path}")
+        elif kinds[path] == "hidden":
             below = any(other.startswith(f"{path}/") and kinds[other] != "hidden" for other in kinds)
-            emptied += [path] if _hide(path, below) else []
-        elif path in trees and _make_place(path, trees[path]):
+            emptied += [path] if _hide(base, path, below) else []
+        elif path in trees and _make_place(f"{base}{path}", trees[path]):
             if kinds[path] == "writable":
-                _attach_writable(trees[path], path)
+                _attach_writable(trees[path], f"{base}{path}")
             else:
                 kernel.set_attributes(trees[path], ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
-                kernel.attach(trees[path], path)
-    for path in ("/dev", *emptied):
-        kernel.set_attributes(path, ATTR_RDONLY, below=False)
+                kernel.attach(trees[path], f"{base}{path}")
+    for path in ("", "/dev", *emptied):
+        kernel.set_attributes(f"{base}{path}", ATTR_RDONLY, below=False)
     for tree in (*trees.values(), *private.values()):
         os.close(tree)
+    kernel.change_root(base)
 
 
 def _trees(paths: Sequence[str]) -> dict[str, int]:
@@ -65,8 +75,8 @@ def _trees(paths: Sequence[str]) -> dict[str, int]:
         try:
             trees[path] = kernel.clone_tree(path)
         except OSError as error:
-            # Missing; or there is a link on the way, created just now.
-            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            # Missing; or there is a link on the way, created just now; or the user may not even see it.
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES}:
                 raise
     return trees
 
@@ -88,51 +98,53 @@ def _attach_writable(tree: int, path: str) -> None:
     kernel.attach(tree, path)
 
 
-def _devices(trees: Mapping[str, int]) -> None:
-    kernel.mount("tmpfs", "/dev", "tmpfs", kernel.MS_NOSUID | kernel.MS_NOEXEC, "mode=755,size=65536k")
+def _devices(base: str, trees: Mapping[str, int]) -> None:
+    dev = f"{base}/dev"
+    os.mkdir(dev, 0o755)
+    kernel.mount("tmpfs", dev, "tmpfs", kernel.MS_NOSUID | kernel.MS_NOEXEC, "mode=755,size=65536k")
     for name in _NODES:
         if (tree := trees.get(f"/dev/{name}")) is not None:
-            os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
-            kernel.attach(tree, f"/dev/{name}")
+            os.close(os.open(f"{dev}/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+            kernel.attach(tree, f"{dev}/{name}")
     for name, target in _LINKS.items():
-        os.symlink(target, f"/dev/{name}")
+        os.symlink(target, f"{dev}/{name}")
     for name in ("pts", "shm"):
-        os.mkdir(f"/dev/{name}", 0o755)
-    kernel.mount(
-        "devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"
-    )
-    kernel.mount("tmpfs", "/dev/shm", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, _SHARED_MEMORY)  # noqa: S108
-    os.mkdir(_HIDDEN_FOLDER, 0)
-    os.close(os.open(_HIDDEN_FILE, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0))
+        os.mkdir(f"{dev}/{name}", 0o755)
+    flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
+    kernel.mount("devpts", f"{dev}/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
+    kernel.mount("tmpfs", f"{dev}/shm", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, _SHARED_MEMORY)
+    os.mkdir(f"{base}{_HIDDEN_FOLDER}", 0)
+    os.close(os.open(f"{base}{_HIDDEN_FILE}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0))
 
 
-def _hide(path: str, emptied: bool) -> bool:
+def _hide(base: str, path: str, emptied: bool) -> bool:
     """Cover `path` with something that cannot be read. With `emptied`, a folder is covered with an empty one in which
     other mounts can be placed; returns True then.
     """
-    if not os.path.lexists(path):
+    place = f"{base}{path}"
+    if not os.path.lexists(place):
         return False
-    is_folder = _is_folder(path)
+    is_folder = _is_folder(place)
     if is_folder and emptied:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-        kernel.mount("tmpfs", path, "tmpfs", flags, "mode=755,size=1024k")
+        kernel.mount("tmpfs", place, "tmpfs", flags, "mode=755,size=1024k")
         return True
-    tree = kernel.clone_tree(_HIDDEN_FOLDER if is_folder else _HIDDEN_FILE)
+    tree = kernel.clone_tree(f"{base}{_HIDDEN_FOLDER if is_folder else _HIDDEN_FILE}")
     kernel.set_attributes(tree, ATTR_RDONLY)
-    kernel.attach(tree, path)
+    kernel.attach(tree, place)
     os.close(tree)
     return False
 
 
-def _make_place(path: str, tree: int) -> bool:
-    """Whether `path` exists, so that the tree can be attached there; creates it if a parent was covered."""
-    if os.path.lexists(path):
+def _make_place(place: str, tree: int) -> bool:
+    """Whether `place` exists, so that the tree can be attached there; creates it if the new root has none."""
+    if os.path.lexists(place):
         return True
     is_folder = stat.S_ISDIR(os.fstat(tree).st_mode)
     try:
-        os.makedirs(path if is_folder else os.path.dirname(path), 0o755, exist_ok=True)
+        os.makedirs(place if is_folder else os.path.dirname(place), 0o755, exist_ok=True)
         if not is_folder:
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
     except OSError:
         return False
     return True

@@ -12,25 +12,28 @@ commands would have no process namespace and no localhost of their own.
 
 import asyncio
 import contextlib
+import fcntl
 import os
-import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.regular import remove_tree
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
-from tui_agent.tools.sandbox.guarded import common_git_folder, guarded, guarded_in_git, is_git_folder, secrets
+from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
+from tui_agent.tools.sandbox.home import fill
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
+from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable
 from tui_agent.tools.sandbox.system_calls import is_known
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
@@ -38,6 +41,10 @@ Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "n
 
 WITHHELD: Final = "withheld"
 """The folder, in the session's own, for what commands wrote to guarded paths."""
+HOME: Final = "home"
+"""The folder, among the temporary files, that is the home of commands."""
+_TEMPORARY, _LOCK, _FILES = "tui-agent-", "lock", "files"
+"""The temporary folder of a session: its lock, and what commands see."""
 _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
@@ -53,8 +60,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """The folders that a sandbox needs to know.
 
     `folders`: where the session works. `project`: the root of its project, which may be above them. `program`: this
-    program's home (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own folder. `home`:
-    the user's.
+    program's home (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own folder.
+    `added`: what the user lets commands read besides. `home`: the user's, which commands do not see.
     """
 
     folders: tuple[Path, ...]
@@ -62,7 +69,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     program: Path
     session: Path
     shown: tuple[Path, ...] = ()
-    home: Path = msgspec.field(default_factory=Path.home)
+    added: tuple[Path, ...] = ()
+    home: Path = msgspec.field(default_factory=lambda: Path(os.path.realpath(Path.home())))
 
 
 _mechanism: Mechanism | None = None
@@ -118,8 +126,11 @@ class Sandbox:
         self.network = network
         self._offered = offered
         self._temporary: Path | None = None
+        self._lock = -1
         self._making = threading.Lock()
-        self._known: dict[Path, Snapshot] = {}
+        self._shown: tuple[object, list[str]] | None = None
+        self._known: dict[str, Snapshot] = {}
+        self._finder = Finder(places.home)
         self._taken = 0
 
     @property
@@ -147,48 +158,65 @@ class Sandbox:
         """A few words on what a command may do in it."""
         folders = ", ".join(map(str, self.places.folders))
         network = "the network may be used" if self.network else "there is no network"
-        return f"a command may write in {folders} and in its temporary folder, except guarded files, and {network}"
+        return (
+            f"a command may write in {folders} and in its temporary folder, except guarded files; it may read those, "
+            f"the system's programs and the toolchain, and has an empty home of its own; {network}"
+        )
 
     def temporary(self) -> Path:
-        """The commands' folder for temporary files, created on first use."""
+        """The commands' folder for temporary files, with their home in it; created on first use. Writes files."""
         with self._making:
             if self._temporary is None:
-                self._temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="tui-agent-")))
+                place = Path(os.path.realpath(tempfile.mkdtemp(prefix=_TEMPORARY)))
+                self._lock = os.open(place / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                own = place / _FILES / HOME
+                own.mkdir(0o700, parents=True)
+                fill(own, self.places.home, self._readable(os.environ))
+                self._temporary = place / _FILES
+                threading.Thread(target=_remove_left_over, args=(place.parent,), daemon=True).start()
             return self._temporary
 
     def request(
-        self, arguments: Sequence[str], folder: Path, environment: dict[str, str], *, read_only: bool = False
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        environment: dict[str, str],
+        *,
+        guard: Guard,
+        read_only: bool = False,
+        added: Iterable[Path] = (),
     ) -> Request:
-        """The request that starts a command inside. Reads folders: call it off the event loop."""
+        """The request that starts a command inside; `added` are more paths that it may read.
+
+        Reads folders: call it off the event loop.
+        """
         kind = self.kind
         temporary = str(self.temporary())
         inside = "/tmp" if kind in {"namespaces", "bubblewrap"} else temporary  # noqa: S108 - the view's own
-        writable = [] if read_only else [str(place) for place in self._writable()]
-        hidden = [str(path) for path in self._hidden() if str(path) not in writable]
-        fixed = [
-            str(path)
-            for path in self._guarded()
-            if path.exists()
-            and os.path.realpath(path) == str(path)
-            and not any(_is_at(str(path), place) for place in hidden)
-        ]
-        programs = _programs_among_temporary_files(environment.get("PATH", ""), hidden)
-        # Programs of the project, such as in its virtual environment, stay writable like all of it.
-        own = [path for path in programs if any(_is_at(str(path), place) for place in writable)]
-        shown = [*self.places.shown, *(path for path in programs if path not in own)]
+        folders = [str(place) for place in self._writable()]
+        writable = [] if read_only else folders
+        shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
+        hidden = [path for place in (*shown, *folders) for path in hidden_in(place, self.places.home)]
+        own = str(self.places.program)
+        hidden += [own] if _is_in(own, (*shown, *folders)) else []
+        hidden = [path for path in hidden if path not in folders and path not in shown]
+        # A toolchain in the project, such as its virtual environment, stays writable like all of it.
+        shown = [path for path in shown if not _is_in(path, folders) or _is_in(path, hidden)]
         if read_only:
-            shown += self._writable()
+            shown += folders
+        fixed = [path for path in guard.fixed if os.path.realpath(path) == path and not _is_in(path, hidden)]
         request = Request(
             list(arguments),
             str(folder),
-            {**environment, "TMPDIR": inside, "TMP": inside, "TEMP": inside},
+            {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside},
             confined=True,
             mounts=kind in {"namespaces", "bubblewrap"},
             bubblewrap=kind == "bubblewrap",
             network=self.network,
             landlock=kernel.landlock_version() if AVAILABLE else 0,
             writable=[*writable, *self._anchors(writable, fixed)],
-            readonly=[*fixed, *(str(path) for path in shown if path.exists())],
+            readonly=[*fixed, *(path for path in shown if Path(path).exists())],
             hidden=hidden,
             temporary=temporary,
         )
@@ -196,7 +224,7 @@ class Sandbox:
 
     def guard(self) -> Guard:
         """Record what is at guarded paths. Reads files: call it off the event loop."""
-        return Guard(self._guarded(), self._writable(), frozen=self.kind != "landlock")
+        return Guard(self._finder, self._writable(), frozen=self.kind != "landlock")
 
     def take_back(self, guard: Guard) -> list[Path]:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
@@ -210,8 +238,8 @@ class Sandbox:
 
         Returns no notes.
         """
-        for path in self._guarded():
-            if os.path.lexists(path) and (found := contents(path)) is not None:
+        for path in self._finder.look(self._writable()).paths:
+            if (found := contents(Path(path))) is not None:
                 self._known[path] = found
         return []
 
@@ -219,8 +247,9 @@ class Sandbox:
         """Remove the temporary folder."""
         with self._making:
             temporary, self._temporary = self._temporary, None
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+            if temporary is not None:
+                remove_tree(temporary.parent)
+                os.close(self._lock)
 
     def _writable(self) -> list[Path]:
         """The writable folders: those of the session, and the git folder of the worktree they belong to."""
@@ -228,13 +257,6 @@ class Sandbox:
         of_git = (places.project / ".git", common_git_folder(places.project))
         found = [git for git in of_git if git is not None and not git.is_symlink() and is_git_folder(git)]
         return [folder for folder in dict.fromkeys((*places.folders, *found)) if folder != folder.parent]
-
-    def _guarded(self) -> list[Path]:
-        home = Path(os.path.realpath(self.places.home))
-        found: list[Path] = []
-        for folder in self._writable():
-            found += guarded_in_git(folder) if is_git_folder(folder) else guarded(folder, home)
-        return list(dict.fromkeys(found))
 
     def _anchors(self, writable: list[str], fixed: list[str]) -> list[str]:
         """The parents of guarded paths: as mounts of their own they cannot be renamed, with what is guarded in them."""
@@ -248,27 +270,29 @@ class Sandbox:
         }
         return sorted(above - set(writable) - set(fixed))
 
-    def _hidden(self) -> list[Path]:
-        return [*secrets(self.places.home), *([self.places.program] if self.places.program.exists() else [])]
+    def _readable(self, environment: Mapping[str, str]) -> list[str]:
+        key = tuple(sorted(environment.items()))
+        if self._shown is None or self._shown[0] != key:
+            self._shown = key, readable(environment, self.places.home, self.places.added)
+        return self._shown[1]
 
 
-def _is_at(path: str, place: str) -> bool:
-    return path == place or path.startswith(f"{place}/")
+def _remove_left_over(folder: Path) -> None:
+    """Remove the temporary folders of programs that were killed: those whose lock nobody holds."""
+    for place in folder.glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            if place.is_symlink() or place.stat().st_uid != os.geteuid():
+                continue
+            lock = os.open(place / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove_tree(place)
+            finally:
+                os.close(lock)
 
 
-def _programs_among_temporary_files(search_path: str, hidden: Sequence[str]) -> list[Path]:
-    """Folders of the PATH in the system's temporary folders, which the command would not see otherwise. A folder named
-    ``bin`` comes with the one it is in, for the libraries there, unless that holds something hidden.
-    """
-    found = []
-    for entry in search_path.split(os.pathsep):
-        folder = os.path.realpath(entry) if entry.startswith("/") else ""
-        if not folder.startswith(("/tmp/", "/var/tmp/")):  # noqa: S108 - names of places
-            continue
-        path, above = Path(folder), Path(folder).parent
-        whole = path.name == "bin" and above.parent != Path("/") and not any(_is_at(at, str(above)) for at in hidden)
-        found.append(above if whole else path)
-    return found
+def _is_in(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def launch(request: Request, *streams: int) -> LaunchedChild:
@@ -333,6 +357,7 @@ def _bare(folder: Path) -> Request:
         confined=True,
         landlock=kernel.landlock_version(),
         writable=[str(writable)],
+        readonly=[os.path.realpath(place) for place in SYSTEM if Path(place).exists()],
         temporary=str(folder),
     )
 

@@ -44,9 +44,8 @@ class Bounds(NamedTuple):
         return _deepest(path, self.writable) > _deepest(path, (*self.readonly, *self.hidden))
 
     def may_see(self, path: str) -> bool:
-        """Whether this path is not hidden."""
-        hidden = _deepest(path, self.hidden)
-        return not hidden or _deepest(path, (*self.writable, *self.readonly)) > hidden
+        """Whether this path is shown."""
+        return _deepest(path, (*self.writable, *self.readonly)) > _deepest(path, self.hidden)
 
 
 class _Call(NamedTuple):

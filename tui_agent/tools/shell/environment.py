@@ -4,8 +4,8 @@ Variables that change what a command means are removed: with ``CDPATH``, a plain
 told to ignore a bare repository in the project (git-config(1), ``safe.bareRepository``), since its configuration can
 name programs to run.
 
-Variables whose names suggest a secret are removed; one that a command needs can be allowed by name. A secret under an
-innocent name is not recognised.
+Outside the sandbox, variables whose names suggest a secret are removed; one that a command needs can be allowed by
+name. A secret under an innocent name is not recognised. In the sandbox only known variables are kept.
 """
 
 import re
@@ -22,6 +22,27 @@ SECRET_NAMES = (
     r"DATABASE_URL|.*_(DSN|CONNECTION_STRING)|REDIS_URL|MONGODB?_URI|PGPASSWORD|MYSQL_PWD|NPM_CONFIG_.*AUTH.*|.*_WEBHOOK(_URL)?",
 )
 """Patterns of the full names, in any case, of variables that are removed."""
+
+KNOWN_NAMES = (
+    r"PATH|USER|LOGNAME|SHELL|HOSTNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|SOURCE_DATE_EPOCH|DEBIAN_FRONTEND|NIX_PATH|MANPATH",
+    r"VIRTUAL_ENV|CONDA_(PREFIX|DEFAULT_ENV|EXE|SHLVL)|PYENV_(ROOT|VERSION)|PYTHON(HOME|PATH|UTF8|HASHSEED|WARNINGS)",
+    r"PYTHON(DONTWRITEBYTECODE|UNBUFFERED|IOENCODING|STARTUP|OPTIMIZE|NOUSERSITE|BREAKPOINT|PYCACHEPREFIX)|PIPENV_VENV_IN_PROJECT",
+    r"(PIP|UV)_(INDEX_URL|EXTRA_INDEX_URL|INDEX|DEFAULT_INDEX|FIND_LINKS|NO_INDEX|TRUSTED_HOST|CERT|CONSTRAINT|DEFAULT_TIMEOUT)",
+    r"PIP_(DISABLE_PIP_VERSION_CHECK|REQUIRE_VIRTUALENV|BREAK_SYSTEM_PACKAGES)|UV_(PYTHON|LINK_MODE|PROJECT_ENVIRONMENT)|POETRY_VIRTUALENVS_\w+",
+    r"NODE_(ENV|PATH|OPTIONS|EXTRA_CA_CERTS)|NPM_CONFIG_(REGISTRY|FUND|AUDIT|UPDATE_NOTIFIER|STRICT_SSL)|NVM_(DIR|BIN|INC)",
+    r"VOLTA_HOME|FNM_(DIR|MULTISHELL_PATH)|PNPM_HOME|BUN_INSTALL|COREPACK_\w+|YARN_REGISTRY",
+    r"GO(ROOT|OS|ARCH|ARM|AMD64|FLAGS|PROXY|SUMDB|PRIVATE|NOSUMDB|TOOLCHAIN|WORK|111MODULE|EXPERIMENT|MAXPROCS|GC)|CGO_\w+",
+    r"RUSTUP_(HOME|TOOLCHAIN|AUTO_INSTALL|DIST_SERVER|UPDATE_ROOT)|RUST(FLAGS|_BACKTRACE|_LOG|C_WRAPPER|DOCFLAGS)",
+    r"CARGO_(TARGET_DIR|BUILD_\w+|INCREMENTAL|NET_OFFLINE|HTTP_CAINFO|TERM_\w+|ENCODED_RUSTFLAGS)",
+    r"(JAVA|JDK|MAVEN|M2|GRADLE|ANT|SCALA|KOTLIN|GROOVY)_HOME|(MAVEN|GRADLE|SBT|JAVA_TOOL)_OPTS|ANDROID_(HOME|SDK_ROOT|NDK_HOME|NDK_ROOT)",
+    r"DOTNET_(ROOT|CLI_TELEMETRY_OPTOUT|NOLOGO)|GEM_(HOME|PATH)|RBENV_(ROOT|VERSION)|RUBY(LIB|OPT)|BUNDLE_(PATH|GEMFILE|WITHOUT)",
+    r"PERL5LIB|PERL_MM_OPT|LUA_(PATH|CPATH)|R_(HOME|LIBS|LIBS_USER)|JULIA_\w*(DEPOT_PATH|NUM_THREADS)|OPAM_SWITCH_PREFIX|OCAML\w*_PATH",
+    r"CC|CXX|CPP|LD|AR|AS|NM|FC|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|FFLAGS|MAKEFLAGS|MAKELEVEL|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH",
+    r"LIBRARY_PATH|LD_LIBRARY_PATH|PKG_CONFIG(_\w*PATH)?|CMAKE_(PREFIX_PATH|GENERATOR|BUILD_TYPE|BUILD_PARALLEL_LEVEL)|CCACHE_\w*DIR",
+    r"CUDA_(HOME|PATH|VISIBLE_DEVICES)|OMP_NUM_THREADS|MKL_NUM_THREADS|XDG_(DATA|CONFIG)_DIRS|TERMINFO(_DIRS)?|FONTCONFIG_\w+",
+    r"(SSL_CERT|REQUESTS_CA|CURL_CA)_(FILE|DIR|BUNDLE)|GIT_(SSL_CAINFO|(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|DEFAULT_HASH)|HTTPLIB2_CA_CERTS",
+)
+"""Patterns of the full names, in any case, of the variables that a command in the sandbox gets."""
 
 _WOULD_COLOUR = frozenset({"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "GCC_COLORS"})
 _FOR_READING = {
@@ -40,9 +61,32 @@ def is_secret(name: str) -> bool:
     return _secret().fullmatch(name) is not None
 
 
+_ADDRESS_WITH_USER = re.compile(r"://[^/\s]*@")
+
+
+@cache
+def _known() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in KNOWN_NAMES), re.IGNORECASE)
+
+
 @cache
 def _secret() -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in SECRET_NAMES), re.IGNORECASE)
+
+
+def sandboxed_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
+    """The known variables of `environment` and those named in `keep`, set for plain output without colours.
+
+    Values with an address that has a user or a password in it are left out.
+    """
+    kept = frozenset(keep)
+    known = _known()
+    clean = {
+        name: value
+        for name, value in environment.items()
+        if name in kept or (known.fullmatch(name) and not _ADDRESS_WITH_USER.search(value))
+    }
+    return clean | _FOR_READING | _for_git({})
 
 
 def child_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:

@@ -9,20 +9,21 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta
 
 from tui_agent.durable import to_completion
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.sandbox.denials import denial_note, taken_back_note
+from tui_agent.tools.gate.workspace import access_to, shown
+from tui_agent.tools.sandbox.denials import Bounds, denial_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
-from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.shell.environment import child_environment, sandboxed_environment
 from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
 from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
@@ -78,8 +79,11 @@ class RunCommand:
                 f"Commands may run in a sandbox only (permissions.sandbox), and here is none: {sandbox.trouble}.",
                 "Go on with the other tools, or tell the user.",
             )
-        outside = bool(given.get("outside")) and sandbox is not None and sandbox.confines
-        return (Access(effect="run", target=str(given["command"]), outside=outside),)
+        confines = sandbox is not None and sandbox.confines
+        outside = bool(given.get("outside")) and confines
+        reads = _reads(given) if confines and not outside else ()
+        run = Access(effect="run", target=str(given["command"]), outside=outside)
+        return (run, *(access_to(workspace, path, "read") for path in reads))
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         given = self._signature.parse(arguments)
@@ -88,7 +92,8 @@ class RunCommand:
             title += " outside the sandbox" if given.get("outside") else ""
         elif sandbox is not None and sandbox.trouble:
             title += ", with no sandbox"
-        return Preview(title=title, command=str(given["command"]))
+        reads = ", ".join(map(shown, _reads(given)))
+        return Preview(title=f"{title} that reads {reads}" if reads else title, command=str(given["command"]))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._run, arguments, context)
@@ -101,6 +106,7 @@ class RunCommand:
         timeout: Seconds = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the model's argument
         background: bool = False,
         outside: bool = False,
+        reads: Sequence[str] = (),
     ) -> ToolOutput:
         """Run a shell command in the workspace folder and return its output and exit code.
 
@@ -108,8 +114,9 @@ class RunCommand:
         `--yes`, avoid editors and pagers. Output and errors come together; very long output keeps its end. Prefer the
         file tools for reading, searching and editing files.
 
-        Where the system offers a sandbox, commands write only in the workspace and $TMPDIR, and reach no network but
-        their own localhost. What fails for that reason says so.
+        Where the system offers a sandbox, commands read only the workspace and what is installed, write only in the
+        workspace and $TMPDIR, have a home of their own, and reach no network but their own localhost. What fails for
+        that reason says so.
 
         Args:
             command: What the shell is to run.
@@ -117,6 +124,7 @@ class RunCommand:
             background: Leave it running (a server, a long build) without a timeout, until this program ends; answers
                 after a second with its process id, for command_output and stop_command.
             outside: Run it outside the sandbox: only where it failed because of it. The user is asked.
+            reads: Paths outside the workspace that it has to read: only where it did not find them. The user is asked.
         """
         if not command.strip():
             raise ToolFailure("run_command: `command` is empty.", "Say what the shell is to run.")
@@ -155,23 +163,27 @@ class RunCommand:
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
         failed = timed_out or ended.exit_code != 0
-        if prepared.rules:
-            own, end = prepared.request.mounts, terminal.tail(_DENIAL_LINES)
-            notes += await asyncio.to_thread(denial_note, end, prepared.rules, failed=failed, own_temporary=own)
+        if prepared.bounds:
+            end = terminal.tail(_DENIAL_LINES)
+            notes += await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
         return await _finished(terminal, raw, notes, is_error=failed)
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
         """Prepare to run a command, inside the sandbox or outside. Reads files. Raises ToolFailure."""
         arguments, folder = [shell(), "-c", command], context.workspace.root
-        environment = child_environment(os.environ, self._keep)
         sandbox = self._sandbox
-        if sandbox is None:
-            return _Prepared(Request(arguments, str(folder), environment), list)
-        if outside or any(access.outside for access in context.accesses) or not sandbox.confines:
-            return _Prepared(Request(arguments, str(folder), environment), sandbox.note_known)
+        leaves = outside or any(access.outside for access in context.accesses)
+        if sandbox is None or leaves or not sandbox.confines:
+            request = Request(arguments, str(folder), child_environment(os.environ, self._keep))
+            return _Prepared(request, sandbox.note_known if sandbox is not None else list)
         guard, aside = sandbox.guard(), sandbox.places.session / WITHHELD
-        request = sandbox.request(arguments, folder, environment, read_only=self._only_reads())
-        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), sandbox.rules)
+        environment = sandboxed_environment(os.environ, self._keep)
+        added = [Path(access.target) for access in context.accesses if access.effect == "read"]
+        request = sandbox.request(
+            arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
+        )
+        bounds = Bounds(sandbox.rules, request, sandbox.places.home)
+        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), bounds)
 
     async def _leave_running(
         self,
@@ -215,11 +227,16 @@ class RunCommand:
 
 
 class _Prepared(NamedTuple):
-    """A command to start, what to call when it has ended, and the `rules` of its sandbox, in words."""
+    """A command to start, what to call when it has ended, and the bounds of its sandbox, if it runs in one."""
 
     request: Request
     settle: Settle
-    rules: str = ""
+    bounds: Bounds | None = None
+
+
+def _reads(given: Mapping[str, object]) -> tuple[str, ...]:
+    reads = given.get("reads")
+    return tuple(map(str, reads)) if isinstance(reads, Sequence) else ()
 
 
 async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:

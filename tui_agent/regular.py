@@ -1,0 +1,61 @@
+"""Files in places where commands write: reading regular ones only, which never blocks, and removing whole trees."""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def read_bytes(path: Path | str, most: int | None = None) -> bytes:
+    """The bytes of a regular file, following links. Raises OSError, also for anything else and for more than `most`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(22, "it is not a regular file", str(path))
+        data = stream.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(27, f"it is larger than {most:,} bytes", str(path))
+    return data
+
+
+def read_text(path: Path | str, most: int | None = None) -> str:
+    """The same as text in UTF-8; what is not valid is replaced."""
+    return read_bytes(path, most).decode(errors="replace")
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all that is in it, however deep and whatever its modes; errors are ignored.
+
+    Folders in it are moved to its top, so neither a path nor a stack grows with their depth.
+    """
+    with contextlib.suppress(OSError):
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _empty(top)
+        finally:
+            os.close(top)
+        path.rmdir()
+
+
+def _empty(top: int) -> None:
+    waiting, moved = os.listdir(top), 0
+    while waiting:
+        name = waiting.pop()
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=top)
+            continue
+        with contextlib.suppress(OSError):
+            os.chmod(name, 0o700, dir_fd=top)  # nothing runs in it any more that could put a link here
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+            try:
+                for entry in os.listdir(folder):  # noqa: PTH208
+                    try:
+                        os.unlink(entry, dir_fd=folder)
+                    except OSError:
+                        os.chmod(entry, 0o700, dir_fd=folder)
+                        moved += 1
+                        os.rename(entry, f".moved-{moved}", src_dir_fd=folder, dst_dir_fd=top)
+                        waiting.append(f".moved-{moved}")
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)

@@ -1,0 +1,124 @@
+"""The home of its own that a command in the sandbox has: an empty one, with what tools need to know of the user's.
+
+It holds the name and address for git's commits, the settings that name package indexes, without their keys, and links
+to the toolchain. What commands write there, such as the caches of package managers, lasts as long as the session.
+"""
+
+import configparser
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tui_agent.regular import read_text
+
+_MOST: Final = 200_000
+_GIT: Final = {
+    "user": ("name", "email"),
+    "init": ("defaultbranch",),
+    "core": ("autocrlf", "eol", "quotepath"),
+    "pull": ("rebase", "ff"),
+    "push": ("default", "autosetupremote"),
+    "merge": ("conflictstyle",),
+    "commit": ("cleanup",),
+}
+_NPM: Final = re.compile(
+    r"(?:@[\w.-]+:)?registry|cafile|strict-ssl|save-exact|legacy-peer-deps|engine-strict|fund|audit|update-notifier"
+)
+_PIP: Final = frozenset(
+    {
+        *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout", "retries"),
+        *("constraint", "disable-pip-version-check", "prefer-binary", "only-binary", "no-binary"),
+    }
+)
+_CARGO: Final = ("source", "registries", "net", "http", "build", "target")
+_SECRET: Final = re.compile(r"token|secret|password|credential|auth|key", re.IGNORECASE)
+_IGNORED: Final = ".config/git/ignore"
+
+
+def fill(own: Path, home: Path, shown: Iterable[str]) -> None:
+    """Make `own` the home of a command, from the user's `home`; `shown` are the places in it that it may read.
+
+    Reads and writes files.
+    """
+    for place in shown:
+        if place.startswith(f"{home}/"):
+            link = own / place[len(f"{home}/") :]
+            with suppress(OSError):
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(place)
+    known: tuple[tuple[str, str, Callable[[str], Iterable[str]]], ...] = (
+        (".gitconfig", ".gitconfig", git_settings),
+        (".config/git/config", ".config/git/config", git_settings),
+        (_IGNORED, _IGNORED, str.splitlines),
+        (".npmrc", ".npmrc", npm_settings),
+        (".config/pip/pip.conf", ".config/pip/pip.conf", pip_settings),
+        (".pip/pip.conf", ".pip/pip.conf", pip_settings),
+        (".cargo/config.toml", ".cargo/config.toml", cargo_settings),
+        (".cargo/config", ".cargo/config.toml", cargo_settings),
+    )
+    for theirs, ours, settings in known:
+        with suppress(OSError, ValueError, configparser.Error):
+            lines = list(settings(read_text(home / theirs, _MOST)))
+            if lines and not os.path.lexists(own / ours):
+                (own / ours).parent.mkdir(parents=True, exist_ok=True)
+                (own / ours).write_text("\n".join(lines) + "\n")
+
+
+def git_settings(text: str) -> Iterator[str]:
+    """The settings of git that say who commits and how, none that runs a program."""
+    found: dict[str, dict[str, str]] = {}
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line.strip("[]").strip().lower()
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if equals and name.lower() in _GIT.get(section, ()):
+            found.setdefault(section, {})[name] = value
+    for section, settings in found.items():
+        yield f"[{section}]"
+        yield from (f"\t{name} = {value}" for name, value in settings.items())
+
+
+def npm_settings(text: str) -> Iterator[str]:
+    """The lines of an .npmrc that name registries, without keys."""
+    for line in map(str.strip, text.splitlines()):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if equals and _NPM.fullmatch(name) and not has_user(value):
+            yield f"{name}={value}"
+
+
+def pip_settings(text: str) -> Iterator[str]:
+    """The settings of a pip.conf that name indexes, without keys."""
+    read = configparser.RawConfigParser(strict=False)
+    read.read_string(text)
+    for section in read.sections():
+        kept = {name: value for name, value in read.items(section) if name in _PIP and not has_user(value)}
+        if kept:
+            yield f"[{section}]"
+            yield from (f"{name} = " + value.replace("\n", "\n    ") for name, value in kept.items())
+
+
+def cargo_settings(text: str) -> Iterator[str]:
+    """The settings of cargo's config.toml that name sources and targets, without keys, as dotted TOML."""
+
+    def flat(place: str, value: object) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for name, below in value.items():
+                if not _SECRET.search(name):
+                    yield from flat(f"{place}.{json.dumps(name)}" if place else json.dumps(name), below)
+        elif isinstance(value, str | bool | int | list) and not has_user(str(value)):
+            with suppress(TypeError):
+                yield f"{place} = {json.dumps(value)}"
+
+    read = tomllib.loads(text)
+    yield from flat("", {name: read[name] for name in _CARGO if name in read})
+
+
+def has_user(value: str) -> bool:
+    """Whether a text has an address with a user or a password in it."""
+    return re.search(r"://[^/\s]*@", value) is not None
