@@ -56,6 +56,7 @@ from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread, write_file
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
+from tui_agent.programs import keep_out_of
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import CONFIG, brought
@@ -262,6 +263,7 @@ async def _open(
         shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
         folders = map(Path, settings.permissions.folders)
         workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
+        keep_out_of(workspace.folders)
         gate = gate_of(settings, arguments, workspace)
         tracker = usage_so_far(entries)
         unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from tui_agent.regular import read_bytes
 from tui_agent.settings.keys import (
     ADDED_UP,
     SERVERS,
@@ -300,7 +301,7 @@ def _text_in(path: Path) -> str | None:
             raise SettingsError([f"{path}: not a regular file"])
         if state.st_size > MAX_FILE_BYTES:
             raise SettingsError([f"{path}: larger than {MAX_FILE_BYTES:,} bytes"])
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tui_agent.programs import with_search_path
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready
 from tui_agent.tools.shell.environment import child_environment
@@ -35,7 +36,7 @@ async def run_hook(command: str, data: bytes, folder: Path, project: Path, *, se
     try:
         inside = Path(place.name)
         await asyncio.to_thread((inside / _INPUT).write_bytes, data)
-        environment = child_environment(os.environ) | {
+        environment = with_search_path(child_environment(os.environ)) | {
             "TUI_AGENT_HOOK": place.name,
             "TUI_AGENT_PROJECT": str(project),
             "CLAUDE_PROJECT_DIR": str(project),

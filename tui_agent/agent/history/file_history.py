@@ -47,6 +47,7 @@ class FileHistory:
 
     def __init__(self, kept: Kept, folders: Sequence[Path], excluded: Iterable[Path], limits: TreeLimits) -> None:
         self._kept = kept
+        self._folders = tuple(folders)
         self._root = folders[0]
         self._excluded = tuple(excluded)
         self._limits = limits
@@ -100,7 +101,7 @@ class FileHistory:
 
     def plan(self, log: Log, seq: int) -> PutBack:
         """Plan putting files back to their state before entry `seq`. Slow: reads files."""
-        return plan(seq, files_since(log, seq), self._root, self._kept.read)
+        return plan(seq, files_since(log, seq), self._folders, self._kept.read)
 
     async def put_back(self, planned: PutBack, record: Record, *, overwrite: bool = False) -> PutBackDone:
         """Carry out a plan, except for files that changed since. `overwrite`: also files that somebody else changed.

@@ -6,13 +6,14 @@ own settings name (git-config(1), core.fsmonitor). Format: git-scm.com/docs/inde
 
 import asyncio
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 from hashlib import sha1
 from pathlib import Path
 from typing import Final
 
 from tui_agent.durable import to_completion
+from tui_agent.programs import find_program, search_path
+from tui_agent.regular import read_bytes
 
 MAX_INDEX_BYTES: Final = 50_000_000
 FETCH_S: Final = 20.0
@@ -55,11 +56,15 @@ class GitIndex:
 
     async def contents(self, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of these blobs, except those that the repository no longer has."""
-        git = shutil.which("git")
+        git = find_program("git")
         wanted = list(dict.fromkeys(names))
         if git is None or self._folder is None or not wanted:
             return {}
-        environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath), "GIT_DIR": str(self._folder)}
+        environment = {
+            **_ENVIRONMENT,
+            "PATH": search_path(os.environ.get("PATH", os.defpath)),
+            "GIT_DIR": str(self._folder),
+        }
         try:
             process = await asyncio.create_subprocess_exec(
                 git,
@@ -102,8 +107,7 @@ def _repository(root: Path) -> tuple[Path, Path]:
         if place.is_dir():
             return top, place
         if place.is_file():
-            with place.open("rb") as file:
-                told = os.fsdecode(file.read(4096)).strip()
+            told = os.fsdecode(read_bytes(place, 4096)).strip()
             if not told.startswith("gitdir: "):
                 raise ValueError(f"{place} names no repository")
             return top, (top / told.removeprefix("gitdir: ")).resolve()
@@ -112,7 +116,7 @@ def _repository(root: Path) -> tuple[Path, Path]:
 
 def _read(path: Path, top: Path, root: Path) -> dict[str, str]:
     """Raises OSError, and ValueError or IndexError if this is not a valid index."""
-    data = path.read_bytes()
+    data = read_bytes(path, MAX_INDEX_BYTES)
     checksum = data[-_OID:]
     if any(checksum) and sha1(data[:-_OID], usedforsecurity=False).digest() != checksum:
         raise ValueError(f"{path} is damaged, or another kind of index")

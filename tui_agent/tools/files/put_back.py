@@ -7,7 +7,7 @@ so, and the file is left alone unless the user wants it overwritten; then its co
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import explained, folder_of, make_folders, temporary_name
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.states import Stamp, look_at, look_in
+from tui_agent.tools.gate.guarded import INSTRUCTION_FILES, is_guarded_name
 from tui_agent.tools.gate.workspace import shown
 
 Does: TypeAlias = Literal["restore", "bring back", "remove", "mode"]
@@ -35,6 +36,8 @@ CHANGED_SINCE: Final = "changed since by somebody else"
 CHANGED_BETWEEN: Final = "changed by somebody else in between"
 CUT_SHORT: Final = "changed since, by a call that was cut short or by somebody else"
 NO_FILE: Final = "no file or link stands there now"
+OUTSIDE: Final = "it lies outside the session's folders"
+GUARDED: Final = "it is a guarded file: put it back yourself"
 NOT_KEPT: Final = "not kept: {why}"
 GONE: Final = "its kept content is gone or damaged"
 
@@ -94,14 +97,22 @@ Read: TypeAlias = Callable[[str], bytes | None]
 """Returns a kept content by its SHA-256; None if it is gone."""
 
 
-def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
-    """Plan to restore the files of `past` from their present state. Reads files."""
+def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutBack:
+    """Plan to restore the files of `past` from their present state; names are relative to the first of `folders`.
+
+    Only files in the folders are restored, and no guarded ones but instructions, since the log may come from somebody
+    else. Reads files.
+    """
+    root = folders[0]
     steps: list[FileStep] = []
     impossible: list[tuple[str, str]] = []
     deadline = time.monotonic() + DIFFING_S
     for file in past.files:
         path = Path(file.path)
         name = shown(str(path.relative_to(root)) if path.is_relative_to(root) else file.path)
+        if why := _not_ours(path, folders):
+            impossible.append((name, why))
+            continue
         seen = look_at(path, MAX_DIFFED)
         now = seen.state
         if now == file.then:
@@ -116,6 +127,15 @@ def plan(seq: int, past: FilesPast, root: Path, read: Read) -> PutBack:
             FileStep(file.path, name, _does(now, file.then), now, file.then, diff, _others(file, now), file.made)
         )
     return PutBack(seq, tuple(steps), tuple(impossible), past.gaps)
+
+
+def _not_ours(path: Path, folders: Sequence[Path]) -> str:
+    """Why a file is not restored wherever the log says it was; empty if it may be."""
+    folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
+    if folder is None or ".." in path.parts:
+        return OUTSIDE
+    parts = path.relative_to(folder).parts
+    return GUARDED if is_guarded_name(parts) and parts[-1] not in INSTRUCTION_FILES else ""
 
 
 def as_change(step: FileStep) -> FileChange:
@@ -210,7 +230,7 @@ def _fill(name: str, folder: int, content: bytes, mode: int) -> None:
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fchmod(stream.fileno(), mode)
+        os.fchmod(stream.fileno(), mode & 0o777)
         os.fsync(stream.fileno())
 
 

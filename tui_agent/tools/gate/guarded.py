@@ -106,7 +106,7 @@ def is_guarded(real: Path, workspace: WorkspaceView, written: str = "") -> bool:
     # The project's own folder may be below a guarded one.
     parts = (root.name, *real.relative_to(root).parts) if real.is_relative_to(root) else real.parts
     asked = Path(written)
-    if _named(parts) or (not asked.is_absolute() and _named(asked.parts)):
+    if is_guarded_name(parts) or (not asked.is_absolute() and is_guarded_name(asked.parts)):
         return True
     if any(real.is_relative_to(folder) for folder in workspace.guarded):
         return True
@@ -119,6 +119,9 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
 
 
-def _named(parts: tuple[str, ...]) -> bool:
+def is_guarded_name(parts: Sequence[str]) -> bool:
+    """Whether a path of these parts is guarded wherever it is."""
     names = [folded(part) for part in parts]
-    return any(name in GUARDED_NAMES for name in names) or any(pair in GUARDED_PLACES for pair in pairwise(names))
+    if any(name in GUARDED_NAMES or name.endswith(GUARDED_ENDINGS) for name in names):
+        return True
+    return any(pair in GUARDED_PLACES for pair in pairwise(names))

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.regular import read_bytes
 from tui_agent.settings import ToolServer
 from tui_agent.settings.keys import SERVER_NAME
 from tui_agent.settings.trust import SERVERS_FILE
@@ -141,14 +142,11 @@ def server_from(given: object) -> ToolServer:
 def read_json(path: Path) -> object:
     """The JSON document in a file; None if there is no file. Raises ValueError with a sentence."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_bytes(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}.") from None
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{path}: larger than {MAX_BYTES:,} bytes.")
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.durable import PRIVATE_FILE, make_private_folder
+from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import ToolServer
 from tui_agent.text import one_line
 from tui_agent.tools.sandbox.launcher import Request
@@ -299,9 +300,12 @@ def _request(server: ToolServer, environment: Mapping[str, str], folder: Path) -
     if not place.is_dir():
         raise FileNotFoundError(2, f"there is no folder {place}")
     command = os.path.expanduser(server.command)  # noqa: PTH111 - a bare name must stay bare
+    # A path in the project is the user's choice; the program by a name is never the project's.
     if "/" in command:
-        command = str(Path(place, command))
-    found = shutil.which(command, path=environment.get("PATH", os.defpath))
+        found = shutil.which(Path(place, command))
+    else:
+        found = find_program(command, environment.get("PATH", os.defpath))
     if found is None:
         raise FileNotFoundError(2, f"there is no program {one_line(server.command, 200)}")
-    return Request([found, *server.args], str(place), dict(environment))
+    environment = dict(environment) if "PATH" in server.env else with_search_path(environment)
+    return Request([found, *server.args], str(place), environment)

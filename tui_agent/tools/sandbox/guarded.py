@@ -37,6 +37,8 @@ _INSTALLED: Final = frozenset(
     }
 )
 """Folders of other people's packages, in which nobody works: only their repositories are looked for."""
+_READ_EVERYWHERE: Final = frozenset({".gitignore", ".gitattributes", ".ignore", ".rgignore", ".fdignore"})
+"""Files that tools read in every folder: a pipe of such a name would stop them."""
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 _REPOSITORY: Final = {"HEAD", "objects", "refs"}
 _RACY_NS: Final = 20_000_000
@@ -137,6 +139,7 @@ class Finder:
                     or (plain in _PARENTS and entry.is_symlink())
                     or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
                     or plain.endswith(GUARDED_ENDINGS)
+                    or (plain in _READ_EVERYWHERE and not entry.is_file(follow_symlinks=False) and not is_folder)
                 ):
                     guarded.append(name)
                 elif is_folder:

@@ -128,6 +128,13 @@ _SHARED_BY_NAME: Final = {
 _OPENS: Final = {"x86_64": {"open": (2, 1), "openat": (257, 2)}, "aarch64": {"openat": (56, 2)}}
 """Calls that open files: their number, and the index of the flags among the arguments."""
 _O_ACCESS_AND_TRUNCATE, _O_TRUNCATE = 0o1003, 0o1000
+_MODES: Final = {
+    "x86_64": {"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "mknod": (133, 1), "mknodat": (259, 2)}
+    | {"creat": (85, 1), "fchmodat2": (452, 2)},
+    "aarch64": {"fchmod": (52, 1), "fchmodat": (53, 2), "mknodat": (33, 2), "fchmodat2": (452, 2)},
+}
+"""Calls that set a file's mode: their number, and its index among the arguments."""
+_SET_UID, _O_CREAT = 0o4000, 0o100
 _FILE_SYSTEM_TYPES: Final = (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
 _HARMLESS_FILE_SYSTEM_CALLS: Final = (0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x801C_581F, 0xC020_660B)
 """Clone and deduplicate, which change only a file open for writing, and calls that read flags and extents. The file
@@ -174,6 +181,13 @@ def command_filter(families: Sequence[int], alone: LandlockOnly | None = None) -
     program += _when(_EQUAL, calls["fcntl"], _refuse_values(1, (*_LEASES, *owners)))
     program += _when(_EQUAL, calls["socket"], _only_values(0, families))
     program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE))
+    # Outside, a program with the set-uid bit would run as its owner, whoever starts it.
+    program += _when(_EQUAL, _OPENAT2, [_refused(errno.ENOSYS)])
+    for number, mode in _MODES[machine()].values():
+        program += [(_EQUAL, 0, 4, number), *_refuse_set_uid(mode)]
+    for number, flags in _OPENS[machine()].values():
+        program += [(_EQUAL, 0, 7, number), _load(flags), (_ANY_BIT, 0, 4, _O_CREAT), *_refuse_set_uid(flags + 1)]
+        program.append((_LOAD, 0, 0, _NUMBER))
     if alone:
         program += _for_landlock_only(alone)
     program.append(_allowed())
@@ -195,7 +209,6 @@ def _for_landlock_only(alone: LandlockOnly) -> list[tuple[int, int, int, int]]:
         program += _when(_EQUAL, number, [asked] if always else _unless_zero(0, asked))
     if alone.version < _TRUNCATE_SINCE:
         program += _when(_EQUAL, _TRUNCATE[machine()], [asked])
-        program += _when(_EQUAL, _OPENAT2, [_refused(errno.ENOSYS)])
         for number, flags in _OPENS[machine()].values():
             program += _when(_EQUAL, number, _refuse_values(flags, (_O_TRUNCATE,), mask=_O_ACCESS_AND_TRUNCATE))
     if alone.version < _SIGNALS_SINCE:
@@ -212,6 +225,11 @@ def _checked_ioctl(alone: LandlockOnly | None) -> list[tuple[int, int, int, int]
     harmless = [step for value in _HARMLESS_FILE_SYSTEM_CALLS for step in _when(_EQUAL, value, [_allowed()])]
     kinds = [step for kind in _FILE_SYSTEM_TYPES for step in _when(_EQUAL, kind << 8, [_refused(errno.ENOTTY)])]
     return [_load(1), *terminal, *harmless, (_AND, 0, 0, 0xFF00), *kinds, _allowed()]
+
+
+def _refuse_set_uid(argument: int) -> list[tuple[int, int, int, int]]:
+    """Four steps; if the call is not refused, its number is loaded again."""
+    return [_load(argument), (_ANY_BIT, 0, 1, _SET_UID), _refused(errno.EPERM), (_LOAD, 0, 0, _NUMBER)]
 
 
 def _unless_zero(argument: int, answer: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:

@@ -3,7 +3,6 @@
 import asyncio
 import importlib.metadata
 import os
-import shutil
 import signal
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
+from tui_agent.programs import find_program, with_search_path
 from tui_agent.tools.base import ToolFailure
 
 TIMEOUT = 60.0
@@ -96,7 +96,7 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=_as_cwd(folder),
-            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            env=with_search_path({name: os.environ[name] for name in _PASSED_ON if name in os.environ}),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -120,9 +120,7 @@ def find_rg() -> str:
     for candidate in (*(folder / "rg" for folder in beside), *_of_package()):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
-    absolute = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
-    on_path = shutil.which("rg", path=os.pathsep.join(absolute))
-    if on_path:
+    if on_path := find_program("rg"):
         return on_path
     raise ToolFailure(
         "ripgrep (rg) is not installed, so files cannot be searched.",

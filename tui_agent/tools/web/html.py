@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from tui_agent.programs import search_path
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.shell.environment import child_environment
 
@@ -70,7 +71,7 @@ class WebPage(NamedTuple):
 async def convert(source: str, url: str, timeout_s: float = TIMEOUT_S) -> WebPage:
     """Convert a page from `url` in another process, which cancelling ends too. Raises ToolFailure."""
     environment = child_environment(os.environ)
-    inherited = environment.get("PYTHONPATH")
+    inherited = search_path(environment.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
     try:
         process = await asyncio.create_subprocess_exec(

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
+from tui_agent.programs import find_program, with_search_path
 from tui_agent.tools.shell.environment import child_environment
 
 TIMEOUT_S: Final = 5.0
@@ -28,9 +28,9 @@ class ClipboardProblem(Exception):
 
 async def clipboard_picture(environ: Mapping[str, str], most: int) -> bytes:
     """The bytes of the picture on the clipboard, cut to `most` + 1 bytes. Raises ClipboardProblem."""
-    if environ.get("WAYLAND_DISPLAY") and shutil.which("wl-paste"):
+    if environ.get("WAYLAND_DISPLAY") and find_program("wl-paste"):
         return await _offered(("wl-paste", "--list-types"), ("wl-paste", "--no-newline", "--type"), environ, most)
-    if environ.get("DISPLAY") and shutil.which("xclip"):
+    if environ.get("DISPLAY") and find_program("xclip"):
         read = ("xclip", "-selection", "clipboard", "-o", "-t")
         return await _offered((*read, "TARGETS"), read, environ, most)
     if sys.platform == "darwin":
@@ -48,7 +48,7 @@ async def _offered(types: tuple[str, ...], read: tuple[str, ...], environ: Mappi
 
 
 async def _on_a_mac(environ: Mapping[str, str], most: int) -> bytes:
-    if shutil.which("pngpaste"):
+    if find_program("pngpaste"):
         data = await _output(("pngpaste", "-"), environ, most)
     else:
         found = _MAC_ANSWER.search(await _output(("osascript", "-e", _MAC), environ, 2 * most + 100))
@@ -61,7 +61,9 @@ async def _on_a_mac(environ: Mapping[str, str], most: int) -> bytes:
 async def _output(command: tuple[str, ...], environ: Mapping[str, str], most: int) -> bytes:
     """A program's standard output, cut to `most` + 1 bytes; empty if it fails."""
     try:
-        return await asyncio.to_thread(_run, command, child_environment(environ), most)
+        found = find_program(command[0])
+        whole = (found or command[0], *command[1:])
+        return await asyncio.to_thread(_run, whole, with_search_path(child_environment(environ)), most)
     except OSError as error:
         raise ClipboardProblem(f"{command[0]} cannot be started: {error.strerror}") from error
 

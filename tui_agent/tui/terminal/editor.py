@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from textual.app import App, SuspendNotSupported
 
+from tui_agent.programs import find_program, is_written, with_search_path
 from tui_agent.tools.shell.environment import child_environment
 
 FALLBACKS: Final = ("nano", "vim", "vi")
@@ -38,8 +39,11 @@ def editor_command(environ: Mapping[str, str]) -> list[str]:
     except ValueError as error:
         raise EditorFailure(f"EDITOR cannot be read ({error}): {chosen}") from error
     if words:
-        return words
-    found = next((path for name in FALLBACKS if (path := shutil.which(name))), None)
+        found = find_program(words[0], environ.get("PATH"))
+        if found is None and is_written(shutil.which(words[0]) or ""):
+            raise EditorFailure(f"{words[0]} lies where commands may write, so it is not started: name another")
+        return [found or words[0], *words[1:]]
+    found = next((path for name in FALLBACKS if (path := find_program(name))), None)
     if found is None:
         raise EditorFailure("There is no editor: set EDITOR to one, such as nano")
     return [found]
@@ -103,7 +107,7 @@ def _written(path: Path, draft: str) -> str:
 
 
 async def _run(command: list[str], environ: Mapping[str, str]) -> None:
-    status = await _exit_code(command, environ)
+    status = await _exit_code(command, with_search_path(environ))
     if status != 0:
         raise EditorFailure(f"{command[0]} ended with {status}")
 
