@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -93,6 +94,7 @@ from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.sandbox.domains import asking
 from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware
 from tui_agent.tools.search.finding import Glob, Grep
@@ -158,6 +160,7 @@ class Session:
             last_first.push_async_callback(self.trace.close)
             last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
             last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
+            last_first.push_async_callback(self.sandbox.proxy.close)
             last_first.push_async_callback(self.offered.servers.close)
             for part in (self.background, self.subtasks, self.small, self.agent):
                 last_first.push_async_callback(part.close)
@@ -467,6 +470,7 @@ def tools_of(
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands = RunCommand(
         keep_variables=settings.permissions.variables,
+        asking=partial(asking, gate),
         stream_bytes=output.stream_bytes,
         raw_stream_bytes=output.raw_stream_bytes,
         background=background,

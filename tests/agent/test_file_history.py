@@ -190,11 +190,10 @@ async def test_a_file_that_changes_after_the_look_is_left_alone(tmp_path: Path) 
         assert (project / "one.txt").read_text() == "mine\n"
 
 
-async def test_the_file_tools_keep_what_they_change_wherever_it_is(tmp_path: Path) -> None:
-    """Also what ignore rules name, what is no text, and what lies outside of the project."""
+async def test_the_file_tools_keep_what_they_change_and_only_the_projects_own_is_put_back(tmp_path: Path) -> None:
+    """Also what ignore rules name; what lies outside of the project, or is guarded, is left to the user."""
     project, outside = tmp_path / "project", tmp_path / "outside.txt"
-    outside.write_bytes(b"\xff\x00 as it was")
-    outside.chmod(0o640)
+    outside.write_text("as it was")
     async with talking(tmp_path, yolo=True, settings={"permissions.mode": "allow"}) as session:
         (project / ".gitignore").write_text("*.log\n")
         (project / "a.log").write_text("as it was\n")
@@ -202,6 +201,8 @@ async def test_the_file_tools_keep_what_they_change_wherever_it_is(tmp_path: Pat
             calling(
                 [call("write_file", path="a.log", content="new")],
                 [call("write_file", path=str(outside), content="new")],
+                [call("write_file", path=".envrc", content="new")],
+                [call("write_file", path="AGENTS.md", content="new")],
                 [call("write_file", path="deep/er/b.txt", content="new")],
                 [call("edit_file", path="calc.py", old="a - b", new="a + b")],
                 [call("edit_file", path="calc.py", old="a + b", new="a * b")],
@@ -212,15 +213,18 @@ async def test_the_file_tools_keep_what_they_change_wherever_it_is(tmp_path: Pat
         assert outside.read_text() == "new"
         planned = await plan_of(session.agent)
         assert did(planned) == {
-            str(outside): "restore",
+            "AGENTS.md": "remove",
             "a.log": "restore",
             "calc.py": "restore",
             "deep/er/b.txt": "remove",
         }
+        assert dict(planned.impossible) == {
+            str(outside): "it lies outside the session's folders",
+            ".envrc": "it is a guarded file: put it back yourself",
+        }
         await session.agent.files.put_back(planned)
     assert (project / "a.log").read_text() == "as it was\n"
-    assert outside.read_bytes() == b"\xff\x00 as it was"
-    assert stat.S_IMODE(outside.stat().st_mode) == 0o640
+    assert outside.read_text() == (project / ".envrc").read_text() == "new"
     assert "a - b" in (project / "calc.py").read_text()
     assert not (project / "deep").exists()
 

@@ -28,12 +28,17 @@ ADDED_UP = frozenset(
         "permissions.ask",
         "permissions.deny",
         "permissions.folders",
+        "permissions.network",
+        "permissions.read",
+        "permissions.variables",
         "models.endpoints",
         SERVERS,
     }
 )
 """Lists to which each source adds, so that a project or a flag cannot remove a rule of the user's file."""
 
+ONCE_A_SWITCH: Final = "permissions.network"
+"""A list that was once true (everything) or false (nothing), and may still be written so."""
 PAIRS = frozenset({"ui.keymap"})
 """Lists of `NAME=VALUE` strings that may also be given as an object."""
 
@@ -131,6 +136,8 @@ def checked_value(setting: Setting, value: object) -> Value:
         return None
     if setting.key in PAIRS and isinstance(value, dict) and all(map(_is_text, value.values())):
         value = [f"{name}={text}" for name, text in value.items()]
+    if setting.key == ONCE_A_SWITCH and isinstance(value, bool):
+        value = ["*"] if value else []
     if allowed.kind is tuple:
         if not isinstance(value, list | tuple) or not all(_is_text(item) for item in value):
             raise _refusal(allowed, value)
@@ -167,6 +174,8 @@ def value_from_text(setting: Setting, text: str) -> Value:
         if stripped.lower() not in _TRUE | _FALSE:
             raise _refusal(allowed, text)
         return stripped.lower() in _TRUE
+    if setting.key == ONCE_A_SWITCH and stripped.lower() in {"true", "false"}:
+        return checked_value(setting, stripped.lower() == "true")
     if allowed.kind is tuple:
         return _read_list(setting, stripped)
     if allowed.kind is dict:

@@ -330,8 +330,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """Paths outside the project that commands in the sandbox may read; the lists of all sources are combined."""
     variables: tuple[str, ...] = ()
     """Environment variables that commands get although they are unknown, or look like a secret; all lists combined."""
-    network: bool = False
-    """Allow commands in the sandbox to use the network."""
+    network: tuple[str, ...] = ()
+    """Domains that commands in the sandbox may reach, such as pypi.org and *.example.org; ["*"]: the whole network."""
     unasked: Literal["sandboxed", "known"] = "sandboxed"
     """What runs unasked in mode auto: commands that a full sandbox confines (sandboxed), or only known ones (known)."""
 

@@ -228,7 +228,7 @@ async def test_what_is_left_running_can_be_stopped(shell: Shell) -> None:
 
 async def test_the_network_is_there_where_it_is_allowed(outside: Outside) -> None:
     for kind in kinds():
-        sandbox = Sandbox("auto", outside.places, network=True, offered=Mechanism(kind, ""))
+        sandbox = Sandbox("auto", outside.places, network=("*",), offered=Mechanism(kind, ""))
         connect = f"import socket; socket.create_connection(('127.0.0.1', {outside.facts['ipv4']}), 5)"
         command = json.dumps({"command": f'{sys.executable} -c "{connect}"; touch {outside.outside}/x'})
         context = Call(Workspace(outside.project), (), outside.state / "session")

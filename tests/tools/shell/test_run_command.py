@@ -181,7 +181,13 @@ async def test_a_full_disk_costs_the_raw_file_only(context: Context) -> None:
 def test_it_is_a_tool(context: Context) -> None:
     tool: Tool = RunCommand()
     assert tool.definition.name == "run_command"
-    assert set(json.loads(tool.definition.schema)["properties"]) == {"command", "timeout", "background", "outside"}
+    assert set(json.loads(tool.definition.schema)["properties"]) == {
+        "command",
+        "timeout",
+        "background",
+        "outside",
+        "reads",
+    }
     arguments = json.dumps({"command": "git status"})
     assert tool.access(arguments, context.workspace) == (Access("run", "git status"),)
     assert tool.preview(arguments, context.workspace).command == "git status"

@@ -135,6 +135,7 @@ _REASONS = {
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: ("the file system is read-only.", "Write to another folder, or ask the user."),
+    errno.EIO: ("the disk reports an input/output error.", "Tell the user: the disk may be failing."),
     errno.ENAMETOOLONG: ("the name is too long.", "Use a shorter one."),
 }
 """What is wrong, and what to do instead, by error number."""

@@ -70,6 +70,12 @@ def denial_note(output: str, bounds: Bounds, *, failed: bool) -> list[str]:
     return [note]
 
 
+def refused_note(refused: Sequence[str]) -> list[str]:
+    """A note about what the proxy did not let through."""
+    listed = "; ".join(shown(each, 300) for each in refused[:_NAMED])
+    return [f"[the sandbox did not let it reach {listed}]"] if refused else []
+
+
 def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
     """A note about guarded files that were restored."""
     if not paths:

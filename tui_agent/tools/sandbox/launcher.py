@@ -6,7 +6,8 @@ its path: bubblewrap creates a namespace, which the launcher joins. The kinds:
 
 - ``plain``: commands run unconfined.
 - ``offline``, ``online``: commands share a user, process and IPC namespace of the launcher, and each has its own mount
-namespace; offline, their network has only a loopback interface. Since they share the process namespace, one command
+namespace; offline, their network has only a loopback interface, with a socket on `PROXY_PORT` whose descriptor comes
+with the first answer. Since they share the process namespace, one command
 can end what another left running, and everything ends with the launcher.
 
 A request is its length (4 bytes, network order), accompanied by two descriptors (the command's output and a status
@@ -37,6 +38,8 @@ from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
 
 KINDS: Final = ("plain", "offline", "online")
+PROXY_PORT: Final = 3128
+"""The port, on the loopback interface of ``offline``, of a socket that this program's proxy listens on."""
 
 _NETWORK_FAMILIES: Final = (AF_INET, AF_INET6, AF_NETLINK)
 _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID = 0, 1, 3, 4, 5, 6, 7
@@ -106,7 +109,10 @@ def main(kind: str, bubblewrap: str = "") -> None:
             while True:
                 os.wait()
         return
-    _serve(control)
+    if kind == "offline":
+        _serve(control, socket.create_server(("127.0.0.1", PROXY_PORT)))
+    else:
+        _serve(control)
 
 
 def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
@@ -211,11 +217,15 @@ def _map_users(process: int) -> None:
     _write(f"/proc/{process}/uid_map", f"{os.geteuid()} {os.geteuid()} 1")
 
 
-def _serve(control: socket.socket) -> None:
+def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
     """Start commands until the socket closes; then end what they left running."""
     # Let the kernel reap ended processes, including orphans of a keeper that was killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    control.sendall(_line(ready=True))
+    if proxy is None:
+        control.sendall(_line(ready=True))
+    else:
+        socket.send_fds(control, [_line(ready=True)], [proxy.fileno()])
+        proxy.close()
     while True:
         head, descriptors = _receive(control)
         if not head:

@@ -132,6 +132,8 @@ class Launcher:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self.proxy: socket.socket | None = None
+        """The socket for the proxy of its commands, if it has one."""
 
     @property
     def runs(self) -> bool:
@@ -198,7 +200,9 @@ class Launcher:
             # If it ends without an answer, the socket closes only if this end is closed here.
             theirs.close()
             ours.settimeout(_TIMEOUT_S)
-            _check_answer(ours.recv(4096))
+            told, descriptors, _, _ = socket.recv_fds(ours, 4096, 1)
+            _check_answer(told)
+            self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
             ours.settimeout(None)
         except BaseException:
             ours.close()
@@ -210,6 +214,9 @@ class Launcher:
 
     def _stop(self) -> None:
         control, self._control = self._control, None
+        if self.proxy is not None:
+            self.proxy.close()
+            self.proxy = None
         process, self._process = self._process, None
         if control is not None:
             control.close()
@@ -235,28 +242,31 @@ def _check(request: Request) -> None:
         os.fsencode(text)
 
 
-launchers: Final = {
-    (kind, through): Launcher(kind, through_bubblewrap=through)
-    for kind, through in (
-        ("plain", False),
-        ("offline", False),
-        ("online", False),
-        ("offline", True),
-        ("online", True),
-    )
-}
-"""The launchers of this program, by kind, and by whether bubblewrap creates the user namespace."""
+launchers: Final[dict[tuple[str, bool, str], Launcher]] = {}
+"""The launchers of this program, by kind, by whether bubblewrap creates the user namespace, and by the sandbox."""
+_making: Final = threading.Lock()
 
 
 def launcher_of(request: Request) -> Launcher:
-    """The launcher for such a request."""
-    if not request.mounts:
-        return launchers["plain", False]
-    return launchers["online" if request.network else "offline", request.bubblewrap]
+    """The launcher for such a request: each sandbox has its own, named by its temporary folder."""
+    key = ("plain", False, "")
+    if request.mounts:
+        key = ("online" if request.network else "offline", request.bubblewrap, request.temporary)
+    with _making:
+        return launchers.setdefault(key, Launcher(key[0], through_bubblewrap=key[1]))
+
+
+def close_launchers(temporary: str) -> None:
+    """End the launchers of a sandbox, and with them all its commands. May take two seconds: call it off the loop."""
+    with _making:
+        keys = [key for key in launchers if key[2] == temporary]
+        ended = [launchers.pop(key) for key in keys]
+    for launcher in ended:
+        launcher.close()
 
 
 @atexit.register
 def close_all() -> None:
     """End every launcher of this program, and with them all commands."""
-    for launcher in launchers.values():
+    for launcher in list(launchers.values()):
         launcher.close()

@@ -31,8 +31,9 @@ from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.home import fill
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, launcher_of
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
+from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable
 from tui_agent.tools.sandbox.system_calls import is_known
 
@@ -46,6 +47,8 @@ HOME: Final = "home"
 _TEMPORARY, _LOCK, _FILES = "tui-agent-", "lock", "files"
 """The temporary folder of a session: its lock, and what commands see."""
 _TRIAL_S: Final = 20.0
+_WITH_PROXY: Final = frozenset({"namespaces", "bubblewrap"})
+"""The kinds with a network and temporary files of their own."""
 _OUT_OF_TIME: Final = "it took too long"
 
 
@@ -115,15 +118,18 @@ def _find() -> Mechanism:
 class Sandbox:
     """The sandbox for a session's commands, including those of subtasks.
 
-    `network`: commands in it may use the network. `offered`: the mechanism to use, instead of testing for one.
+    `network`: the domains that commands may reach; `proxy.EVERYTHING`: all of the network, without the proxy.
+    `offered`: the mechanism to use, instead of testing for one.
     """
 
     def __init__(
-        self, choice: Choice, places: Places, *, network: bool = False, offered: Mechanism | None = None
+        self, choice: Choice, places: Places, *, network: Iterable[str] = (), offered: Mechanism | None = None
     ) -> None:
         self.choice: Choice = choice
         self.places = places
-        self.network = network
+        domains = tuple(network)
+        self.network = EVERYTHING in domains
+        self.proxy = Proxy(domains)
         self._offered = offered
         self._temporary: Path | None = None
         self._lock = -1
@@ -157,7 +163,12 @@ class Sandbox:
     def rules(self) -> str:
         """A few words on what a command may do in it."""
         folders = ", ".join(map(str, self.places.folders))
-        network = "the network may be used" if self.network else "there is no network"
+        if self.network:
+            network = "the network may be used"
+        elif self.kind in _WITH_PROXY:
+            network = "it reaches the network only by HTTP, through the proxy of HTTPS_PROXY, and the user is asked"
+        else:
+            network = "there is no network"
         return (
             f"a command may write in {folders} and in its temporary folder, except guarded files; it may read those, "
             f"the system's programs and the toolchain, and has an empty home of its own; {network}"
@@ -193,7 +204,8 @@ class Sandbox:
         """
         kind = self.kind
         temporary = str(self.temporary())
-        inside = "/tmp" if kind in {"namespaces", "bubblewrap"} else temporary  # noqa: S108 - the view's own
+        inside = "/tmp" if kind in _WITH_PROXY else temporary  # noqa: S108 - the view's own
+        proxied = VARIABLES if kind in _WITH_PROXY and not self.network else {}
         folders = [str(place) for place in self._writable()]
         writable = [] if read_only else folders
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
@@ -203,24 +215,33 @@ class Sandbox:
         hidden = [path for path in hidden if path not in folders and path not in shown]
         # A toolchain in the project, such as its virtual environment, stays writable like all of it.
         shown = [path for path in shown if not _is_in(path, folders) or _is_in(path, hidden)]
+        # The program's own installation, if it is in the project, is run outside.
+        program = os.path.realpath(sys.prefix)
+        kept = [program] if _is_in(program, folders) and program not in folders else []
         if read_only:
             shown += folders
         fixed = [path for path in guard.fixed if os.path.realpath(path) == path and not _is_in(path, hidden)]
         request = Request(
             list(arguments),
             str(folder),
-            {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside},
+            {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside, **proxied},
             confined=True,
-            mounts=kind in {"namespaces", "bubblewrap"},
+            mounts=kind in _WITH_PROXY,
             bubblewrap=kind == "bubblewrap",
             network=self.network,
             landlock=kernel.landlock_version() if AVAILABLE else 0,
-            writable=[*writable, *self._anchors(writable, fixed)],
-            readonly=[*fixed, *(path for path in shown if Path(path).exists())],
+            writable=[*writable, *self._anchors(writable, [*fixed, *kept])],
+            readonly=[*fixed, *kept, *(path for path in shown if Path(path).exists())],
             hidden=hidden,
             temporary=temporary,
         )
         return request._replace(arguments=in_seatbelt(request)) if kind == "seatbelt" else request
+
+    async def ready(self, request: Request, ask: Ask | None = None) -> None:
+        """Start what starts it, and the proxy; `ask` is asked about domains. Raises OSError."""
+        await ready(request)
+        if request.mounts and (listener := launcher_of(request).proxy) is not None:
+            await self.proxy.serve(listener, ask)
 
     def guard(self) -> Guard:
         """Record what is at guarded paths. Reads files: call it off the event loop."""
@@ -244,10 +265,11 @@ class Sandbox:
         return []
 
     def close(self) -> None:
-        """Remove the temporary folder."""
+        """End what still runs, and remove the temporary folder."""
         with self._making:
             temporary, self._temporary = self._temporary, None
             if temporary is not None:
+                close_launchers(str(temporary))
                 remove_tree(temporary.parent)
                 os.close(self._lock)
 
@@ -328,6 +350,7 @@ def _trial(build: Callable[[Path], Request]) -> str:
             return error.strerror or str(error)
         finally:
             os.close(output)
+            close_launchers(os.path.realpath(folder))
     if b'"exit": 0' in told:
         return ""
     return told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"

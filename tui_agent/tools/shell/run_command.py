@@ -9,17 +9,18 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Meta
 
 from tui_agent.durable import to_completion
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import access_to, shown
-from tui_agent.tools.sandbox.denials import Bounds, denial_note, taken_back_note
+from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
@@ -29,6 +30,7 @@ from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
 DEFAULT_TIMEOUT = 120
+Started = TypeVar("Started")
 Seconds: TypeAlias = Annotated[int, Meta(ge=1, le=86_400)]
 RAW_STREAM_BYTES = 100_000_000
 """The most bytes of raw output that are stored for one command."""
@@ -48,6 +50,7 @@ class RunCommand:
     `stream_bytes` bytes of the output as shown are kept, and the first `raw_stream_bytes` of the raw output.
     `background` takes over commands that are left running. Commands run in the `sandbox`, if there is one, unless they
     were allowed outside it (`Access.outside`). While `only_reads` returns True, the sandbox lets them write nothing.
+    `asking` makes a function that asks about the domains that a command in the sandbox wants to reach.
     """
 
     effect: Effect = "run"
@@ -61,6 +64,7 @@ class RunCommand:
         background: BackgroundCommands | None = None,
         sandbox: Sandbox | None = None,
         only_reads: Callable[[], bool] = lambda: False,
+        asking: Callable[[ToolContext, str], Ask] | None = None,
     ) -> None:
         self._keep = tuple(keep_variables)
         self._stream_bytes = stream_bytes
@@ -68,6 +72,7 @@ class RunCommand:
         self._background = background or BackgroundCommands(stream_bytes)
         self._sandbox = sandbox
         self._only_reads = only_reads
+        self._asking = asking
         self._signature = Signature.of(self._run, "run_command")
         self.definition = self._signature.definition
 
@@ -115,8 +120,8 @@ class RunCommand:
         file tools for reading, searching and editing files.
 
         Where the system offers a sandbox, commands read only the workspace and what is installed, write only in the
-        workspace and $TMPDIR, have a home of their own, and reach no network but their own localhost. What fails for
-        that reason says so.
+        workspace and $TMPDIR, have a home of their own, and reach the network only by HTTP, through a proxy (package
+        managers know it), after the user is asked about the domain. What fails for that reason says so.
 
         Args:
             command: What the shell is to run.
@@ -143,7 +148,10 @@ class RunCommand:
         prepared = await asyncio.to_thread(self._prepare, command, context, outside=outside)
         settled = prepared.settle
         try:
-            running = await _start(prepared.request, on_output)
+            if self._sandbox is not None and prepared.bounds:
+                ask = self._asking(context, command) if self._asking else None
+                await _started(self._sandbox.ready(prepared.request, ask))
+            running = await _started(_start(prepared.request, on_output))
         except BaseException:
             progress.stop()
             raw.close()
@@ -166,6 +174,7 @@ class RunCommand:
         if prepared.bounds:
             end = terminal.tail(_DENIAL_LINES)
             notes += await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
+            notes += refused_note(self._sandbox.proxy.take_refused()) if self._sandbox is not None else []
         return await _finished(terminal, raw, notes, is_error=failed)
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
@@ -240,15 +249,20 @@ def _reads(given: Mapping[str, object]) -> tuple[str, ...]:
 
 
 async def _start(request: Request, on_output: Callable[[bytes], None]) -> RunningCommand:
+    await ready(request)
+    running = RunningCommand(request, on_output=on_output)
+    await running.started()
+    return running
+
+
+async def _started(start: Coroutine[object, object, Started]) -> Started:
+    """Wait until something is started. Raises ToolFailure."""
     try:
-        await ready(request)
-        running = RunningCommand(request, on_output=on_output)
-        await running.started()
+        return await start
     except OSError as error:
         raise ToolFailure(f"The command could not be started: {error.strerror}.", _advice(error)) from error
     except ValueError as error:
         raise ToolFailure("The command holds a NUL or an invalid character.", "Write it as plain text.") from error
-    return running
 
 
 def shell() -> str:

@@ -1,0 +1,269 @@
+"""The network of commands in the sandbox: a proxy of this program, which lets through the domains that are allowed.
+
+It listens on a socket that only that sandbox has (see `launcher`), and speaks HTTP (CONNECT, and plain requests) and
+SOCKS 5. It resolves the names itself and connects only to public addresses. What is sent is passed on as it is: what is
+encrypted stays encrypted.
+"""
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from ipaddress import ip_address
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.sandbox.launcher import PROXY_PORT
+from tui_agent.tools.web.addresses import Address, WebAddress, is_public, read_address, resolve
+
+EVERYTHING: Final = "*"
+VARIABLES: Final = {
+    **dict.fromkeys(
+        ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "npm_config_proxy", "npm_config_https_proxy"),
+        f"http://127.0.0.1:{PROXY_PORT}",
+    ),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
+    "NODE_USE_ENV_PROXY": "1",
+}
+"""What tells programs of the proxy."""
+
+KNOWN: Final = (
+    ("the Python package index", ("pypi.org", "files.pythonhosted.org")),
+    ("the npm registry", ("registry.npmjs.org",)),
+    ("the Yarn registry", ("registry.yarnpkg.com", "repo.yarnpkg.com")),
+    ("the Rust package registry", ("index.crates.io", "static.crates.io", "crates.io")),
+    ("the Go module proxy", ("proxy.golang.org", "sum.golang.org", "storage.googleapis.com")),
+    ("the Ruby package registry", ("rubygems.org", "index.rubygems.org")),
+    ("Maven Central", ("repo.maven.apache.org", "repo1.maven.org")),
+    ("GitHub", ("github.com", "codeload.github.com", "objects.githubusercontent.com")),
+)
+"""Servers that people know by another name, and that belong together."""
+
+_PORTS: Final = (80, 443)
+_MOST_AT_ONCE: Final = 64
+_MOST_HEAD: Final = 32_768
+_HEAD_S: Final = 20.0
+_CONNECT_S: Final = 20.0
+_IDLE_S: Final = 300.0
+_PIECE: Final = 65_536
+_REQUEST: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+_SOCKS: Final = 5
+_SOCKS_REFUSED, _SOCKS_FAILED = 2, 1
+
+Ask: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Asks whether a domain may be reached, given as the origin of its address."""
+
+
+class _Refused(Exception):
+    """The connection is not made; the message says why."""
+
+
+class Proxy:
+    """The proxy of one sandbox. `allowed` are domains: ``example.org``, or ``*.example.org`` for all below it.
+
+    Names are resolved by `resolver`; connections go only to addresses that `reaches` accepts.
+    """
+
+    def __init__(
+        self,
+        allowed: Iterable[str],
+        *,
+        resolver: Callable[[WebAddress], Awaitable[tuple[Address, ...]]] = resolve,
+        reaches: Callable[[Address], bool] = is_public,
+    ) -> None:
+        self._resolve, self._reaches = resolver, reaches
+        self._allowed = tuple(domain.lower().rstrip(".") for domain in allowed)
+        self._ask: Ask | None = None
+        self._decided: dict[str, asyncio.Future[bool]] = {}
+        self._refused: dict[str, str] = {}
+        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._open = 0
+
+    async def serve(self, listener: socket.socket, ask: Ask | None) -> None:
+        """Serve this socket, unless that is done already. From now on `ask` is asked about domains."""
+        self._ask = ask or self._ask
+        if listener is self._listener:
+            return
+        await self.close()
+        self._listener = listener
+        listener.setblocking(False)
+        # The launcher may start again; the socket belongs to it.
+        self._server = await asyncio.start_server(self._connected, sock=listener.dup(), limit=_MOST_HEAD)
+
+    def take_refused(self) -> list[str]:
+        """What was refused since this was last called, and why; each a few words."""
+        refused, self._refused = self._refused, {}
+        return [f"{host}: {why}" for host, why in refused.items()]
+
+    async def close(self) -> None:
+        """End it, with all connections."""
+        if self._server is not None:
+            self._server.close()
+            self._server.close_clients() if hasattr(self._server, "close_clients") else None
+        self._server = self._listener = None
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= _MOST_AT_ONCE:
+                await self._answer(reader, writer)
+        except (OSError, EOFError, asyncio.LimitOverrunError, ValueError, KeyError):
+            pass  # whoever connected has gone, or speaks nothing known
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(_HEAD_S):
+            first = await reader.readexactly(1)
+            if first[0] == _SOCKS:
+                host, port = await _socks_request(reader, writer)
+                head = b""
+            else:
+                whole = first + await reader.readuntil(b"\r\n\r\n")
+                host, port, head = _http_request(whole)
+        try:
+            theirs, away = await self._reach(host, port, secure=port != 80)
+        except _Refused as why:
+            self._refused[host] = str(why)
+            writer.write(_socks_answer(_SOCKS_REFUSED) if first[0] == _SOCKS else _http_refusal(host, str(why)))
+            await writer.drain()
+            return
+        try:
+            if first[0] == _SOCKS:
+                writer.write(_socks_answer(0))
+            elif head:
+                away.write(head)
+            else:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await _pass_on_both(reader, writer, theirs, away)
+        finally:
+            away.close()
+
+    async def _reach(self, host: str, port: int, *, secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a host if it is allowed. Raises `_Refused`."""
+        try:
+            address = read_address(f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/")
+        except ToolFailure as failure:
+            raise _Refused(failure.why) from None
+        if address.is_local:
+            raise _Refused("it is not on the public network")
+        host = address.host.rstrip(".")
+        if not self._is_allowed(host, port) and not await self._was_allowed(address.origin):
+            raise _Refused("it was not allowed")
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                for each in await self._resolve(address):
+                    if not self._reaches(each):
+                        continue
+                    with contextlib.suppress(OSError):
+                        return await asyncio.open_connection(str(each), port, limit=_PIECE)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise _Refused(f"it cannot be reached ({getattr(error, 'strerror', None) or error})") from None
+        raise _Refused("it cannot be reached at a public address")
+
+    def _is_allowed(self, host: str, port: int) -> bool:
+        names = {host, f"{host}:{port}"} if port in _PORTS else {f"{host}:{port}"}
+        return any(
+            domain == EVERYTHING or domain in names or (domain.startswith("*.") and host.endswith(domain[1:]))
+            for domain in self._allowed
+        )
+
+    async def _was_allowed(self, origin: str) -> bool:
+        """Whether the user allows it; asked once in this session."""
+        if origin not in self._decided:
+            asked = asyncio.ensure_future(self._asked(origin))
+            self._decided.update(dict.fromkeys(belonging_to(origin), asked))
+        return await asyncio.shield(self._decided[origin])
+
+    async def _asked(self, origin: str) -> bool:
+        if self._ask is None:
+            return False
+        try:
+            return await self._ask(origin)
+        except BaseException:
+            # It was not answered: the next connection asks again.
+            for each in belonging_to(origin):
+                self._decided.pop(each, None)
+            return False
+
+
+def belonging_to(origin: str) -> tuple[str, ...]:
+    """The origins that are allowed together with this one, itself included."""
+    host = urlsplit(origin).hostname
+    for _, hosts in KNOWN:
+        if host in hosts and origin == f"https://{host}":
+            return tuple(f"https://{each}" for each in hosts)
+    return (origin,)
+
+
+def _http_request(head: bytes) -> tuple[str, int, bytes]:
+    """The host and port of a request, and what to send on; nothing of CONNECT. Raises ValueError."""
+    found = _REQUEST.match(head)
+    if not found:
+        raise ValueError("no request")
+    if found[1] == b"CONNECT":
+        host, colon, port = found[2].decode("ascii").rpartition(":")
+        if not colon:
+            raise ValueError("no port")
+        return host.strip("[]"), int(port), b""
+    parts = urlsplit(found[2].decode("ascii"))
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError("no address")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    lines = head[found.end() : -4].split(b"\r\n")
+    kept = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
+    first = found[1] + b" " + path.encode("ascii") + b" HTTP/1.1"
+    return parts.hostname, parts.port or 80, b"\r\n".join((first, *kept, b"Connection: close")) + b"\r\n\r\n"
+
+
+def _http_refusal(host: str, why: str) -> bytes:
+    text = f"The sandbox does not let this command reach {host}: {why}.\n".encode()
+    head = f"HTTP/1.1 403 Not allowed by the sandbox\r\nConnection: close\r\nContent-Length: {len(text)}\r\n\r\n"
+    return head.encode() + text
+
+
+async def _socks_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
+    """Read what a SOCKS 5 client asks for (RFC 1928). Raises ValueError."""
+    await reader.readexactly((await reader.readexactly(1))[0])
+    writer.write(bytes((_SOCKS, 0)))
+    _, command, _, kind = await reader.readexactly(4)
+    if command != 1:
+        writer.write(_socks_answer(7))
+        raise ValueError("only connections")
+    if kind == 3:
+        host = (await reader.readexactly((await reader.readexactly(1))[0])).decode("ascii")
+    else:
+        host = str(ip_address(await reader.readexactly({1: 4, 4: 16}[kind])))
+    return host, int.from_bytes(await reader.readexactly(2), "big")
+
+
+def _socks_answer(code: int) -> bytes:
+    return bytes((_SOCKS, code, 0, 1)) + bytes(6)
+
+
+async def _pass_on_both(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, theirs: asyncio.StreamReader, away: asyncio.StreamWriter
+) -> None:
+    there = asyncio.create_task(_pass_on(reader, away))
+    try:
+        await _pass_on(theirs, writer)
+    finally:
+        there.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
+            await there
+
+
+async def _pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while True:
+        async with asyncio.timeout(_IDLE_S):
+            piece = await source.read(_PIECE)
+        if not piece:
+            break
+        target.write(piece)
+        await target.drain()
+    if target.can_write_eof():
+        target.write_eof()
