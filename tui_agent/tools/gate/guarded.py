@@ -5,6 +5,7 @@ One table serves the tools that write, the rules for commands, and the sandbox.
 
 import os
 import unicodedata
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final

@@ -302,7 +302,7 @@ def _request(server: ToolServer, environment: Mapping[str, str], folder: Path) -
     command = os.path.expanduser(server.command)  # noqa: PTH111 - a bare name must stay bare
     # A path in the project is the user's choice; the program by a name is never the project's.
     if "/" in command:
-        found = shutil.which(Path(place, command))
+        found = shutil.which(str(Path(place, command)))
     else:
         found = find_program(command, environment.get("PATH", os.defpath))
     if found is None:
