@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.agent.active_model import SmallModels
-from tui_agent.agent.agent import Agent
+from tui_agent.agent.agent import Agent, SessionParts
 from tui_agent.agent.briefing.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
@@ -37,8 +37,9 @@ from tui_agent.agent.model_choice import (
     model_name,
     permission_mode,
 )
+from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit, WatchdogGuard
+from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.counting import Ratios
@@ -48,13 +49,11 @@ from tui_agent.conversation.entries import (
     CeilingReset,
     FilesChanged,
     FilesKept,
-    Message,
-    UnattributedCall,
 )
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
 from tui_agent.conversation.view import View
-from tui_agent.durable import in_thread, write_file
+from tui_agent.durable import write_file
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.programs import keep_out_of
@@ -63,7 +62,6 @@ from tui_agent.settings import Settings
 from tui_agent.settings.brought import CONFIG, brought
 from tui_agent.settings.kept_keys import bring_keys
 from tui_agent.settings.trust import PROJECT_FOLDER
-from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
@@ -75,7 +73,6 @@ from tui_agent.storage.sessions import (
     session_to_continue,
     session_to_resume,
 )
-from tui_agent.storage.trace import Trace
 from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
@@ -138,8 +135,7 @@ class Session:
     notices: tuple[Notice, ...]
     resumed: bool
     fresh: bool
-    store: LogStore
-    trace: Trace
+    persistence: DiskPersistence
     small: SmallModels
     subtasks: SubtaskSessions
     home: Path
@@ -149,15 +145,14 @@ class Session:
 
     async def rename(self, title: str) -> None:
         """Change the session's title in the list. Raises `StorageError`."""
-        await self.store.set_meta({TITLE: title})
+        await self.persistence.store.set_meta({TITLE: title})
 
     async def close(self) -> None:
         """End what runs, write what is pending, close the files. Closes everything even if it raises `StorageError`."""
         async with AsyncExitStack() as last_first:
             if self.fresh and not len(self.agent.engine.view.log):
                 last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
-            last_first.push_async_callback(self.store.close)
-            last_first.push_async_callback(self.trace.close)
+            last_first.push_async_callback(self.persistence.close)
             last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
             last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
             last_first.push_async_callback(self.sandbox.proxy.close)
@@ -181,11 +176,14 @@ async def open_session(
     """
     try:
         found = await _found(arguments)
-        store = await LogStore.open(found.folder)
         try:
-            return await _open(settings, arguments, ask, store, watchdog, found, buffers)
+            kept = await Persistence.on_disk(found.folder)
+            try:
+                return await _open(settings, arguments, ask, kept, watchdog, found, buffers)
+            except BaseException:
+                await kept.close()
+                raise
         except BaseException:
-            await store.close()
             if found.made:
                 await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
             raise
@@ -236,85 +234,73 @@ async def _taken_over(arguments: Arguments) -> _Found:
     return _Found(taken.folder, made=True, taken_over=taken.told)
 
 
-def _folded(entries: Entries) -> View:
-    """The view of these entries, with everything computed that its first use would compute."""
-    view = View(entries)
-    view.sizes()
-    return view
-
-
 async def _open(
     settings: Settings,
     arguments: Arguments,
     ask: Ask,
-    store: LogStore,
+    kept: DiskPersistence,
     watchdog: Watchdog | None,
     found: _Found,
     buffers: Buffers | None,
 ) -> Session:
     check_names(settings)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
-    entries = await store.load()
-    view = await in_thread(_folded, entries)
+    view, store, trace, tracker = kept.view, kept.store, kept.trace, kept.tracker
+    entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
-    trace = await Trace.open(store)
-    try:
-        extensions = extensions_of(arguments)
-        places = await asyncio.to_thread(places_of, settings, arguments)
-        places = places._replace(shelves=extensions.shelves, style=settings.session.style)
-        shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
-        folders = map(Path, settings.permissions.folders)
-        workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
-        keep_out_of(workspace.folders)
-        gate = gate_of(settings, arguments, workspace)
-        tracker = usage_so_far(entries)
-        unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
-        engine = engine_of(settings, arguments.home, view, list(map(str, shelves)))
-        artifacts, ceiling = Artifacts(store.folder), ceiling_of(settings, tracker, entries)
-        background = BackgroundCommands(settings.output.stream_bytes)
-        engine.running = lambda: background.running
-        sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
-        tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
-        files = gate.history = await files_of(settings, arguments, workspace, store, entries)
-        hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
-        subtasks = SubtaskSessions(
-            Parent(
-                id=store.folder.name,
-                home=arguments.home,
-                settings=settings,
-                model=lambda: view.model or model.profile.name,
-                tools=tools,
-                gate=gate,
-                workspace=workspace,
-                artifacts=artifacts,
-                tracker=tracker,
-                ceiling=ceiling,
-                trace=trace,
-                ratios=engine.meter.ratios,
-                hooks=hooks.of_calls(),
-            )
-        )
-        runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
-        recaller = Recaller(view, artifacts)
-        parent = view.model or model.profile.name
-        run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
-        tools.append(run_agent)
-        tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
-        tools.append(Recall(recaller))
-        offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
-        small = SmallModels(settings)
-        agent = Agent(
-            model,
+    extensions = extensions_of(arguments)
+    places = await asyncio.to_thread(places_of, settings, arguments)
+    places = places._replace(shelves=extensions.shelves, style=settings.session.style)
+    shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
+    folders = map(Path, settings.permissions.folders)
+    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
+    keep_out_of(workspace.folders)
+    gate = gate_of(settings, arguments, workspace)
+    unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
+    engine = engine_of(settings, arguments.home, view, list(map(str, shelves)))
+    ceiling = ceiling_of(settings, tracker, entries)
+    background = BackgroundCommands(settings.output.stream_bytes)
+    engine.running = lambda: background.running
+    sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
+    tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
+    files = gate.history = await files_of(settings, arguments, workspace, store, entries)
+    hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
+    subtasks = SubtaskSessions(
+        Parent(
+            id=store.folder.name,
+            home=arguments.home,
+            settings=settings,
+            model=lambda: view.model or model.profile.name,
             tools=tools,
-            context=engine,
-            store=store,
-            trace=trace,
-            texts=artifacts,
-            permissions=gate,
-            ask=ask,
+            gate=gate,
             workspace=workspace,
+            artifacts=kept.texts,
             tracker=tracker,
+            ceiling=ceiling,
+            trace=trace,
+            ratios=engine.meter.ratios,
+            hooks=hooks.of_calls(),
+        )
+    )
+    runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
+    recaller = Recaller(view, kept.texts)
+    parent = view.model or model.profile.name
+    run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
+    tools.append(run_agent)
+    tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
+    tools.append(Recall(recaller))
+    offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
+    small = SmallModels(settings)
+    agent = Agent(
+        model,
+        tools=tools,
+        context=engine,
+        persistence=kept,
+        permissions=gate,
+        ask=ask,
+        workspace=workspace,
+        session=SessionParts(
             guards=Guards(ceiling, watch_of(settings, view, tracker, tools, ask, watchdog)),
             small=small,
             briefing=briefing_of(settings, arguments, places, tools, offered, run_agent),
@@ -325,16 +311,14 @@ async def _open(
             extensions=extensions,
             hooks=hooks,
             expected=run_agent.expected,
-        )
-        if not store.read_only and "cwd" not in await store.meta():
-            await store.set_meta({"cwd": noted_folder(arguments.folder)})
-        program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
-        trace.record("session", {**program, "model": view.model})
-        if arguments.fork:
-            await agent.branches.fork()
-    except BaseException:
-        await trace.close()
-        raise
+        ),
+    )
+    if not store.read_only and "cwd" not in await store.meta():
+        await store.set_meta({"cwd": noted_folder(arguments.folder)})
+    program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
+    trace.record("session", {**program, "model": view.model})
+    if arguments.fork:
+        await agent.branches.fork()
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
@@ -356,8 +340,7 @@ async def _open(
         tuple(notices),
         bool(entries),
         found.made,
-        store,
-        trace,
+        kept,
         small,
         subtasks,
         arguments.home,
@@ -508,17 +491,9 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
     )
 
 
-def usage_so_far(entries: Entries) -> UsageTracker:
-    """The usage and cost of the conversation so far, on all branches."""
-    tracker = UsageTracker()
-    tracker.record_log(entries.of(Message, UnattributedCall))
-    tracker.start_turn()
-    return tracker
-
-
 def ceiling_of(settings: Settings, tracker: UsageTracker, entries: Entries) -> CostCeiling:
     """The cost ceiling of the session and its subtasks; restored from the log if it was reached before."""
-    ceiling = CostCeiling(Limit(settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
+    ceiling = CostCeiling(Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
     ceiling.restore(entries.of(CeilingReached, CeilingReset))
     return ceiling
 

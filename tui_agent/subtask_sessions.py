@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tui_agent.agent.agent import Agent
+from tui_agent.agent.agent import Agent, SessionParts
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.model_choice import configured_model, small_model
+from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.subtasks import branch_prefix, past_progress
 from tui_agent.agent.turn.guards import CostCeiling, Guards
 from tui_agent.context.counting import Ratios
@@ -54,8 +55,7 @@ class SubtaskSession:
     id: str
     model: str
     conversation: Agent
-    store: LogStore
-    trace: Trace
+    persistence: DiskPersistence
 
     @property
     def cost_usd(self) -> float | None:
@@ -66,10 +66,7 @@ class SubtaskSession:
         try:
             await self.conversation.close()
         finally:
-            try:
-                await self.trace.close()
-            finally:
-                await self.store.close()
+            await self.persistence.close()
 
 
 class SubtaskSessions:
@@ -84,17 +81,16 @@ class SubtaskSessions:
         parent = self._parent
         tools = subtask_tools(spec, parent.tools)
         model = await self._model(spec.model or small_model(parent.settings, parent.model()))
-        store = await LogStore.open(subtask_folder(parent.home, parent.id, branch))
-        try:
-            await store.load()
-            trace = await Trace.open(store)
-        except BaseException:
-            await store.close()
-            raise
+        kept = await Persistence.on_disk(
+            # The gate resolves paths as the session does, so evicted results must be stored in the session's folder.
+            subtask_folder(parent.home, parent.id, branch),
+            texts=parent.artifacts,
+            tracker=UsageTracker(parent.tracker),
+        )
         name = subtask_id(parent.id, branch)
         parent.trace.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
-        agent = self._agent(spec, tools, store, trace, model, ask)
-        return SubtaskSession(name, model.profile.name, agent, store, trace)
+        agent = self._agent(spec, tools, kept, model, ask)
+        return SubtaskSession(name, model.profile.name, agent, kept)
 
     async def progress(self, call_id: str) -> str:
         """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
@@ -118,30 +114,25 @@ class SubtaskSessions:
             await model.close_for_good()
         self._models.clear()
 
-    def _agent(
-        self, spec: SubtaskSpec, tools: Sequence[Tool], store: LogStore, trace: Trace, model: Model, ask: Ask
-    ) -> Agent:
+    def _agent(self, spec: SubtaskSpec, tools: Sequence[Tool], kept: DiskPersistence, model: Model, ask: Ask) -> Agent:
         parent = self._parent
         # The learned token ratios of a model apply to every conversation with it.
         settings = parent.settings
         if spec.window:
             settings = with_setting(settings, "context.context_window", spec.window, spec.title)
-        engine = ContextEngine(settings, ratios=parent.ratios, checkpoints=False, thread=store.folder.name)
-        # The gate resolves paths as the session does, so evicted results must be stored in the session's folder.
+        engine = ContextEngine(
+            settings, view=kept.view, ratios=parent.ratios, checkpoints=False, thread=kept.folder.name
+        )
         return Agent(
             model,
             tools=tools,
             system=spec.system,
             context=engine,
-            store=store,
-            trace=trace,
-            texts=parent.artifacts,
+            persistence=kept,
             permissions=parent.gate,
             ask=ask,
             workspace=parent.workspace,
-            tracker=UsageTracker(parent.tracker),
-            guards=Guards(parent.ceiling),
-            hooks=parent.hooks,
+            session=SessionParts(guards=Guards(parent.ceiling), hooks=parent.hooks),
         )
 
     async def _model(self, name: str) -> SharedModel:

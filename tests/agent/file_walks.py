@@ -24,18 +24,16 @@ import psutil
 
 from tests.agent.models import Scripted
 from tests.forked import forking, start
-from tui_agent.agent.agent import Agent
+from tui_agent.agent.agent import Agent, SessionParts
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
+from tui_agent.agent.persistence import Persistence
 from tui_agent.agent.turn.user_shell import is_note
-from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.storage.kept_files import KeptFiles
-from tui_agent.storage.log import LogStore
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.tools.base import Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
@@ -151,9 +149,9 @@ class Walk:
     async def agent(self) -> AsyncIterator[Agent]:
         """The conversation as it lies on disk, to go on with."""
         session = self.folder / "session"
-        store = await LogStore.open(session)
+        persistence = await Persistence.on_disk(session)
         try:
-            entries = await store.load()
+            entries = persistence.view.log.entries()
             kept = KeptFiles(session, 10_000_000)
             kept.remove_unreferenced(kept_contents(entries))
             history = FileHistory(kept, [self.project], [], LIMITS)
@@ -162,15 +160,14 @@ class Walk:
             async with Agent(
                 Scripted(self._answer),
                 tools=tools,
-                context=ContextEngine(view=View(entries)),
-                store=store,
+                persistence=persistence,
                 permissions="allow",
                 workspace=Workspace(self.project),
-                files=history,
+                session=SessionParts(files=history),
             ) as agent:
                 yield agent
         finally:
-            await store.close()
+            await persistence.close()
 
     async def _answer(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Some calls, one after another, then words; somebody else is at work in between, too."""

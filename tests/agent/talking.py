@@ -64,7 +64,7 @@ async def put(session: Session, *entries: AnyEntry) -> int:
     engine = session.agent.engine
     for entry in entries:
         stamped = engine.view.log.stamp(entry, time.time())
-        await session.store.append([stamped])
+        await session.persistence.store.append([stamped])
         engine.apply(stamped)
     return len(engine.view.log)
 

@@ -304,4 +304,4 @@ async def test_a_move_that_is_cancelled_is_made_or_not(tmp_path: Path) -> None:
             await asyncio.wait([moving])
             moved = isinstance(agent.engine.view.log[len(agent.engine.view.log)], HeadMoved)
             assert (shown(agent.engine.view) != whole) == moved
-            assert shown(View(await session.store.load())) == shown(agent.engine.view)
+            assert shown(View(await session.persistence.store.load())) == shown(agent.engine.view)

@@ -11,7 +11,14 @@ from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, Limit, input_cost_usd, probably_cached
+from tui_agent.agent.turn.guards import (
+    UNLIMITED,
+    CostCeiling,
+    CostCeilingReached,
+    Limits,
+    input_cost_usd,
+    probably_cached,
+)
 from tui_agent.conversation.entries import Message, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.usage import UsageTracker
@@ -42,17 +49,17 @@ def failure(seen: list[events.AgentEvent]) -> events.TurnFailed:
 
 
 def test_a_bound_that_is_met_counts_as_reached() -> None:
-    CostCeiling(Limit(turn=1.0), spent(0.99)).check()
+    CostCeiling(Limits(max_usd=1.0), spent(0.99)).check()
     with pytest.raises(CostCeilingReached, match=r"turn has cost \$1\.00; its ceiling is \$1\.00"):
-        CostCeiling(Limit(turn=1.0), spent(0.5, 0.5)).check()
+        CostCeiling(Limits(max_usd=1.0), spent(0.5, 0.5)).check()
     with pytest.raises(CostCeilingReached, match="session"):
-        CostCeiling(Limit(session=1.0), spent(3.0)).check()
-    CostCeiling(Limit(), spent(1_000.0)).check()
+        CostCeiling(Limits(max_usd=None, max_session_usd=1.0), spent(3.0)).check()
+    CostCeiling(UNLIMITED, spent(1_000.0)).check()
 
 
 def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None:
     tracker = spent(2.0)
-    ceiling = CostCeiling(Limit(turn=1.0), tracker)
+    ceiling = CostCeiling(Limits(max_usd=1.0), tracker)
     with pytest.raises(CostCeilingReached) as first:
         ceiling.check()
     tracker.start_turn()
@@ -66,7 +73,7 @@ def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None
 
 def test_a_reset_grants_the_session_one_more_such_amount() -> None:
     tracker = spent(7.0)
-    ceiling = CostCeiling(Limit(session=2.0), tracker)
+    ceiling = CostCeiling(Limits(max_usd=None, max_session_usd=2.0), tracker)
     assert "not reached" in ceiling.reset()[0]
     with pytest.raises(CostCeilingReached):
         ceiling.check()
@@ -79,7 +86,7 @@ def test_a_reset_grants_the_session_one_more_such_amount() -> None:
 
 
 def test_a_call_whose_input_alone_would_break_it_is_not_made() -> None:
-    ceiling = CostCeiling(Limit(turn=1.0), spent(0.5))
+    ceiling = CostCeiling(Limits(max_usd=1.0), spent(0.5))
     call(ceiling, PRICED, 499_000)
     call(ceiling, PRICED, 4_000_000, cached=3_900_000)
     with pytest.raises(CostCeilingReached, match="500,000 tokens of input alone"):
@@ -90,7 +97,7 @@ def test_a_call_whose_input_alone_would_break_it_is_not_made() -> None:
 
 def test_calls_under_way_count_with_their_input_until_they_are_recorded() -> None:
     tracker = spent(0.1)
-    ceiling = CostCeiling(Limit(turn=1.0), tracker)
+    ceiling = CostCeiling(Limits(max_usd=1.0), tracker)
     with ceiling.calling(PRICED, 300_000), ceiling.calling(UNPRICED, 900_000):
         with ceiling.calling(PRICED, 300_000):
             pass
@@ -119,12 +126,12 @@ def test_the_cache_counts_while_it_is_warm_and_the_model_the_same() -> None:
 
 
 def test_unknown_prices_are_told_once_and_only_where_there_is_a_ceiling() -> None:
-    ceiling = CostCeiling(Limit(session=1.0), UsageTracker())
+    ceiling = CostCeiling(Limits(max_usd=None, max_session_usd=1.0), UsageTracker())
     call(ceiling, UNPRICED, 10**9)
     assert "not known" in ceiling.unwatched(UNPRICED)
     assert ceiling.unwatched(UNPRICED) == ""
     assert ceiling.unwatched(PRICED) == ""
-    assert CostCeiling(Limit(), UsageTracker()).unwatched(UNPRICED) == ""
+    assert CostCeiling(UNLIMITED, UsageTracker()).unwatched(UNPRICED) == ""
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.persistence import Persistence
 from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Queued
 from tui_agent.models.offline.adapter import OfflineModel
@@ -52,7 +53,7 @@ def answered(told: list[events.AgentEvent]) -> bool:
 
 async def test_a_prompt_sent_while_the_head_moves_is_answered_there() -> None:
     store = Watched()
-    agent = Agent(OfflineModel(), store=store)
+    agent = Agent(OfflineModel(), persistence=Persistence(store=store))
     await ask(agent, "What is in the first?")
     await ask(agent, "And in the second?")
     rewinding = asyncio.create_task(agent.branches.rewind(agent.branches.prompts()[1].seq))
@@ -69,7 +70,7 @@ async def test_a_prompt_sent_while_the_head_moves_is_answered_there() -> None:
 async def test_a_prompt_that_waits_already_keeps_the_head_where_it_is() -> None:
     store = Watched()
     store.go_on.set()
-    agent = Agent(OfflineModel(), store=store)
+    agent = Agent(OfflineModel(), persistence=Persistence(store=store))
     await ask(agent, "What is in the first?")
     await ask(agent, "And in the second?")
     async with agent.turns.held():

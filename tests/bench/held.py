@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from tests.bench.report import Figure
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.persistence import Persistence
 from tui_agent.cli import SWITCH_INTERVAL_S
-from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices
@@ -28,10 +28,8 @@ from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread
 from tui_agent.models.base import Completed, StreamEvent
 from tui_agent.settings import Compaction, Settings
-from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.trace import Trace
 from tui_agent.tools.files.tree import Tree, TreeLimits
 
 TURNS: Final = 5_000
@@ -198,24 +196,20 @@ def _clocks() -> Held:
 @asynccontextmanager
 async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[Agent]:
     """The session, opened as the program does; what that holds up the loop is measured too."""
-    store = await LogStore.open(folder)
-    opened: list[tuple[View, Trace]] = []
+    opened: list[Persistence] = []
 
     async def opening() -> None:
-        entries = await store.load()
-        opened.append((await in_thread(_folded, entries), await Trace.open(store)))
+        opened.append(await Persistence.on_disk(folder))
 
     found.setdefault("opening the session", []).append(await held(opening))
-    ((view, trace),) = opened
-    engine = ContextEngine(Settings(compaction=Compaction(thrift=0)), view=view)
-    agent = Agent(Still(), context=engine, store=store, trace=trace, texts=Artifacts(folder))
+    (kept,) = opened
+    agent = Agent(Still(), settings=Settings(compaction=Compaction(thrift=0)), persistence=kept)
     await agent.connect()
     try:
         yield agent
     finally:
         await agent.close()
-        await trace.close()
-        await store.close()
+        await kept.close()
 
 
 def _folded(entries: Sequence[AnyEntry]) -> View:

@@ -27,7 +27,8 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.servers.server import Reply, compact
 from tests.servers.wire import Exchange, Request
 from tui_agent.agent import events
-from tui_agent.agent.agent import Agent
+from tui_agent.agent.agent import Agent, SessionParts
+from tui_agent.agent.turn.guards import UNLIMITED
 from tui_agent.context.effects import Answer, AskModel
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolDefinition
@@ -276,7 +277,15 @@ async def played(script: Script, settings: Settings, model: Heard, small: Heard,
     results = {each.call.id: each for call in script.calls for each in call.arrived if each.call is not None}
     tools: list[Tool] = [RecordedTool(name, clock, results) for name in TOOLS]
     engine = ContextEngine(settings, clock=clock)
-    agent = Agent(model, tools=tools, system=SYSTEM, context=engine, permissions="allow", small=lambda _: small)
+    agent = Agent(
+        model,
+        tools=tools,
+        system=SYSTEM,
+        context=engine,
+        permissions="allow",
+        limits=UNLIMITED,
+        session=SessionParts(small=lambda _: small),
+    )
     for call in script.calls:
         if call.starts_turn:
             (words,) = call.arrived

@@ -17,6 +17,7 @@ class Call:
         self.artifacts = artifacts
         self.call_id = "call-1"
         self.page_bytes = 1_000_000
+        self.deps: object = None
         self.seen: list[str] = []
 
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:

@@ -1,12 +1,16 @@
 """The agent: the interface for front ends. One conversation, with one turn or context step at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypedDict, TypeVar, overload
+
+from typing_extensions import Unpack
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel, SmallModel
+from tui_agent.agent.answers import AnswerType, NoValue, TurnError, repair
 from tui_agent.agent.branches import Branches
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
@@ -15,13 +19,16 @@ from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.file_history import FileHistory
+from tui_agent.agent.history.recalling import Recaller
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.agent.own_commands import OwnCommands
+from tui_agent.agent.persistence import Persistence
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import SubtaskRunner
-from tui_agent.agent.turn.guards import CostCeiling, Guards, Limit
+from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits
+from tui_agent.agent.turn.interceptors import AfterTool, BeforeModel, BeforeTool, Interceptors
 from tui_agent.agent.turn.planning import Planning
-from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner, Texts
+from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner
 from tui_agent.agent.turn.toolbox import Expected, Toolbox
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
@@ -30,40 +37,84 @@ from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
+from tui_agent.conversation.entries import CeilingReached, CeilingReset
 from tui_agent.conversation.profile import ModelProfile
+from tui_agent.durable import to_completion
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.speed import Speed
-from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
-from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, TraceSink
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
+from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import RecallSource
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
+T = TypeVar("T")
+
+REPAIRS: Final = 2
+"""How often `Agent.ask` asks for an answer again that does not have the type asked for."""
+
+
+class SessionParts(NamedTuple):
+    """What `open_session` adds to an agent and shares with its subtasks.
+
+    guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
+    current. subtasks: runs them. recaller: searches the past. files: the history of changed files. offered: the tools
+    of MCP servers. extensions, hooks: the user's own. expected: the notice before many agents start.
+    """
+
+    guards: Guards | None = None
+    small: SmallModel = lambda _provider: None
+    briefing: Briefing | None = None
+    subtasks: SubtaskRunner | None = None
+    recaller: RecallSource | None = None
+    files: FileHistory | None = None
+    offered: OfferedTools | None = None
+    extensions: Extensions | None = None
+    hooks: Hooks | None = None
+    expected: Expected = lambda _: ""
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of `Agent` and `Agent.open`; see `Agent`."""
+
+    tools: Iterable[Tool | Callable[..., object]]
+    system: str
+    settings: Settings | None
+    limits: Limits
+    permissions: PermissionGate | Mode
+    ask: Ask | None
+    deps: object
+    before_tool: BeforeTool | None
+    after_tool: AfterTool | None
+    before_model: BeforeModel | None
+    workspace: WorkspaceView | None
+    compactor: Compactor | None
+    checkpointer: Checkpointer | None
+
 
 class Agent:
     """A conversation with a model that can use tools, and whose context can be inspected and changed.
 
-    `run` is the only way to run a turn. One turn or context step runs at a time; each waits for the other. What can be
-    done besides is in its parts: `context` (what the model is shown), `branches` (rewinding, forking), `files` (what
-    tools changed), `turns` (queued texts, holding the conversation), `permissions` (the gate), `own_commands`
-    (slash commands of users, projects and servers), `briefing` (the system prompt), `tracker` (usage and cost). The
-    `engine` is read-only while the agent lives; `offered` are the MCP servers, if any.
+    `run` runs a turn and yields its events; `ask` runs one and returns its answer. One turn or context step runs at a
+    time; each waits for the other. What can be done besides is in its parts: `context` (what the model is shown),
+    `branches` (rewinding, forking), `files` (what tools changed), `turns` (queued texts, holding the conversation),
+    `permissions` (the gate), `own_commands` (slash commands of users, projects and servers), `briefing` (the system
+    prompt), `tracker` (usage and cost). The `engine` is read-only while the agent lives; `offered` are the MCP servers,
+    if any.
 
-    Only `model` is required, by name or as a `Model`. `tools`: `Tool`s or plain functions. `system`: the system prompt.
-    `context`: the engine, which may already hold a conversation. `store`, `trace`, `texts`: where the conversation is
-    kept, by default in memory. `permissions`: a mode, or a gate with its own rules. `ask`: puts the gate's questions to
-    a person; by default nobody can be asked, and a call that needs approval ends the turn. `compactor`, `checkpointer`:
-    write summaries in place of a model.
-
-    The other parameters come from a session, which shares them with its subtasks: the `tracker` of usage and cost, the
-    `guards`, the provider's cheaper models (`small`), the `briefing` that keeps system prompt and tools current, the
-    runner of `subtasks`, the source that `recall` searches (`recaller`), the history of changed `files`, the tools
-    `offered` by servers, the user's `extensions` and `hooks`, and the notice before many agents start (`expected`).
+    `Agent(model)` keeps the conversation in memory; `Agent.open(folder, model=…)` on disk. Only `model` is required, by
+    name or as a `Model`. `tools`: `Tool`s or plain functions. `system`: the system prompt. `settings`: by default the
+    built-in ones. `limits`: the most that a turn may do and cost. `permissions`: a mode, or a gate with its own rules.
+    `ask`: puts the gate's questions to a person; by default nobody can be asked, and a call that needs approval ends
+    the turn. `deps`: for tools whose first parameter is a `ToolContext`. `before_tool`, `after_tool`, `before_model`:
+    functions called around tool calls and model calls. `workspace`: the folders that tools work in, by default the
+    current one. `compactor`, `checkpointer`: write summaries in place of a model. `persistence`: what the conversation
+    is kept in. `context`: an engine of your own, for the view of `persistence` if both are given. `session`: what
+    `open_session` adds.
     """
 
     def __init__(
@@ -72,50 +123,67 @@ class Agent:
         *,
         tools: Iterable[Tool | Callable[..., object]] = (),
         system: str = "",
-        context: ContextEngine | None = None,
-        store: Store | None = None,
-        trace: TraceSink | None = None,
-        texts: Texts | None = None,
+        settings: Settings | None = None,
+        limits: Limits = Limits(),  # noqa: B008 (immutable)
         permissions: PermissionGate | Mode = "auto",
         ask: Ask | None = None,
+        deps: object = None,
+        before_tool: BeforeTool | None = None,
+        after_tool: AfterTool | None = None,
+        before_model: BeforeModel | None = None,
         workspace: WorkspaceView | None = None,
         compactor: Compactor | None = None,
         checkpointer: Checkpointer | None = None,
-        tracker: UsageTracker | None = None,
-        guards: Guards | None = None,
-        small: SmallModel = lambda _provider: None,
-        briefing: Briefing | None = None,
-        subtasks: SubtaskRunner | None = None,
-        recaller: RecallSource | None = None,
-        files: FileHistory | None = None,
-        offered: OfferedTools | None = None,
-        extensions: Extensions | None = None,
-        hooks: Hooks | None = None,
-        expected: Expected = lambda _: "",
+        persistence: Persistence | None = None,
+        context: ContextEngine | None = None,
+        session: SessionParts = SessionParts(),  # noqa: B008 (immutable)
     ) -> None:
+        """Raises TypeError for what cannot be a tool, and for `deps` that are not what a tool needs; ValueError for two
+        tools of a name, and for a `context` that is not that of `persistence`; `UnknownModel`.
+        """
         model = CATALOGUE.create_model(model) if isinstance(model, str) else model
+        kept = persistence or Persistence(context.view if context is not None else None)
+        engine = context or ContextEngine(settings, view=kept.view)
+        if engine.view is not kept.view:
+            raise ValueError("`context` shows another conversation than `persistence`: give it `persistence.view`")
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
-        workspace = workspace or Workspace(Path.cwd())
-        texts = texts or MemoryTexts()
+        engine.own_writers = frozenset(own)
+        own_folders = (kept.folder,) if kept.folder is not None else ()
+        workspace = workspace or Workspace(Path.cwd(), read_roots=own_folders)
+        offered, hooks = session.offered, session.hooks
         registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
-        self.engine: Final = context or ContextEngine()
-        self.engine.own_writers = frozenset(own)
-        self.tracker: Final = tracker or UsageTracker()
+        _check_deps(registry, deps)
+        self.engine: Final = engine
+        self.tracker: Final = kept.tracker
         self.offered: Final = offered
-        self.briefing: Final = briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
+        self.briefing: Final = session.briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
         self.permissions: Final = (
             PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         )
-        self._subtasks = subtasks
-        self._history = files
-        self._record = Record(self.engine, store or MemoryStore(self.engine.view.log), trace or NoTrace())
-        self._active = ActiveModel(model, self._record, self.briefing, small)
-        self._guards = guards or Guards(CostCeiling(Limit(), self.tracker))
+        self._subtasks = session.subtasks
+        self._history = session.files
+        self._record = Record(engine, kept.store, kept.trace)
+        self._active = ActiveModel(model, self._record, self.briefing, session.small)
+        self._guards = session.guards or _guards_of(limits, kept)
         lock = asyncio.Lock()
         ceiling = self._guards.ceiling
-        self._steps = StepRunner(self._record, self._active, texts, self.tracker, ceiling, lock, self._tell, own, hooks)
-        self._toolbox = Toolbox(registry, self.permissions, ask or nobody, workspace, texts, files, hooks, expected)
+        self._steps = StepRunner(
+            self._record, self._active, kept.texts, self.tracker, ceiling, lock, self._tell, own, hooks
+        )
+        interceptors = Interceptors(before_tool, after_tool, before_model)
+        self._toolbox = Toolbox(
+            registry,
+            self.permissions,
+            ask or nobody,
+            workspace,
+            kept.texts,
+            session.files,
+            hooks,
+            session.expected,
+            interceptors,
+            deps,
+        )
         parts = Parts(
             self._record,
             self._active,
@@ -127,13 +195,32 @@ class Agent:
             Planning(self._record, self.permissions, registry),
             offered.resources if offered else _no_resources,
             hooks,
+            interceptors,
         )
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
-        self.turns: Final = Turns(parts, lock, texts, self._tell)
-        self.context: Final = AgentContext(parts, self.turns, texts, offered, recaller)
+        self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
+        self.context: Final = AgentContext(parts, self.turns, kept.texts, offered, session.recaller)
         self.branches: Final = Branches(parts, self.turns)
-        self.files: Final = ChangedFiles(self._record, self.turns, files)
-        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, extensions, offered)
+        self.files: Final = ChangedFiles(self._record, self.turns, session.files)
+        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, offered)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, folder: Path | str, *, model: Model | str, **options: Unpack[AgentOptions]
+    ) -> AsyncIterator["Agent"]:
+        """A context with the agent of the conversation in `folder`, which is new if the folder is.
+
+        It goes on where its log ends: with its branches, its cost, its long texts, and a reached cost ceiling. One
+        process at a time can have it open. Raises `StorageError`, and what `Agent` does.
+        """
+        kept = await Persistence.on_disk(Path(folder))
+        try:
+            session = SessionParts(recaller=Recaller(kept.view, kept.texts))
+            async with cls(model, persistence=kept, session=session, **options) as agent:
+                yield agent
+        finally:
+            await to_completion(kept.close())
 
     async def __aenter__(self) -> "Agent":
         return self
@@ -146,10 +233,60 @@ class Agent:
     def run(self, prompt: str = "", images: tuple[Image, ...] = ()) -> AsyncGenerator[events.AgentEvent, None]:
         """Run one turn and yield its events as they happen; the last one is `TurnFinished`.
 
-        Without a prompt it delivers queued texts, or retries if the last turn failed. Closing the iterator or
-        cancelling its consumer ends the turn and leaves a valid log. Raises `AgentBusy` while a turn runs.
+        Without a prompt it delivers queued texts, or retries if the last turn failed. Leaving the loop, closing the
+        iterator or cancelling its consumer ends the turn and leaves a valid log. Raises `AgentBusy` while a turn runs,
+        and `AgentClosed`, both at the call.
         """
         return self.turns.run(prompt, images)
+
+    @overload
+    async def ask(self, prompt: str = "", *, images: tuple[Image, ...] = ()) -> str: ...
+
+    @overload
+    async def ask(self, prompt: str = "", *, images: tuple[Image, ...] = (), output: type[T]) -> T: ...
+
+    async def ask(self, prompt: str = "", *, images: tuple[Image, ...] = (), output: type[T] | None = None) -> str | T:
+        """Run one turn and return its answer; with `output`, as a value of that type.
+
+        `output`: a `msgspec.Struct`, a dataclass, a `TypedDict`, a builtin, a list of these …, or a model of pydantic.
+        The model is told its JSON Schema; an answer that does not have the type goes back to it, with the reason, up to
+        two times. Raises `TurnError` if the turn fails, is stopped or is cut short; what `run` raises; and TypeError
+        for a type that JSON cannot express.
+        """
+        if output is None:
+            return await self._answer(prompt, images)
+        wanted = AnswerType(output)
+        prompt = "\n\n".join(filter(None, (prompt, wanted.instruction)))
+        for left in reversed(range(REPAIRS + 1)):
+            answer = await self._answer(prompt, images)
+            try:
+                return wanted.read(answer)
+            except NoValue as problem:
+                if not left:
+                    message = f"The answer is no {getattr(output, '__name__', output)}: {problem}"
+                    raise TurnError("output", message, retryable=True, text=answer) from None
+                prompt, images = repair((str(problem),), wanted.instruction), ()
+        raise AssertionError("unreachable")
+
+    async def _answer(self, prompt: str, images: tuple[Image, ...]) -> str:
+        failed: events.TurnFailed | None = None
+        finished: events.TurnFinished | None = None
+        async with aclosing(self.run(prompt, images)) as stream:
+            async for event in stream:
+                match event:
+                    case events.TurnFailed():
+                        failed = event
+                    case events.TurnFinished():
+                        finished = event
+                    case _:
+                        pass
+        text = finished.text if finished is not None else ""
+        if failed is not None:
+            raise TurnError(failed.kind, failed.message, hint=failed.hint, retryable=failed.retryable, text=text)
+        if finished is None or finished.stop_reason != "end_turn":
+            kind = finished.stop_reason if finished is not None else "interrupted"
+            raise TurnError(kind, f"The answer is not complete ({kind}).", retryable=True, text=text)
+        return text
 
     @property
     def busy(self) -> bool:
@@ -303,6 +440,19 @@ class Agent:
     def _tell(self, event: events.AgentEvent) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _check_deps(registry: ToolRegistry, deps: object) -> None:
+    for each in registry:
+        if isinstance(each, FunctionTool) and each.needs is not None and not isinstance(deps, each.needs):
+            needed, given = each.needs.__name__, type(deps).__name__
+            raise TypeError(f"the tool {each.definition.name} needs deps of type {needed}, not {given}")
+
+
+def _guards_of(limits: Limits, kept: Persistence) -> Guards:
+    ceiling = CostCeiling(limits, kept.tracker)
+    ceiling.restore(kept.view.log.entries().of(CeilingReached, CeilingReset))
+    return Guards(ceiling, max_calls=limits.max_calls)
 
 
 async def nobody(question: PermissionQuestion) -> PermissionAnswer:

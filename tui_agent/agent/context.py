@@ -8,7 +8,6 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.history.as_events import step_event, text_of
-from tui_agent.agent.turn.steps import Texts
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import Outlook, PreviewedStep
@@ -26,6 +25,7 @@ from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy
+from tui_agent.storage.store import Texts
 from tui_agent.text import as_typed, call_summary, one_line
 from tui_agent.tool_titles import tool_title
 from tui_agent.tools.base import ToolFailure

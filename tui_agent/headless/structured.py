@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from tui_agent.agent.answers import candidates, instruction, repair
 from tui_agent.arguments import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ MAX_SCHEMA_BYTES: Final = 256 * 1024
 
 _MAX_PROBLEMS: Final = 10
 _PROBLEM_CHARACTERS: Final = 300
-_FENCED: Final = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 
 
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | float | bool | None"
@@ -70,15 +70,12 @@ class ResultSchema:
 
     def instruction(self) -> str:
         """The text for the model after the prompt."""
-        return (
-            "When all is done, let your last message be the result and nothing else: one JSON value, without a code "
-            "fence and without words around it, that is valid under this JSON Schema:\n" + self._text
-        )
+        return instruction(self._text)
 
     def find(self, answer: str) -> Found:
         """The value in an answer: either all of it, or its only code block."""
         problem = "the answer is not JSON"
-        for text in (answer, *(_FENCED.findall(answer)[-1:])):
+        for text in candidates(answer):
             try:
                 value = json.loads(text, parse_constant=_refuse)
             except (ValueError, RecursionError) as error:
@@ -90,8 +87,7 @@ class ResultSchema:
 
     def repair(self, problems: tuple[str, ...]) -> str:
         """The text for the model if its result is not valid."""
-        listed = "\n".join(f"- {problem}" for problem in problems)
-        return f"That result is not valid:\n{listed}\n\n{self.instruction()}"
+        return repair(problems, self.instruction())
 
     def _problems(self, value: JsonValue) -> tuple[str, ...]:
         from referencing.exceptions import Unresolvable

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import AnyEntry, Artifact, TraceHead
+from tui_agent.storage.errors import Damaged
 
 Kind: TypeAlias = Literal[
     "session",
@@ -85,6 +86,27 @@ class TraceSink(Protocol):
         ...
 
 
+class Texts(Protocol):
+    """Stores texts that entries refer to: full tool results, summarised turns."""
+
+    @property
+    def folder(self) -> Path:
+        """The session's folder; tools keep their own files below it."""
+        ...
+
+    async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
+        """Save a text durably, before the entry that refers to it. Raises `StorageError`."""
+        ...
+
+    async def append_history(self, thread: str, text: str) -> str:
+        """Append turns to a history file; returns its path. Raises `StorageError`."""
+        ...
+
+    async def read(self, artifact: Artifact) -> str:
+        """The whole text. Raises `StorageError`."""
+        ...
+
+
 class MemoryStore:
     """Stores a log in memory; it may start with the entries of another one."""
 
@@ -127,7 +149,7 @@ def check_numbers(entries: Sequence[AnyEntry], last: int) -> None:
 
 
 class MemoryTexts:
-    """Stores the texts that entries refer to in memory; see `agent.turn.steps.Texts`."""
+    """Stores the texts that entries refer to in memory; see `Texts`."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -154,5 +176,7 @@ class MemoryTexts:
         return path
 
     async def read(self, artifact: Artifact) -> str:
-        """The full text. Raises KeyError."""
+        """The full text. Raises `StorageError` for one of another process."""
+        if artifact.path not in self._texts:
+            raise Damaged(f"{artifact.path} was kept in the memory of a process that has ended.")
         return self._texts[artifact.path]

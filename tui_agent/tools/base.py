@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
+from typing_extensions import TypeVar
 
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
 from tui_agent.visible import visible_line
@@ -150,8 +151,20 @@ def bounded_error(output: ToolOutput, limit: int) -> ToolOutput:
     return msgspec.structs.replace(output, text=text)
 
 
-class ToolContext(Protocol):
-    """What a running call may use. One context belongs to one call."""
+Deps_co = TypeVar("Deps_co", covariant=True, default=object)
+
+
+class ToolContext(Protocol[Deps_co]):
+    """What a running call may use. One context belongs to one call.
+
+    ``ToolContext[Database]`` as the type of a tool's first parameter says that the tool needs a ``Database``, which
+    `Agent(deps=…)` provides.
+    """
+
+    @property
+    def deps(self) -> Deps_co:
+        """What the program gave its agent for its tools: a connection, a client, the current user."""
+        ...
 
     @property
     def workspace(self) -> "WorkspaceView":

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
-from typing import Generic, ParamSpec, TypeVar, get_type_hints, overload
+from typing import Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
 
@@ -76,6 +76,8 @@ class FunctionTool(Generic[P, R]):
         """Raises TypeError for what cannot be a tool."""
         name = name or getattr(function, "__name__", "")
         self._context = _context_parameter(function)
+        self.needs = _needed(function, self._context)
+        """The type of the dependencies that the function asks for; None: any."""
         _check(function, name, self._context)
         self._signature = Signature.of(function, name, ours=self._context, described=False)
         self._function = function
@@ -183,10 +185,16 @@ def _context_parameter(function: Callable[..., object]) -> tuple[str, ...]:
         return ()  # `Signature.of` reports it
     except (TypeError, ValueError) as error:
         raise TypeError(f"{function!r} cannot be a tool: it has no signature to read") from error
-    contexts = tuple(name for name in names if hints.get(name) is ToolContext)
+    contexts = tuple(name for name in names if ToolContext in {hints.get(name), get_origin(hints.get(name))})
     if contexts not in {(), names[:1]}:
         raise TypeError(f"{function.__name__} cannot be a tool: only its first parameter can be the ToolContext")
     return contexts
+
+
+def _needed(function: Callable[..., object], context: tuple[str, ...]) -> type | None:
+    hints = get_type_hints(function) if context else {}
+    wanted = [each for name in context for each in get_args(hints[name])]
+    return wanted[0] if wanted and isinstance(wanted[0], type) and wanted[0] is not object else None
 
 
 def _as_text(value: object) -> str:

@@ -27,6 +27,7 @@ class Context:
         self.artifacts = folder / "session"
         self.call_id = "toolu_01/../x"
         self.page_bytes = 50_000
+        self.deps: object = None
         self.accesses: tuple[Access, ...] = ()
         self.seen: list[tuple[float, str]] = []
         self.above = 0

@@ -71,19 +71,35 @@ class CostCeilingReached(ModelError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The most that a turn and a session may cost, in USD; None: no limit."""
+class Limits:
+    """The most that a turn may do; None: no limit.
 
-    turn: float | None = None
-    session: float | None = None
+    `max_calls`: calls of the model in one turn; the next `run` or `ask` has as many again. `max_usd`: what one turn may
+    cost, subtasks included, and `max_session_usd`: all turns together, also those of earlier processes; once one of
+    these is reached, no model is called until `Agent.reset_cost_ceiling`. Costs count as far as prices are known.
+    """
+
+    max_calls: int | None = 100
+    max_usd: float | None = 5.0
+    max_session_usd: float | None = None
+
+
+UNLIMITED = Limits(None, None, None)
+
+
+class CallLimitReached(ModelError):
+    """The turn has made as many calls of the model as it may."""
+
+    kind = "call_limit"
+    retryable = True
 
 
 class CostCeiling:
     """The cost ceiling of a session and its subtasks, which record into the session's `tracker`."""
 
-    def __init__(self, limit: Limit, tracker: UsageTracker) -> None:
+    def __init__(self, limit: Limits, tracker: UsageTracker) -> None:
         self._limit = limit
-        self._session_bound = limit.session
+        self._session_bound = limit.max_session_usd
         self._tracker = tracker
         self._reached: CostCeilingReached | None = None
         self._told: CeilingReached | None = None
@@ -96,7 +112,7 @@ class CostCeiling:
         for entry in entries:
             match entry:
                 case CeilingReached():
-                    now = self._limit.turn if entry.bound == "turn" else self._limit.session
+                    now = self._limit.max_usd if entry.bound == "turn" else self._limit.max_session_usd
                     # If the limit was raised or removed since, the session may go on.
                     still = now is not None and now <= entry.limit_usd
                     self._reached = CostCeilingReached(entry.message, entry.bound) if still else None
@@ -104,8 +120,8 @@ class CostCeiling:
                     self._unreset = entry if still or now is None else None
                 case CeilingReset():
                     self._reached = self._unreset = None
-                    if entry.session_usd is not None and self._limit.session is not None:
-                        self._session_bound = max(self._limit.session, entry.session_usd)
+                    if entry.session_usd is not None and self._limit.max_session_usd is not None:
+                        self._session_bound = max(self._limit.max_session_usd, entry.session_usd)
                 case _:
                     pass
 
@@ -158,7 +174,7 @@ class CostCeiling:
 
     def unwatched(self, profile: ModelProfile) -> str:
         """A warning, once for each model, that its calls cannot be counted against the ceiling; else empty."""
-        bounded = self._limit.turn is not None or self._limit.session is not None
+        bounded = self._limit.max_usd is not None or self._limit.max_session_usd is not None
         if not bounded or profile.prices is not None or profile.name in self._unwatched:
             return ""
         self._unwatched.add(profile.name)
@@ -174,8 +190,8 @@ class CostCeiling:
             return "The cost ceiling is not reached; nothing was reset.", None
         self._reached = self._unreset = None
         if reached.bound == "session":
-            spent, more = self._tracker.session.cost_usd, self._limit.session or reached.limit_usd
-            self._session_bound = spent + more if self._limit.session is not None else None
+            spent, more = self._tracker.session.cost_usd, self._limit.max_session_usd or reached.limit_usd
+            self._session_bound = spent + more if self._limit.max_session_usd is not None else None
             told = (
                 f"The session may cost {money_text(more)} more: it has cost {money_text(spent)}, "
                 f"its ceiling is now {money_text(spent + more)}."
@@ -183,13 +199,13 @@ class CostCeiling:
             return told, CeilingReset(session_usd=spent + more)
         # What follows counts as a new turn, even if it continues with the same question.
         self._tracker.start_turn()
-        return f"The next turn may cost {money_text(self._limit.turn or reached.limit_usd)} again.", CeilingReset()
+        return f"The next turn may cost {money_text(self._limit.max_usd or reached.limit_usd)} again.", CeilingReset()
 
     def _bounds(self) -> list[tuple[Bound, float, float]]:
         """Each limit that is set: its name, what was spent, and the most that may be."""
         found: list[tuple[Bound, float, float]] = []
-        if self._limit.turn is not None and self._tracker.in_turn:
-            found.append(("turn", self._tracker.turn.cost_usd, self._limit.turn))
+        if self._limit.max_usd is not None and self._tracker.in_turn:
+            found.append(("turn", self._tracker.turn.cost_usd, self._limit.max_usd))
         if self._session_bound is not None:
             found.append(("session", self._tracker.session.cost_usd, self._session_bound))
         return found
@@ -286,9 +302,19 @@ class WatchdogGuard:
 class Guards:
     """The guards of one conversation. A subtask has its session's ceiling and no watchdog."""
 
-    def __init__(self, ceiling: CostCeiling, watch: WatchdogGuard | None = None) -> None:
+    def __init__(self, ceiling: CostCeiling, watch: WatchdogGuard | None = None, max_calls: int | None = None) -> None:
         self.ceiling = ceiling
         self.watch = watch
+        self.max_calls = max_calls
+
+    def before_call(self, made: int) -> None:
+        """Check whether a turn that has made so many calls may make one more.
+
+        Raises `CostCeilingReached`, `CallLimitReached`.
+        """
+        self.ceiling.check()
+        if self.max_calls is not None and made >= self.max_calls:
+            raise CallLimitReached(f"The turn has called the model {made} times; its limit is {self.max_calls}.")
 
     def calling(self, profile: ModelProfile, tokens: int, record: Record, emit: Emit) -> AbstractContextManager[None]:
         """A context for a call with `tokens` tokens of input; see `CostCeiling.calling`."""

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from tui_agent.agent import events
@@ -46,6 +45,7 @@ from tui_agent.models.pictures import halved
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.store import Texts
 from tui_agent.text import error_text, money_text
 
 T = TypeVar("T")
@@ -56,27 +56,6 @@ ATTEMPTS = 2
 
 _NOT_WRITTEN = "The summary was not entered"
 _AS_IT_WAS = "The conversation is as it was. `tui-agent trace SESSION` shows what happened, for a report of the fault."
-
-
-class Texts(Protocol):
-    """Stores texts that entries refer to: full tool results, summarised turns."""
-
-    @property
-    def folder(self) -> Path:
-        """The session's folder; tools keep their own files below it."""
-        ...
-
-    async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
-        """Save a text durably, before the entry that refers to it. Raises `StorageError`."""
-        ...
-
-    async def append_history(self, thread: str, text: str) -> str:
-        """Append turns to a history file; returns its path. Raises `StorageError`."""
-        ...
-
-    async def read(self, artifact: Artifact) -> str:
-        """The whole text. Raises `StorageError`."""
-        ...
 
 
 class Compactor(Protocol):

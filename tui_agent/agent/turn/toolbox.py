@@ -17,8 +17,9 @@ from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.hooks import Hooks, Say
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
+from tui_agent.agent.turn.interceptors import Interceptors
 from tui_agent.agent.turn.pictures import attach
-from tui_agent.agent.turn.steps import Emit, Texts
+from tui_agent.agent.turn.steps import Emit
 from tui_agent.agent.turn.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
@@ -31,6 +32,7 @@ from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.durable import being_cancelled, to_completion
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.store import Texts
 from tui_agent.text import error_text
 from tui_agent.tools.base import (
     Access,
@@ -78,6 +80,7 @@ class CallContext:
     page_bytes: int
     emit: Emit
     asker: Ask
+    deps: object = None
 
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         return await self.asker(question)
@@ -99,8 +102,12 @@ class Toolbox:
         files: FileHistory | None = None,
         hooks: Hooks | None = None,
         expected: Expected = lambda _: "",
+        interceptors: Interceptors = Interceptors(),  # noqa: B008 (immutable)
+        deps: object = None,
     ) -> None:
         self._files = files
+        self._interceptors = interceptors
+        self._deps = deps
         self._hooks = hooks
         self._expected = expected
         self.registry = registry
@@ -233,6 +240,7 @@ class Toolbox:
             engine.page_bytes,
             emit,
             self._asking(emit),
+            self._deps,
         )
         output = await tool.run(arguments, context)
         told = UserCommand(arguments, output.text)
@@ -291,6 +299,8 @@ class Toolbox:
             return "error", _refusal(self._taught(call))
         try:
             tool = self.registry.get(call.name)
+            asked, call = call, await self._interceptors.judged(call)
+            intercepted = call
             said = await self._before(call, emit)
             if said.refused:
                 return "denied", _refusal(f"{BY_A_HOOK} {said.refused}")
@@ -312,6 +322,7 @@ class Toolbox:
                 record.engine.page_bytes,
                 emit,
                 ask,
+                self._deps,
             )
             changes: tuple[Access, ...] = ()
             if isinstance(tool, RunAgent) and await asyncio.to_thread(tool.may_change, call.arguments):
@@ -320,6 +331,7 @@ class Toolbox:
                 output = await tool.run(call.arguments, context)
             if not isinstance(output, ToolOutput):
                 raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
+            output = await self._interceptors.seen(intercepted, asked, output)
             output = await self._after(call, output, said, emit)
         except ToolFailure as failure:
             return "error", _refusal(str(failure))

@@ -18,6 +18,7 @@ from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.call_repair import as_meant, valid_blocks
 from tui_agent.agent.turn.guards import WATCHDOG, Guards, not_done
 from tui_agent.agent.turn.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
+from tui_agent.agent.turn.interceptors import Interceptors
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Emit, StepRunner
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, Toolbox
@@ -79,6 +80,7 @@ class Parts(NamedTuple):
     resources: Callable[[str], Awaitable[tuple[str, ...]]]
     """Reads the resources of MCP servers that a user's text mentions, as texts for the model."""
     hooks: Hooks | None
+    interceptors: Interceptors = Interceptors()
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class Turn:
     def __init__(self, parts: Parts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
         self._caches, self._planning = parts.caches, parts.planning
-        self._resources, self._hooks = parts.resources, parts.hooks
+        self._resources, self._hooks, self._interceptors = parts.resources, parts.hooks, parts.interceptors
         self._told_to_go_on = self._heard_by_hooks = 0
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
@@ -169,10 +171,14 @@ class Turn:
 
     async def _step(self) -> bool:
         """One model call with its tool calls; True if the turn goes on."""
-        self._guards.ceiling.check()
+        self._guards.before_call(self._calls)
         if larger := self._guards.take_escalation():
             await self._escalate(larger)
         await self._steps.run(self._engine.prepare(), self._emit)
+        if self._interceptors.before_model is not None:
+            prepared = await self._steps.compute(self._engine.request)
+            if told := await self._interceptors.told(prepared.request):
+                await self._record.append(notice(told))
         completed = await self._ask_within_the_window()
         await self._guards.after_call(self._active.profile, self._record, self._emit)
         calls = [block for block in completed.blocks if isinstance(block, ToolCall)]

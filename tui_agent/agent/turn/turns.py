@@ -1,6 +1,7 @@
 """Runs a conversation's turns one at a time, queues the user's texts meanwhile, and guards against concurrent steps."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -9,16 +10,21 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import text_of, user_blocks
 from tui_agent.agent.turn.pictures import attach, smaller_text
-from tui_agent.agent.turn.steps import Emit, Texts
+from tui_agent.agent.turn.steps import Emit
 from tui_agent.agent.turn.turn import Parts, Turn
 from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.conversation.blocks import Image, Text, valid_text
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
 from tui_agent.durable import to_completion
+from tui_agent.storage.store import Texts
 
 
 class AgentBusy(RuntimeError):
     """A turn is running: send the text with `Agent.queue`."""
+
+
+class AgentClosed(RuntimeError):
+    """The agent was closed: open the conversation again."""
 
 
 class NotRunning(RuntimeError):
@@ -39,16 +45,40 @@ class Turns:
         self._texts = texts
         self._tell = tell
         self._worker: asyncio.Task[None] | None = None
+        self._consumer: weakref.ref[AsyncGenerator[events.AgentEvent, None]] | None = None
+        self._closed = False
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
         self._wished = ("", "")
         """The expanded text of a user's own command, and the model to answer a turn that starts with it."""
 
-    async def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
         """See `Agent.run`."""
+        self._must_be_free()
+        own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]] = []
+        stream = self._run(prompt, images, own)
+        own.append(weakref.ref(stream))
+        return stream
+
+    def _must_be_free(self) -> None:
+        if self._closed:
+            raise AgentClosed("this agent is closed; open the conversation again")
         if self.busy:
-            raise AgentBusy("a turn is running")
+            raise AgentBusy("a turn is running; send the text with queue(), or end the turn with interrupt()")
+
+    async def _run(
+        self,
+        prompt: str,
+        images: tuple[Image, ...],
+        own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]],
+    ) -> AsyncGenerator[events.AgentEvent, None]:
+        self._must_be_free()
+        while (abandoned := self._worker) is not None:
+            abandoned.cancel()
+            await _ended(abandoned)
+            self._must_be_free()
+        (self._consumer,) = own
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
         self._turn = None
@@ -138,8 +168,9 @@ class Turns:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running."""
-        return self._worker is not None
+        """Whether a turn is running. One whose iterator was dropped, as by ``break``, is only ending."""
+        abandoned = self._consumer is not None and self._consumer() is None
+        return self._worker is not None and not abandoned
 
     def interrupt(self) -> bool:
         """See `Agent.interrupt`."""
@@ -150,8 +181,8 @@ class Turns:
 
     async def close(self) -> None:
         """Stop the running turn, and wait for its end."""
-        worker = self._worker
-        if worker is not None:
+        self._closed = True
+        if (worker := self._worker) is not None:
             worker.cancel()
             await to_completion(_ended(worker))
 
@@ -228,7 +259,9 @@ class Turns:
         return self.busy or self._lock.locked()
 
     def must_be_idle(self) -> None:
-        """Raise `AgentBusy` if a turn is running, unless this task holds the conversation."""
+        """Raise `AgentBusy` if a turn is running, unless this task holds the conversation; `AgentClosed` if closed."""
+        if self._closed:
+            raise AgentClosed("this agent is closed; open the conversation again")
         if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
 

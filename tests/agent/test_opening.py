@@ -1,0 +1,279 @@
+"""One door: `Agent.open` and `Agent` make whole agents, which answer, stop at their limits and can be used again."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import msgspec
+import pytest
+
+from tests.agent.models import PROFILE, Scripted
+from tui_agent.agent import events
+from tui_agent.agent.agent import Agent
+from tui_agent.agent.answers import TurnError
+from tui_agent.agent.persistence import Persistence
+from tui_agent.agent.turn.guards import Limits
+from tui_agent.agent.turn.turns import AgentBusy, AgentClosed
+from tui_agent.context.engine import ContextEngine
+from tui_agent.conversation.blocks import Text, ToolCall
+from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import Prices
+from tui_agent.conversation.request import ModelRequest
+from tui_agent.models.base import Completed, StreamEvent, TextDelta
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.store import MemoryTexts
+from tui_agent.tools.base import ToolContext, ToolOutput
+from tui_agent.tools.functions import tool
+
+PRICED = msgspec.structs.replace(PROFILE, prices=Prices(input=1.0, output=1.0))
+Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
+
+
+def saying(*texts: str) -> list[Stream]:
+    """One answer for each text."""
+
+    def answer(text: str) -> Stream:
+        async def stream(_: ModelRequest) -> AsyncIterator[StreamEvent]:
+            yield TextDelta(text)
+            yield Completed((Text(text),), Usage(input_tokens=1_000_000), "end_turn")
+
+        return stream
+
+    return [answer(text) for text in texts]
+
+
+def calling(name: str, arguments: str = "{}") -> Stream:
+    async def stream(request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        call = ToolCall(f"call-{len(request.messages)}", name, arguments)
+        yield Completed((Text("So:"), call), Usage(input_tokens=1_000), "tool_calls")
+
+    return stream
+
+
+def said(model: Scripted) -> str:
+    """All text of the newest request."""
+    blocks = [block for message in model.requests[-1].messages for block in message.blocks]
+    return "\n".join(text for block in blocks if (text := getattr(block, "text", "")))
+
+
+class City(msgspec.Struct):
+    name: str
+    people: int
+
+
+@dataclass
+class Town:
+    name: str
+
+
+class Place(TypedDict):
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "value"),
+    [
+        (City, '{"name": "Bern", "people": 134000}', City("Bern", 134_000)),
+        (Town, 'Here it is:\n```json\n{"name": "Bern"}\n```', Town("Bern")),
+        (Place, '{"name": "Bern"}', {"name": "Bern"}),
+        (list[int], "[1, 2]", [1, 2]),
+        (bool, "true", True),
+    ],
+)
+async def test_an_answer_has_the_type_that_was_asked_for(output: type[object], answer: str, value: object) -> None:
+    async with Agent(Scripted(*saying(answer))) as agent:
+        assert await agent.ask("Which?", output=output) == value
+
+
+async def test_an_answer_of_another_type_goes_back_with_the_reason() -> None:
+    model = Scripted(*saying("Bern, I think.", '{"name": "Bern", "people": "many"}', '{"name": "Bern", "people": 1}'))
+    async with Agent(model) as agent:
+        assert await agent.ask("Which?", output=City) == City("Bern", 1)
+    assert "Expected `int`, got `str` - at `$.people`" in said(model)
+
+
+async def test_an_answer_that_never_has_the_type_is_an_error_that_carries_it() -> None:
+    model = Scripted(*saying("no"))
+    async with Agent(model) as agent:
+        with pytest.raises(TurnError) as raised:
+            await agent.ask("Which?", output=City)
+        assert (raised.value.kind, raised.value.text, len(model.requests)) == ("output", "no", 3)
+        assert await agent.ask("And in words?") == "no"
+
+
+async def test_a_type_that_json_cannot_express_is_refused_before_anything_is_sent() -> None:
+    model = Scripted(*saying("no"))
+    async with Agent(model) as agent:
+        with pytest.raises(TypeError, match="cannot be the type of an answer"):
+            await agent.ask("Which?", output=Agent)
+    assert not model.requests
+
+
+async def test_a_model_that_calls_for_ever_is_stopped_and_can_go_on() -> None:
+    model = Scripted(calling("there_is_none"))
+    async with Agent(model, limits=Limits(max_calls=4)) as agent:
+        for calls in (4, 8):
+            with pytest.raises(TurnError) as raised:
+                await agent.ask("Do it.")
+            assert (raised.value.kind, raised.value.retryable, len(model.requests)) == ("call_limit", True, calls)
+
+
+async def test_limits_hold_without_being_set() -> None:
+    model = Scripted(calling("there_is_none"))
+    async with Agent(model) as agent:
+        with pytest.raises(TurnError):
+            await agent.ask("Do it.")
+    assert len(model.requests) == Limits().max_calls
+
+
+async def test_what_a_session_may_cost_holds_in_the_next_process(tmp_path: Path) -> None:
+    limits = Limits(max_usd=None, max_session_usd=1.5)
+    for calls in (1, 1, 0):
+        model = Scripted(*saying("Done."), profile=PRICED)
+        async with Agent.open(tmp_path / "talk", model=model, limits=limits) as agent:
+            if agent.tracker.session.cost_usd < 1.0:
+                assert await agent.ask("Go on.") == "Done."
+            else:
+                with pytest.raises(TurnError) as raised:
+                    await agent.ask("Go on.")
+                assert raised.value.kind == "cost_ceiling"
+            assert len(model.requests) == calls
+    async with Agent.open(tmp_path / "talk", model=model, limits=limits) as agent:
+        assert "may cost $1.50 more" in agent.reset_cost_ceiling()
+        assert await agent.ask() == "Done."
+
+
+async def test_a_large_result_is_whole_in_the_next_process(tmp_path: Path) -> None:
+    whole = "\n".join(f"line {number} of the report" for number in range(20_000))
+
+    @tool(effect="none")
+    def report() -> str:
+        """The whole report."""
+        return whole
+
+    folder = tmp_path / "talk"
+    async with Agent.open(folder, model=Scripted(calling("report"), *saying("Read.")), tools=[report]) as agent:
+        assert await agent.ask("Read the report.") == "Read."
+    async with Agent.open(folder, model=Scripted(*saying("Still here."))) as agent:
+        result = next(item for item in agent.context.items() if item.category == "results")
+        assert await agent.context.original(result.seq) == whole
+        assert (await agent.context.recall("line 19999")).hits
+
+
+async def test_two_agents_cannot_have_one_conversation(tmp_path: Path) -> None:
+    async with Agent.open(tmp_path, model="offline"):
+        with pytest.raises(Exception, match="open"):
+            async with Agent.open(tmp_path, model="offline"):
+                pass
+
+
+async def test_an_engine_over_another_conversation_is_refused() -> None:
+    with pytest.raises(ValueError, match="another conversation"):
+        Agent("offline", persistence=Persistence(), context=ContextEngine())
+
+
+async def test_a_store_of_ones_own_brings_its_conversation(tmp_path: Path) -> None:
+    texts = MemoryTexts()
+    for turn in (1, 2):
+        store = await LogStore.open(tmp_path)
+        kept = await Persistence.kept_by(store, texts)
+        async with Agent(Scripted(*saying("Yes.")), persistence=kept) as agent:
+            await agent.ask("Well?")
+            assert len(agent.branches.prompts()) == turn
+        await kept.close()
+
+
+async def test_leaving_the_loop_leaves_an_agent_that_can_run_again() -> None:
+    model = Scripted(*saying("One.", "Two.", "Three."))
+    async with Agent(model) as agent:
+        for _ in range(3):
+            async for event in agent.run("Go."):
+                if isinstance(event, events.TextDelta):
+                    break
+            assert not agent.busy
+        assert await agent.ask("And now?") == "Three."
+        async for _ in agent.run("Go."):
+            break
+        assert (await agent.compact_if_needed()).error == "nothing is due"
+
+
+async def test_a_busy_agent_says_so_at_the_call() -> None:
+    async with Agent(Scripted(*saying("One."))) as agent:
+        stream = agent.run("Go.")
+        await anext(stream)
+        with pytest.raises(AgentBusy):
+            agent.run("And go.")
+        await stream.aclose()
+        assert await agent.ask("Go.") == "One."
+
+
+async def test_a_closed_agent_says_so_at_the_call() -> None:
+    async with Agent(Scripted(*saying("One."))) as agent:
+        await agent.ask("Go.")
+    with pytest.raises(AgentClosed):
+        agent.run("Go.")
+    with pytest.raises(AgentClosed):
+        await agent.compact()
+
+
+class Users:
+    """What tools depend on."""
+
+    names = ("Ada", "Grace")
+
+
+@tool(effect="none")
+def user(context: ToolContext[Users], number: int) -> str:
+    """The name of a user."""
+    return context.deps.names[number]
+
+
+async def test_tools_are_given_what_they_depend_on() -> None:
+    model = Scripted(calling("user", '{"number": 1}'), *saying("Found."))
+    async with Agent(model, tools=[user], deps=Users()) as agent:
+        assert await agent.ask("Who?") == "Found."
+    assert "Grace" in said(model)
+
+
+async def test_an_agent_without_what_its_tools_depend_on_is_refused() -> None:
+    with pytest.raises(TypeError, match="the tool user needs deps of type Users, not NoneType"):
+        Agent("offline", tools=[user])
+
+
+async def test_functions_around_calls_refuse_change_and_add() -> None:
+    def before(call: ToolCall) -> ToolCall | str | None:
+        if call.arguments == '{"number": 0}':
+            return "Not the first one."
+        return msgspec.structs.replace(call, arguments='{"number": 1}')
+
+    async def after(call: ToolCall, output: ToolOutput) -> ToolOutput | None:
+        return ToolOutput(f"{output.text} H.") if call.arguments == '{"number": 1}' else None
+
+    sizes: list[int] = []
+
+    def model_next(request: ModelRequest) -> str | None:
+        sizes.append(len(request.messages))
+        return "Be brief." if len(sizes) == 1 else None
+
+    model = Scripted(calling("user", '{"number": 0}'), calling("user", '{"number": 7}'), *saying("Found."))
+    async with Agent(
+        model, tools=[user], deps=Users(), before_tool=before, after_tool=after, before_model=model_next
+    ) as agent:
+        assert await agent.ask("Who?") == "Found."
+    text = said(model)
+    assert "Not the first one." in text
+    assert "Grace H.\n[the program changed the arguments of this call to" in text
+    assert text.count("Be brief.") == 1
+    assert len(sizes) == 3
+
+
+async def test_a_function_that_raises_ends_the_turn() -> None:
+    def refuse(_: ModelRequest) -> str | None:
+        raise PermissionError("not on Sundays")
+
+    model = Scripted(*saying("One."))
+    async with Agent(model, before_model=refuse) as agent:
+        with pytest.raises(TurnError, match="not on Sundays"):
+            await agent.ask("Go.")
+    assert not model.requests

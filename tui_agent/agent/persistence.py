@@ -1,0 +1,99 @@
+"""What one conversation is kept in: the store of its log, the view of it, its long texts, its trace, its cost."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
+from tui_agent.conversation.view import View
+from tui_agent.durable import in_thread
+from tui_agent.models.usage import UsageTracker
+from tui_agent.storage.artifacts import Artifacts
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, Texts, TraceSink
+from tui_agent.storage.trace import Trace
+
+
+class Persistence:
+    """What one conversation is kept in. The parts belong together, so they are made together.
+
+    `Persistence()` keeps it in memory, `on_disk` in a folder, `kept_by` in a store of your own. `view` is what was
+    loaded; `tracker` has its usage and cost, so that limits for a whole session hold across processes. `folder` is None
+    if nothing is on disk.
+    """
+
+    folder: Path | None = None
+
+    def __init__(
+        self,
+        view: View | None = None,
+        *,
+        store: Store | None = None,
+        texts: Texts | None = None,
+        trace: TraceSink | None = None,
+        tracker: UsageTracker | None = None,
+    ) -> None:
+        """`store` has exactly the entries of `view`; see `kept_by`."""
+        self.view = view or View()
+        self.store = store or MemoryStore(self.view.log)
+        self.texts = texts or MemoryTexts()
+        self.trace = trace or NoTrace()
+        self.tracker = tracker or UsageTracker()
+        self.tracker.record_log(self.view.log.entries().of(Message, UnattributedCall))
+        self.tracker.start_turn()
+
+    @staticmethod
+    async def on_disk(
+        folder: Path, *, texts: Artifacts | None = None, tracker: UsageTracker | None = None
+    ) -> "DiskPersistence":
+        """Open the conversation in `folder`, which is created if it is missing. Raises `StorageError`.
+
+        One process at a time has it open. `texts`: where long texts are kept, by default in `folder` too.
+        """
+        store = await LogStore.open(folder)
+        try:
+            view = await _folded(await store.load())
+            return DiskPersistence(store, view, texts or Artifacts(folder), await Trace.open(store), tracker)
+        except BaseException:
+            await store.close()
+            raise
+
+    @classmethod
+    async def kept_by(cls, store: Store, texts: Texts, trace: TraceSink | None = None) -> "Persistence":
+        """Open the conversation that a store of your own has. Raises `StorageError`.
+
+        `texts` keeps what is too long for the conversation: use one that lasts as long as `store` does.
+        """
+        return cls(await _folded(await store.load()), store=store, texts=texts, trace=trace)
+
+    async def close(self) -> None:
+        """Write what is pending, and close the trace and the store. Raises `StorageError`."""
+        try:
+            await self.trace.close()
+        finally:
+            await self.store.close()
+
+
+class DiskPersistence(Persistence):
+    """What a conversation on disk is kept in, made by `Persistence.on_disk`."""
+
+    folder: Path
+    store: LogStore
+    texts: Artifacts
+    trace: Trace
+
+    def __init__(
+        self, store: LogStore, view: View, texts: Artifacts, trace: Trace, tracker: UsageTracker | None
+    ) -> None:
+        super().__init__(view, store=store, texts=texts, trace=trace, tracker=tracker)
+        self.folder = store.folder
+
+
+async def _folded(entries: Sequence[AnyEntry]) -> View:
+    """The view of these entries, with everything computed that its first use would compute."""
+
+    def fold() -> View:
+        view = View(entries)
+        view.sizes()
+        return view
+
+    return await in_thread(fold)
