@@ -1,8 +1,11 @@
 """The library: what `import tui_agent` offers, and that it costs nothing until it is used."""
 
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -12,6 +15,67 @@ import tui_agent
 @pytest.mark.parametrize("name", tui_agent.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(tui_agent, name) is not None
+
+
+HANDED_OUT = {
+    tui_agent.AgentContext,
+    tui_agent.Branches,
+    tui_agent.ChangedFiles,
+    tui_agent.DiskPersistence,
+    tui_agent.Draft,
+    tui_agent.Items,
+    tui_agent.LogStore,
+    tui_agent.Session,
+    tui_agent.Trace,
+    tui_agent.Turns,
+}
+"""Classes that a program is given, and does not make by calling them."""
+
+PASSED_ON = {tui_agent.Group, tui_agent.Prompts, tui_agent.Rule}
+"""Classes that a program passes on as they are."""
+
+NOT_OFFERED = {"SessionParts"}
+"""What only `open_session` gives an agent."""
+
+
+def test_every_type_in_a_public_signature_is_public() -> None:
+    modules = [getattr(tui_agent, name) for name in tui_agent.__all__]
+    modules = [tui_agent, tui_agent.settings, *(each for each in modules if inspect.ismodule(each))]
+    hidden = {
+        f"{kind.__module__}.{kind.__qualname__} in {where}"
+        for name in tui_agent.__all__
+        for where, function in _functions(getattr(tui_agent, name))
+        for hint in get_type_hints(function).values()
+        for kind in _types_in(hint)
+        if kind.__module__.startswith("tui_agent.") and kind.__name__ not in NOT_OFFERED
+        if not any(getattr(module, kind.__name__, None) is kind for module in modules)
+    }
+    assert sorted(hidden) == []
+
+
+def _functions(public: object) -> Iterator[tuple[str, Callable[..., object]]]:
+    if inspect.isfunction(public):
+        yield public.__name__, public
+    elif inspect.isclass(public) and public not in PASSED_ON:
+        for name, member in vars(public).items():
+            found = member.fget if isinstance(member, property) else inspect.unwrap(getattr(member, "__func__", member))
+            made = name == "__init__" and public not in HANDED_OUT
+            if inspect.isfunction(found) and (made or not name.startswith("_")):
+                yield f"{public.__name__}.{name}", found
+
+
+def _types_in(hint: object) -> Iterator[type]:
+    """The classes that a type hint is made of."""
+    inner = get_args(hint)
+    if isinstance(hint, type) and not inner:
+        yield hint
+    for each in inner:
+        for part in each if isinstance(each, list) else [each]:
+            yield from _types_in(part)
+
+
+def test_all_public_names_are_listed() -> None:
+    assert set(tui_agent.__all__) <= set(dir(tui_agent))
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -12,120 +12,238 @@ from tui_agent.version import __version__ as __version__
 if TYPE_CHECKING:
     from tui_agent.agent import events as events
     from tui_agent.agent.agent import Agent as Agent
+    from tui_agent.agent.agent import AgentOptions as AgentOptions
+    from tui_agent.agent.answers import TurnError as TurnError
+    from tui_agent.agent.branches import Branches as Branches
+    from tui_agent.agent.context import AgentContext as AgentContext
+    from tui_agent.agent.context import Fullness as Fullness
+    from tui_agent.agent.context import Overview as Overview
+    from tui_agent.agent.context import Step as Step
+    from tui_agent.agent.context import SwitchPreview as SwitchPreview
+    from tui_agent.agent.files import ChangedFiles as ChangedFiles
     from tui_agent.agent.history.branches import Branch as Branch
+    from tui_agent.agent.history.branches import Prompt as Prompt
+    from tui_agent.agent.history.file_history import PutBackDone as PutBackDone
+    from tui_agent.agent.persistence import DiskPersistence as DiskPersistence
+    from tui_agent.agent.persistence import Persistence as Persistence
+    from tui_agent.agent.turn import watchdog as watchdog
+    from tui_agent.agent.turn.guards import Limits as Limits
+    from tui_agent.agent.turn.interceptors import AfterTool as AfterTool
+    from tui_agent.agent.turn.interceptors import BeforeModel as BeforeModel
+    from tui_agent.agent.turn.interceptors import BeforeTool as BeforeTool
     from tui_agent.agent.turn.steps import Checkpointer as Checkpointer
     from tui_agent.agent.turn.steps import Compactor as Compactor
     from tui_agent.agent.turn.turns import AgentBusy as AgentBusy
+    from tui_agent.agent.turn.turns import AgentClosed as AgentClosed
     from tui_agent.agent.turn.turns import NotRunning as NotRunning
+    from tui_agent.agent.turn.turns import Turns as Turns
+    from tui_agent.agent.turn.watchdog import Alert as Alert
     from tui_agent.agent.turn.watchdog import Signal as Signal
+    from tui_agent.agent.turn.watchdog import SignalWatchdog as SignalWatchdog
     from tui_agent.agent.turn.watchdog import Watchdog as Watchdog
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
+    from tui_agent.context.cache_watch import ColdSend as ColdSend
     from tui_agent.context.changes import Outlook as Outlook
     from tui_agent.context.compaction.draft import Draft as Draft
+    from tui_agent.context.compaction.plan import Plan as Plan
+    from tui_agent.context.compaction.questions import Prompts as Prompts
     from tui_agent.context.compaction.writing import CompactionResult as CompactionResult
+    from tui_agent.context.counting import Ratios as Ratios
+    from tui_agent.context.economics import Forecast as Forecast
+    from tui_agent.context.economics import Situation as Situation
+    from tui_agent.context.effects import AsyncMemoryHost as AsyncMemoryHost
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
+    from tui_agent.context.effects import carry_out_async as carry_out_async
     from tui_agent.context.engine import ContextEngine as ContextEngine
     from tui_agent.context.engine import Layer as Layer
+    from tui_agent.context.engine import Prepared as Prepared
+    from tui_agent.context.layers.limits import Cut as Cut
+    from tui_agent.context.layers.limits import Evicted as Evicted
+    from tui_agent.context.layers.limits import Whole as Whole
     from tui_agent.context.stats import ContextStats as ContextStats
     from tui_agent.conversation import blocks as blocks
     from tui_agent.conversation import entries as entries
+    from tui_agent.conversation.fold import KeptWords as KeptWords
+    from tui_agent.conversation.fold import MeasuredCall as MeasuredCall
+    from tui_agent.conversation.groups import Group as Group
+    from tui_agent.conversation.items import Item as Item
+    from tui_agent.conversation.items import Items as Items
+    from tui_agent.conversation.log import Entries as Entries
     from tui_agent.conversation.log import Log as Log
     from tui_agent.conversation.profile import ModelProfile as ModelProfile
+    from tui_agent.conversation.profile import Prices as Prices
+    from tui_agent.conversation.profile import Rates as Rates
+    from tui_agent.conversation.request import BeforeTail as BeforeTail
     from tui_agent.conversation.request import ModelRequest as ModelRequest
+    from tui_agent.conversation.request import ReasoningPolicy as ReasoningPolicy
     from tui_agent.conversation.request import RequestMessage as RequestMessage
+    from tui_agent.conversation.sizes import Size as Size
+    from tui_agent.conversation.states import Counts as Counts
+    from tui_agent.conversation.todo import TodoItem as TodoItem
+    from tui_agent.conversation.todo import TodoList as TodoList
+    from tui_agent.conversation.view import LiveResult as LiveResult
     from tui_agent.conversation.view import View as View
     from tui_agent.models import forms as forms
+    from tui_agent.models.base import AuthFailed as AuthFailed
     from tui_agent.models.base import Completed as Completed
+    from tui_agent.models.base import ConnectionLost as ConnectionLost
     from tui_agent.models.base import ContextOverflow as ContextOverflow
+    from tui_agent.models.base import InvalidRequest as InvalidRequest
+    from tui_agent.models.base import Metered as Metered
     from tui_agent.models.base import Model as Model
     from tui_agent.models.base import ModelError as ModelError
+    from tui_agent.models.base import Overloaded as Overloaded
+    from tui_agent.models.base import RateLimited as RateLimited
     from tui_agent.models.base import ReasoningDelta as ReasoningDelta
+    from tui_agent.models.base import Retrying as Retrying
+    from tui_agent.models.base import StreamEvent as StreamEvent
     from tui_agent.models.base import TextDelta as TextDelta
+    from tui_agent.models.base import ToolCallDelta as ToolCallDelta
+    from tui_agent.models.base import Unavailable as Unavailable
+    from tui_agent.models.base import UnknownModel as UnknownModel
+    from tui_agent.models.catalogue import create_model as create_model
+    from tui_agent.models.speed import Speed as Speed
+    from tui_agent.models.usage import Totals as Totals
+    from tui_agent.models.usage import UsageTracker as UsageTracker
     from tui_agent.session import Session as Session
     from tui_agent.session import open_session as open_session
     from tui_agent.settings import Settings as Settings
     from tui_agent.settings import load_settings as load_settings
+    from tui_agent.settings.sources import Override as Override
+    from tui_agent.storage.artifacts import Artifacts as Artifacts
+    from tui_agent.storage.errors import StorageError as StorageError
     from tui_agent.storage.log import LogStore as LogStore
     from tui_agent.storage.store import MemoryStore as MemoryStore
+    from tui_agent.storage.store import MemoryTexts as MemoryTexts
+    from tui_agent.storage.store import NoTrace as NoTrace
     from tui_agent.storage.store import Store as Store
+    from tui_agent.storage.store import Texts as Texts
+    from tui_agent.storage.store import TraceSink as TraceSink
+    from tui_agent.storage.trace import Trace as Trace
+    from tui_agent.tools.base import Access as Access
+    from tui_agent.tools.base import Ask as Ask
+    from tui_agent.tools.base import Effect as Effect
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
+    from tui_agent.tools.base import Preview as Preview
     from tui_agent.tools.base import Tool as Tool
     from tui_agent.tools.base import ToolContext as ToolContext
     from tui_agent.tools.base import ToolFailure as ToolFailure
     from tui_agent.tools.base import ToolOutput as ToolOutput
+    from tui_agent.tools.base import WorkspaceView as WorkspaceView
+    from tui_agent.tools.files.buffers import Buffers as Buffers
+    from tui_agent.tools.files.put_back import FileStep as FileStep
+    from tui_agent.tools.files.put_back import PutBack as PutBack
+    from tui_agent.tools.functions import FunctionTool as FunctionTool
     from tui_agent.tools.functions import tool as tool
+    from tui_agent.tools.gate.judging import Judgement as Judgement
+    from tui_agent.tools.gate.permissions import Confinement as Confinement
+    from tui_agent.tools.gate.permissions import GrantedRule as GrantedRule
+    from tui_agent.tools.gate.permissions import History as History
+    from tui_agent.tools.gate.permissions import NobodyToAsk as NobodyToAsk
+    from tui_agent.tools.gate.permissions import PermissionGate as PermissionGate
+    from tui_agent.tools.gate.permissions import Verdict as Verdict
+    from tui_agent.tools.gate.remembered import RememberedRules as RememberedRules
+    from tui_agent.tools.gate.rules import Rule as Rule
+    from tui_agent.tools.gate.workspace import Workspace as Workspace
+    from tui_agent.tools.recall import RecallHit as RecallHit
+    from tui_agent.tools.recall import RecallHits as RecallHits
     from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
 _PLACES = {
-    "Agent": "agent.agent",
-    "AgentBusy": "agent.turn.turns",
-    "Arguments": "arguments",
-    "Branch": "agent.history.branches",
-    "Checkpointer": "agent.turn.steps",
-    "CompactionResult": "context.compaction.writing",
-    "Compactor": "agent.turn.steps",
-    "Completed": "models.base",
-    "ContextEngine": "context.engine",
-    "ContextOverflow": "models.base",
-    "ContextStats": "context.stats",
-    "Draft": "context.compaction.draft",
-    "Layer": "context.engine",
-    "Log": "conversation.log",
-    "LogStore": "storage.log",
-    "MemoryHost": "context.effects",
-    "MemoryStore": "storage.store",
-    "Model": "models.base",
-    "ModelError": "models.base",
-    "ModelProfile": "conversation.profile",
-    "ModelRequest": "conversation.request",
-    "NotRunning": "agent.turn.turns",
-    "Outlook": "context.changes",
-    "PermissionAnswer": "tools.base",
-    "PermissionQuestion": "tools.base",
-    "ReasoningDelta": "models.base",
-    "Refusal": "context.effects",
-    "RequestMessage": "conversation.request",
-    "Session": "session",
-    "Settings": "settings",
-    "Signal": "agent.turn.watchdog",
-    "Store": "storage.store",
-    "SubtaskResult": "tools.subtasks",
-    "SubtaskSpec": "tools.subtasks",
-    "TextDelta": "models.base",
-    "Tool": "tools.base",
-    "ToolContext": "tools.base",
-    "ToolFailure": "tools.base",
-    "ToolOutput": "tools.base",
-    "View": "conversation.view",
-    "Watchdog": "agent.turn.watchdog",
-    "carry_out": "context.effects",
-    "default_watchdog": "agent.turn.watchdog",
-    "load_settings": "settings",
-    "open_session": "session",
-    "tool": "tools.functions",
+    "agent.agent": "Agent AgentOptions",
+    "agent.answers": "TurnError",
+    "agent.branches": "Branches",
+    "agent.context": "AgentContext Fullness Overview Step SwitchPreview",
+    "agent.files": "ChangedFiles",
+    "agent.history.branches": "Branch Prompt",
+    "agent.history.file_history": "PutBackDone",
+    "agent.persistence": "DiskPersistence Persistence",
+    "agent.turn.guards": "Limits",
+    "agent.turn.interceptors": "AfterTool BeforeModel BeforeTool",
+    "agent.turn.steps": "Checkpointer Compactor",
+    "agent.turn.turns": "AgentBusy AgentClosed NotRunning Turns",
+    "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",
+    "arguments": "Arguments",
+    "context.cache_watch": "ColdSend",
+    "context.changes": "Outlook",
+    "context.counting": "Ratios",
+    "context.economics": "Forecast Situation",
+    "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
+    "context.engine": "ContextEngine Layer Prepared",
+    "context.layers.limits": "Cut Evicted Whole",
+    "context.stats": "ContextStats",
+    "context.compaction.plan": "Plan",
+    "context.compaction.questions": "Prompts",
+    "context.compaction.draft": "Draft",
+    "context.compaction.writing": "CompactionResult",
+    "conversation.fold": "KeptWords MeasuredCall",
+    "conversation.groups": "Group",
+    "conversation.items": "Item Items",
+    "conversation.log": "Entries Log",
+    "conversation.profile": "ModelProfile Prices Rates",
+    "conversation.request": "BeforeTail ModelRequest ReasoningPolicy RequestMessage",
+    "conversation.sizes": "Size",
+    "conversation.states": "Counts",
+    "conversation.todo": "TodoItem TodoList",
+    "conversation.view": "LiveResult View",
+    "models.base": (
+        "AuthFailed Completed ConnectionLost ContextOverflow InvalidRequest Metered Model ModelError Overloaded "
+        "RateLimited ReasoningDelta Retrying StreamEvent TextDelta ToolCallDelta Unavailable UnknownModel"
+    ),
+    "models.catalogue": "create_model",
+    "models.speed": "Speed",
+    "models.usage": "Totals UsageTracker",
+    "session": "Session open_session",
+    "settings": "Settings load_settings",
+    "settings.sources": "Override",
+    "storage.artifacts": "Artifacts",
+    "storage.errors": "StorageError",
+    "storage.log": "LogStore",
+    "storage.store": "MemoryStore MemoryTexts NoTrace Store Texts TraceSink",
+    "storage.trace": "Trace",
+    "tools.base": (
+        "Access Ask Effect PermissionAnswer PermissionQuestion Preview Tool ToolContext ToolFailure ToolOutput "
+        "WorkspaceView"
+    ),
+    "tools.files.buffers": "Buffers",
+    "tools.files.put_back": "FileStep PutBack",
+    "tools.functions": "FunctionTool tool",
+    "tools.gate.judging": "Judgement",
+    "tools.gate.permissions": "Confinement History GrantedRule NobodyToAsk PermissionGate Verdict",
+    "tools.gate.remembered": "RememberedRules",
+    "tools.gate.rules": "Rule",
+    "tools.gate.workspace": "Workspace",
+    "tools.recall": "RecallHit RecallHits",
+    "tools.subtasks": "SubtaskResult SubtaskSpec",
 }
+"""The public names of each module."""
 _MODULES = {
     "blocks": "conversation.blocks",
     "effects": "context.effects",
     "entries": "conversation.entries",
     "events": "agent.events",
     "forms": "models.forms",
+    "watchdog": "agent.turn.watchdog",
 }
+_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
 
-__all__ = [*_PLACES, *_MODULES]  # noqa: PLE0604 (names that are imported when they are used)
+__all__ = [*_PLACE_OF, *_MODULES]  # noqa: PLE0604 (names that are imported when they are used)
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"tui_agent.{_MODULES[name]}")
-    place = _PLACES.get(name)
-    if place is None:
+    if name not in _PLACE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"tui_agent.{place}"), name)
+    found: object = getattr(import_module(f"tui_agent.{_PLACE_OF[name]}"), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -342,8 +342,12 @@ class Agent:
             self.offered.servers.begin_learning()
         return await self._active.connect()
 
-    async def swap_model(self, model: Model) -> None:
-        """Switch to another model from the next call on. Raises `AgentBusy` while a turn runs, and `StorageError`."""
+    async def swap_model(self, model: Model | str) -> None:
+        """Switch to another model, by name or as a `Model`, from the next call on.
+
+        Raises `AgentBusy` while a turn runs, `UnknownModel`, and `StorageError`.
+        """
+        model = await asyncio.to_thread(configured_model, self.settings, model) if isinstance(model, str) else model
         async with self.turns.held():
             await self._steps.drop_writing("Another model answers from here on.")
             await self._active.take_over(model)
@@ -358,7 +362,7 @@ class Agent:
         if name and watch is not None and self.busy:
             watch.escalate(name)
         elif name:
-            await self.swap_model(await asyncio.to_thread(configured_model, self.settings, name))
+            await self.swap_model(name)
         return name
 
     # Context steps; `context` has the others

@@ -5,7 +5,7 @@ they yield effects, are sent the outcome of each, and return a result. So the sa
 and a provider, a replay that only counts, and a program with its own message list.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -293,6 +293,41 @@ def carry_out(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
     try:
         while True:
             outcome = perform(steps.send(outcome))
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        steps.close()
+
+
+class AsyncMemoryHost(MemoryHost):
+    """As `MemoryHost`, for a program with an event loop: `asking` awaits a model.
+
+    A summary that is written in the background is written before the steps go on.
+    """
+
+    def __init__(
+        self, engine: Extendable, asking: Callable[[AskModel], Awaitable[Answer | Refusal]] | None = None
+    ) -> None:
+        super().__init__(engine)
+        self._asking = asking
+
+    async def carry_out(self, steps: Steps[T]) -> T:
+        """Carry out every effect of `steps`, and return their result."""
+        return await carry_out_async(steps, self._perform)
+
+    async def _perform(self, effect: Effect) -> Outcome:
+        if isinstance(effect, AskModel) and self._asking is not None:
+            return await self._asking(effect)
+        return await self.carry_out(effect.steps) if isinstance(effect, WriteBeside) else self(effect)
+
+
+async def carry_out_async(steps: Steps[T], perform: Callable[[Effect], Awaitable[Outcome]]) -> T:
+    """As `carry_out`, with a function that is awaited for each effect."""
+    outcome: Outcome = None
+    try:
+        while True:
+            outcome = await perform(steps.send(outcome))
     except StopIteration as done:
         result: T = done.value
         return result

@@ -178,6 +178,11 @@ CATALOGUE = Catalogue()
 """The built-in models, without endpoints."""
 
 
+def create_model(name: str) -> Model:
+    """A built-in model by its name, such as ``claude-haiku-4-5``. Raises `UnknownModel`."""
+    return CATALOGUE.create_model(name)
+
+
 def catalogue_of(settings: Settings) -> Catalogue:
     """The built-in models and those of the endpoints in these settings. Raises `UnknownModel`."""
     return Catalogue(settings.models.endpoints) if settings.models.endpoints else CATALOGUE

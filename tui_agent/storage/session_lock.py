@@ -74,6 +74,8 @@ class SessionLock:
         """Release the lock. May be called again."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            # A child that is being started has a copy of the descriptor, which would hold the lock on.
+            _unlock(descriptor)
             os.close(descriptor)
 
 
@@ -138,8 +140,14 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         os.lseek(descriptor, 0, os.SEEK_SET)
 
+    def _unlock(descriptor: int) -> None:
+        """Closing the file is enough."""
+
 else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

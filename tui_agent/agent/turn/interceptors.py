@@ -13,12 +13,12 @@ from tui_agent.tools.base import ToolFailure, ToolOutput
 T = TypeVar("T")
 Maybe: TypeAlias = Awaitable[T | None] | T | None
 
-BeforeTool: TypeAlias = Callable[[ToolCall], "Maybe[ToolCall | str]"]
+BeforeTool: TypeAlias = Callable[[ToolCall], Maybe[ToolCall | str]]
 """Called before a call is judged by the permission gate. A text refuses the call, and tells the model why; another
 `ToolCall` changes its arguments; None lets it go on."""
-AfterTool: TypeAlias = Callable[[ToolCall, ToolOutput], "Maybe[ToolOutput]"]
+AfterTool: TypeAlias = Callable[[ToolCall, ToolOutput], Maybe[ToolOutput]]
 """Called with the result of a call that ran; may return another one."""
-BeforeModel: TypeAlias = Callable[[ModelRequest], "Maybe[str]"]
+BeforeModel: TypeAlias = Callable[[ModelRequest], Maybe[str]]
 """Called before each step with the request as it stands. A text is added to the conversation for the model; an
 exception ends the turn."""
 
@@ -55,7 +55,7 @@ class Interceptors(NamedTuple):
         return (await _value(self.before_model(request)) or "") if self.before_model is not None else ""
 
 
-async def _value(given: "Maybe[T]") -> T | None:
+async def _value(given: Maybe[T]) -> T | None:
     if inspect.isawaitable(given):
         awaited: T | None = await given
         return awaited
