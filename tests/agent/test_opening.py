@@ -1,5 +1,6 @@
 """One door: `Agent.open` and `Agent` make whole agents, which answer, stop at their limits and can be used again."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,15 @@ from tui_agent.agent.answers import TurnError
 from tui_agent.agent.persistence import Persistence
 from tui_agent.agent.turn.guards import Limits
 from tui_agent.agent.turn.turns import AgentBusy, AgentClosed
+from tui_agent.context import effects
+from tui_agent.context.effects import AsyncMemoryHost
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import Custom, Message, Usage, custom, user_message
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.base import Completed, StreamEvent, TextDelta
+from tui_agent.reports.export import document, markdown
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.store import MemoryTexts
 from tui_agent.tools.base import ToolContext, ToolOutput
@@ -277,3 +281,60 @@ async def test_a_function_that_raises_ends_the_turn() -> None:
         with pytest.raises(TurnError, match="not on Sundays"):
             await agent.ask("Go.")
     assert not model.requests
+
+
+class Reviewed(msgspec.Struct):
+    """What a host program notes."""
+
+    by: str
+    lines: int
+
+
+async def test_entries_of_ones_own_are_kept_shown_and_exported(tmp_path: Path) -> None:
+    model = Scripted(*saying("Good.", "Noted."))
+    async with Agent.open(tmp_path / "talk", model=model) as agent:
+        await agent.ask("Is it good?")
+        told: list[events.AgentEvent] = []
+        agent.listen(told.append)
+        await agent.add(custom("review", Reviewed("Ada", 12), Text("Ada has reviewed 12 lines.")))
+        await agent.add(custom("build", {"ok": True}))
+        stream = agent.run("Then go on.")
+        await anext(stream)
+        with pytest.raises(AgentBusy):
+            await agent.add(custom("late", None, Text("Too late.")))
+        await agent.add(custom("silent", [1, 2]))
+        assert [event async for event in stream]
+        shown = [event for event in agent.branches.history() if isinstance(event, events.CustomEntry)]
+    assert "Ada has reviewed 12 lines." in said(model)
+    assert "silent" not in said(model)
+    assert told == shown
+    async with Agent.open(tmp_path / "talk", model=model) as agent:
+        kept = [entry for entry in agent.engine.view.log.path() if isinstance(entry, Custom)]
+        assert [event for event in agent.branches.history() if isinstance(event, events.CustomEntry)] == shown
+        (item,) = (item for item in agent.context.items() if item.seq == kept[0].seq)
+        assert item.category == "notices"
+        log = list(agent.engine.view.log.path())
+    assert [entry.name for entry in kept] == ["review", "build", "silent"]
+    assert kept[0].value(Reviewed) == Reviewed("Ada", 12)
+    for page in ("".join(document("A talk", log)), "".join(markdown("A talk", log))):
+        assert "review" in page
+        assert "12 lines" in page
+
+
+async def test_an_engine_with_an_event_loop_asks_its_model_there() -> None:
+    engine = ContextEngine(model=msgspec.structs.replace(PROFILE, window=32_000))
+    for number in range(40):
+        answer = Message(role="assistant", blocks=(Text(f"It is {number}. " + "And more. " * 300),))
+        engine.extend([user_message(f"What is number {number}?"), answer])
+    asked: list[effects.AskModel] = []
+
+    async def ask(effect: effects.AskModel) -> effects.Answer | effects.Refusal:
+        await asyncio.sleep(0)
+        asked.append(effect)
+        return effects.Refusal("not today")
+
+    host = AsyncMemoryHost(engine, ask)
+    done = await host.carry_out(engine.compact())
+    assert asked
+    assert done.after < done.before
+    assert [step.step for step in host.done] == ["summary"]

@@ -164,6 +164,8 @@ def _remark(event: events.AgentEvent) -> str:
     match event:
         case events.Notice():
             return remark(f"{event.title}:", event.text, event.hint)
+        case events.CustomEntry():
+            return remark(f"{event.name}:", event.text or event.data)
         case events.Alert():
             return remark("Watchdog:", event.text, event.hint)
         case events.Retrying():

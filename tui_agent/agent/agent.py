@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, TypeVar, overload
 
+from msgspec import structs
 from typing_extensions import Unpack
 
 from tui_agent.agent import events
@@ -18,6 +19,7 @@ from tui_agent.agent.context import AgentContext
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.files import ChangedFiles
+from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.history.recalling import Recaller
 from tui_agent.agent.model_choice import configured_model
@@ -37,7 +39,7 @@ from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
-from tui_agent.conversation.entries import CeilingReached, CeilingReset
+from tui_agent.conversation.entries import CeilingReached, CeilingReset, Custom
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model
@@ -300,6 +302,19 @@ class Agent:
     async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
         """Queue a text for the running turn's next step; returns its number. Raises `NotRunning`, `StorageError`."""
         return await self.turns.queue(text, images)
+
+    async def add(self, entry: Custom) -> int:
+        """Add an entry of your own, see `entries.custom`; returns its number. It is kept, replayed and exported.
+
+        Raises `StorageError`, and `AgentBusy` while a turn runs if the model is to see it.
+        """
+        if entry.agent_visible:
+            async with self.turns.held():
+                seq = await self._record.append(entry)
+        else:
+            seq = await self._record.append(entry)
+        self._tell(custom_event(structs.replace(entry, seq=seq)))
+        return seq
 
     async def prepare_ahead(self) -> None:
         """Start the context work that is due before the next turn, while the user is still typing its prompt.

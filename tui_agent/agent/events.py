@@ -217,6 +217,15 @@ class Notice(Event, frozen=True, kw_only=True, tag="notice"):
     hint: str = ""
 
 
+class CustomEntry(Event, frozen=True, kw_only=True, tag="custom"):
+    """An entry of a host program's own: its name, its data as JSON text, and the text that the model is shown."""
+
+    seq: int
+    name: str
+    data: str
+    text: str = ""
+
+
 class Alert(Event, frozen=True, kw_only=True, tag="alert"):
     """The watchdog thinks that the model is stuck: `signal` names the pattern, `text` is for people.
 
@@ -275,6 +284,7 @@ AgentEvent: TypeAlias = (
     | HeadMoved
     | ModelChanged
     | Notice
+    | CustomEntry
     | Alert
     | TurnFailed
     | TurnFinished

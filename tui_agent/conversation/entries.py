@@ -7,11 +7,13 @@ An entry's `parent` is the entry that was the head when it was appended (0: none
 gives one conversation, so a rewind or a fork leaves the other branch as it was.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, ToolResult
+from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, ToolResult, valid_text
+
+T = TypeVar("T")
 
 Role: TypeAlias = Literal["user", "assistant"]
 Kind: TypeAlias = Literal[
@@ -28,12 +30,14 @@ Kind: TypeAlias = Literal[
     "tool_summary",
     "summary",
     "checkpoint",
+    "custom",
 ]
 """Where a message comes from, besides its role.
 
 Empty: said by the user or the model. ``user_shell``: a shell command that the user ran, one call and its result.
 ``hook``, ``resource``: what the user's hook or a server's resource added. ``approval``: the user approved a plan.
 ``plan_begun``, ``plan_over``: the model is told of plan mode. ``notice``: any other word of the program to the model.
+``custom``: an entry of a host program's own.
 """
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
 Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
@@ -141,6 +145,25 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     because: int = 0
     typed: str = ""
     trace: TraceHead | None = None
+
+
+class Custom(Message, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
+    """An entry of a host program's own: a name, and data as JSON text. Make one with `custom`.
+
+    The program reads it back from the log; people see its name and text. With `blocks`, the model sees these, as any
+    other word of the program.
+    """
+
+    name: str
+    data: str = "null"
+    role: Role = "user"
+    blocks: tuple[Block, ...] = ()
+    kind: Kind = "custom"
+    agent_visible: bool = False
+
+    def value(self, kind: type[T]) -> T:
+        """The data as a value of this type. Raises ValueError if it is not one."""
+        return msgspec.json.decode(self.data, type=kind)
 
 
 class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
@@ -410,6 +433,7 @@ AnyContextEntry: TypeAlias = (
 AnyEntry: TypeAlias = (
     Prefix
     | Message
+    | Custom
     | UnattributedCall
     | Partial
     | Queued
@@ -467,6 +491,15 @@ def model_call(entry: AnyEntry) -> ModelCall | None:
             return ModelCall(entry.model, entry.usage, entry.cost_usd, entry.purpose)
         case _:
             return None
+
+
+def custom(name: str, data: object = None, *blocks: Text | Image) -> Custom:
+    """An entry of a program's own; `data` is anything msgspec can encode, and the model is shown the `blocks`.
+
+    Raises TypeError for data that JSON cannot express.
+    """
+    text = valid_text(msgspec.json.encode(data).decode())
+    return Custom(name=valid_text(name), data=text, blocks=blocks, agent_visible=bool(blocks))
 
 
 def user_message(text: str, *images: Image, typed: str = "") -> Message:

@@ -8,7 +8,16 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, Message, ModelSwitched, Prefix, Queued
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    ContextEntry,
+    Custom,
+    Delivered,
+    Message,
+    ModelSwitched,
+    Prefix,
+    Queued,
+)
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import time_text
@@ -82,6 +91,10 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
             case Message(kind="tool_result" | "tool_result_archived"):
                 if entry.seq in alone:
                     yield _folded("Result of a call", _result(entry))
+            case Custom():
+                yield f"\n## {one_line(entry.name)} · {time_text(entry.time)}\n"
+                yield from map(_said, entry.blocks)
+                yield f"\n{_fenced(entry.data)}\n"
             case Message():
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
                 yield f"\n## {title} · {time_text(entry.time)}\n"

@@ -20,6 +20,7 @@ from tui_agent.conversation.entries import (
     Checkpointed,
     Cleared,
     ContextEntry,
+    Custom,
     Delivered,
     Digested,
     HeadMoved,
@@ -244,6 +245,9 @@ class _Session:
                 for block in entry.blocks:
                     if isinstance(block, ToolResult):
                         yield self._card_of("Result", entry.summary, self._pre(block.text), bad=block.is_error)
+            case Custom():
+                shown = "\n".join(filter(None, (_joined(entry.blocks), entry.data)))
+                yield self._card_of(entry.name, one_line(entry.data, 120), self._pre(shown))
             case Message(kind="notice"):
                 text = "\n".join(block.text for block in entry.blocks if isinstance(block, Text))
                 yield self._card_of("Told to the model", one_line(text, 120), self._pre(text))

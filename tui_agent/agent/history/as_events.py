@@ -12,6 +12,7 @@ from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
+    Custom,
     Delivered,
     HeadMoved,
     Message,
@@ -36,6 +37,8 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
                 waiting = queued.pop(entry.queued, None)
                 if waiting is not None:
                     yield said(entry.seq, waiting.blocks)
+            case Custom() if entry.user_visible:
+                yield custom_event(entry)
             case Message() if entry.user_visible:
                 yield from _shown(entry, calls)
             case ModelSwitched():
@@ -148,6 +151,11 @@ def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMes
     """The event of a user message; `queued`: the number of the `Queued` entry it waited as."""
     images = tuple(block for block in blocks if isinstance(block, Image))
     return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
+
+
+def custom_event(entry: Custom) -> events.CustomEntry:
+    """The event of an entry of a program's own."""
+    return events.CustomEntry(seq=entry.seq, name=entry.name, data=entry.data, text=text_of(entry.blocks, Text))
 
 
 def user_blocks(blocks: tuple[Block, ...]) -> tuple[Text | Image, ...]:

@@ -191,6 +191,8 @@ class TurnView:
             case events.Notice():
                 level = _LEVELS.get(event.level, Level.INFO)
                 self._transcript.add_notice(level, event.title, event.text, event.hint)
+            case events.CustomEntry():
+                self._transcript.add_notice(Level.INFO, event.name, event.text or event.data)
             case events.Alert():
                 self._transcript.add_notice(
                     Level.WARNING, "The model looks stuck", event.text, event.hint or _AGAINST_LOOPS
