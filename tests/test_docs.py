@@ -1,5 +1,6 @@
 """The examples in the README and in `docs/` do what they show: Python runs, command lines have flags that exist."""
 
+import ast
 import contextlib
 import os
 import re
@@ -23,6 +24,22 @@ NOT_RUN = re.compile(r"<!-- not run: (.+) -->\s*")
 MOST_NOT_RUN = 3
 """Examples that may be left unrun, over all pages."""
 TIME_LIMIT_S = 120
+CACHE = ROOT / ".mypy_cache" / "examples"
+TOP_LEVEL_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+CELLS = re.compile(r"^(\w+ = |print\()?await ", re.MULTILINE)
+"""An example for a notebook, where cells may await."""
+AS_CELLS = """\
+import ast, asyncio, inspect, sys
+
+code = compile(open(sys.argv[1]).read(), sys.argv[1], "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+async def main():
+    await eval(code, {"__name__": "__main__"})
+
+
+asyncio.run(main())
+"""
 
 
 class Block(NamedTuple):
@@ -68,6 +85,7 @@ def command_lines(block: Block) -> Iterator[list[str]]:
 
 BLOCKS = [block for page in PAGES for block in blocks_in(page.name, page.read_text(encoding="utf-8"))]
 PYTHON = [block for block in BLOCKS if block.language in ("python", "py") and not block.not_run]
+LIBRARY = [block for block in PYTHON if block.place.startswith("library.md")]
 COMMANDS = [block for block in BLOCKS if block.language in SHELLS and any(command_lines(block))]
 
 
@@ -78,10 +96,12 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     here.mkdir()
     (here / "README.md").write_text("# A demonstration\n\nIt adds numbers.\n")
     (tmp_path / "example.py").write_text(block.text, encoding="utf-8")
+    (tmp_path / "cells.py").write_text(AS_CELLS, encoding="utf-8")
+    started = [tmp_path / "cells.py"] if CELLS.search(block.text) else []
     own = {name: value for name, value in os.environ.items() if name not in KEYS and not name.startswith("TUI_AGENT")}
     nowhere = "http://127.0.0.1:9"
     done = subprocess.run(
-        [sys.executable, "-P", str(tmp_path / "example.py")],
+        [sys.executable, "-P", *map(str, started), str(tmp_path / "example.py")],
         cwd=here,
         env={
             **own,
@@ -100,6 +120,23 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def test_the_examples_of_the_library_are_typed_and_use_public_names_only(tmp_path: Path) -> None:
+    for number, block in enumerate(LIBRARY):
+        (tmp_path / f"example_{number}.py").write_text(f"# {block.place}\n{block.text}", encoding="utf-8")
+        imported = {
+            module
+            for node in ast.walk(compile(block.text, block.place, "exec", ast.PyCF_ONLY_AST | TOP_LEVEL_AWAIT))
+            for module in ([node.module] if isinstance(node, ast.ImportFrom) else [])
+            if module and module.startswith("tui_agent.")
+        }
+        assert not imported, block.place
+    options = ["--strict", "--disable-error-code=top-level-await", "--config-file=", f"--cache-dir={CACHE}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "."], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.place)
