@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
     from tui_agent.context.cache_watch import ColdSend as ColdSend
-    from tui_agent.context.changes import Outlook as Outlook
+    from tui_agent.context.changes import StepPreview as StepPreview
     from tui_agent.context.compaction.draft import Draft as Draft
     from tui_agent.context.compaction.plan import Plan as Plan
     from tui_agent.context.compaction.questions import Prompts as Prompts
     from tui_agent.context.compaction.writing import CompactionResult as CompactionResult
     from tui_agent.context.counting import Ratios as Ratios
-    from tui_agent.context.economics import Forecast as Forecast
+    from tui_agent.context.economics import LayerPreview as LayerPreview
     from tui_agent.context.economics import Situation as Situation
     from tui_agent.context.effects import AsyncMemoryHost as AsyncMemoryHost
     from tui_agent.context.effects import MemoryHost as MemoryHost
@@ -171,9 +171,9 @@ _PLACES = {
     "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",
     "arguments": "Arguments",
     "context.cache_watch": "ColdSend",
-    "context.changes": "Outlook",
+    "context.changes": "StepPreview",
     "context.counting": "Ratios",
-    "context.economics": "Forecast Situation",
+    "context.economics": "LayerPreview Situation",
     "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
     "context.engine": "ContextEngine Layer Prepared",
     "context.layers.limits": "Cut Evicted Whole",

@@ -14,7 +14,7 @@ from tests.servers.script import Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.context.cache_watch import CacheMiss, CacheWatch, cold_send
-from tui_agent.context.economics import CacheState, Forecast
+from tui_agent.context.economics import CacheState, LayerPreview
 from tui_agent.conversation.blocks import Text, ToolDefinition
 from tui_agent.conversation.entries import Message, Shortened, Usage
 from tui_agent.conversation.profile import Rates
@@ -201,9 +201,9 @@ def test_a_compaction_that_frees_nothing_is_not_offered(tmp_path: Path) -> None:
         async with talking(tmp_path) as session:
             here = session.agent.engine.situation(between_turns=False)
             here = msgspec.structs.replace(here, rates=RATES, tokens=100_000)
-            told = cold_send(here, COLD, Forecast(), at_least_usd=0.25)
+            told = cold_send(here, COLD, LayerPreview(), at_least_usd=0.25)
             assert told is not None
             assert told.text() == "This call reads 100,000 tokens anew, about $0.500: the last call was 9m00s ago."
-            assert cold_send(here, WARM, Forecast(), at_least_usd=0.25) is None
+            assert cold_send(here, WARM, LayerPreview(), at_least_usd=0.25) is None
 
     asyncio.run(talk())

@@ -110,18 +110,18 @@ async def test_its_own_text_given_back_changes_nothing(talked: Path, tmp_path: P
         assert "edited" not in str([entry for entry in session.agent.engine.view.log if isinstance(entry, Summarized)])
 
 
-async def test_its_outlook_is_exact(talked: Path, tmp_path: Path) -> None:
+async def test_its_preview_is_exact(talked: Path, tmp_path: Path) -> None:
     async with resumed(talked, tmp_path) as session:
         draft = await drafted(session)
-        outlook = await session.agent.context.preview_draft(draft)
-        assert outlook.exact
-        assert (outlook.preview.before, outlook.preview.after) == (draft.before, draft.after)
+        preview = await session.agent.context.preview_draft(draft)
+        assert preview.exact
+        assert (preview.preview.before, preview.preview.after) == (draft.before, draft.after)
         result = await session.agent.context.accept(draft)
         boundary = session.agent.engine.view.log[result.seq]
         assert isinstance(boundary, Summarized)
         assert (boundary.before, boundary.after) == (result.before, result.after) == (draft.before, draft.after)
         states = {item.seq: item.state for item in session.agent.context.items()}
-        assert {states[item.seq] for item in outlook.preview.leaving} == {"summarized"}
+        assert {states[item.seq] for item in preview.preview.leaving} == {"summarized"}
 
 
 async def test_a_record_is_drafted_too(talked: Path, tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ async def test_what_costs_time_is_timed_by_it(tmp_path: Path, monkeypatch: pytes
             assert rates is not None
             assert rates.input_usd == 0
             assert rates.input_s == pytest.approx(1_000_000 / session.agent.speed.reading)
-            ahead = session.agent.context_stats().upcoming
+            ahead = session.agent.context_stats().next_layer
             assert ahead is not None
-            assert ahead.cost_usd == 0
-            assert (ahead.cost_s > 0) == (ahead.frees > 0)
+            assert ahead.preview.cost_usd == 0
+            assert (ahead.preview.cost_s > 0) == (ahead.preview.frees > 0)
         assert server.violations == []
 
 

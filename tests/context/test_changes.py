@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tests.context.talks import FILLER, Talk, accepted, compaction, shown, situation, total
 from tests.conversation.logs import logs
-from tui_agent.context.changes import imagined, plan_pin, plan_restore, plan_undo, plan_unpin, what_if
+from tui_agent.context.changes import plan_pin, plan_restore, plan_undo, plan_unpin, preview_change, view_with
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Reasoning, Text
 from tui_agent.conversation.entries import Cleared, Message, Pinned, Restored, Undone
@@ -151,7 +151,7 @@ def test_looking_first_changes_nothing_and_tells_what_will_be(talk: Talk) -> Non
     entries, before = len(talk.view.log), shown(talk.view)
     first, second, *_ = results(talk.view)
     clearing = Cleared(results=(first, second), texts=("[cleared]", "[cleared]"))
-    preview = what_if(talk.view, [clearing], situation(talk.view))
+    preview = preview_change(talk.view, [clearing], situation(talk.view))
     assert (len(talk.view.log), shown(talk.view)) == (entries, before)
     assert [item.seq for item in preview.leaving] == [first, second]
     assert preview.returning == ()
@@ -165,7 +165,7 @@ def test_what_the_provider_measured_stays_in_the_figures(talk: Talk) -> None:
     here = situation(talk.view)
     measured = structs.replace(here, tokens=here.tokens + 5_000)
     clearing = Cleared(results=tuple(results(talk.view)[:2]), texts=("[cleared]", "[cleared]"))
-    seen, known = what_if(talk.view, [clearing], here), what_if(talk.view, [clearing], measured)
+    seen, known = preview_change(talk.view, [clearing], here), preview_change(talk.view, [clearing], measured)
     assert (known.before, known.after) == (seen.before + 5_000, seen.after + 5_000)
     assert known.freed == seen.freed
 
@@ -179,8 +179,8 @@ def test_looking_first_counts_the_reasoning_that_will_be_dropped() -> None:
     thought = (Reasoning("hm", "signature"), Text("Thought about it."))
     talk.add(Message(role="assistant", blocks=thought, model=model, prefix_hash=talk.view.prefix_hash()))
     clearing = Cleared(results=tuple(results(talk.view)), texts=("[cleared]",))
-    assert what_if(talk.view, [clearing], situation(talk.view)).reasoning_dropped == 1
-    assert what_if(talk.view, [], situation(talk.view)).reasoning_dropped == 0
+    assert preview_change(talk.view, [clearing], situation(talk.view)).reasoning_dropped == 1
+    assert preview_change(talk.view, [], situation(talk.view)).reasoning_dropped == 0
 
 
 @given(logs(), st.data())
@@ -188,7 +188,7 @@ def test_looking_first_counts_the_reasoning_that_will_be_dropped() -> None:
 def test_no_look_ahead_changes_the_view(view: View, data: st.DataObject) -> None:
     items = tuple(data.draw(st.lists(st.integers(0, len(view.log) + 1), max_size=3)))
     before = (len(view.log), view.messages(), view.items())
-    same = imagined(view, [])
+    same = view_with(view, [])
     assert same.messages(view.policy) == before[1]
-    what_if(view, [Pinned(items=items)], situation(view))
+    preview_change(view, [Pinned(items=items)], situation(view))
     assert (len(view.log), view.messages(), view.items()) == before

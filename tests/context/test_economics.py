@@ -12,7 +12,7 @@ from tests.profiles import model_named
 from tui_agent.context.budget import Budget, thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
-    Forecast,
+    LayerPreview,
     Situation,
     Summariser,
     Worth,
@@ -323,9 +323,9 @@ class Reading:
         self.engine.extend([Message(role="assistant", blocks=(call,), model=NAME, usage=used)])
         self.engine.extend([tool_result(ToolResult(call.id, "a line of the file\n" * lines))])
 
-    def forecast(self, layer: str, later_s: float = 0.0) -> Forecast:
+    def preview(self, layer: str, later_s: float = 0.0) -> LayerPreview:
         self.now = NOW + later_s
-        return self.engine.forecast(layer)
+        return self.engine.preview_layer(layer)
 
 
 def careful(*, thrift: float = 1.0) -> Settings:
@@ -334,7 +334,7 @@ def careful(*, thrift: float = 1.0) -> Settings:
 
 def test_a_clearing_frees_and_costs_what_was_foreseen() -> None:
     loop = Reading(40, careful(thrift=0))
-    seen, cold = loop.forecast("clear"), loop.forecast("clear", 10_000)
+    seen, cold = loop.preview("clear"), loop.preview("clear", 10_000)
     caller = Performer(loop.engine)
     caller.run(loop.engine.prepare())
     (cleared,) = caller.done
@@ -353,7 +353,7 @@ def test_a_clearing_frees_and_costs_what_was_foreseen() -> None:
 def test_it_says_now_where_the_price_makes_it_come(reads: int, layer: str) -> None:
     loop = Reading(reads, careful())
     assert loop.engine.tokens < loop.engine.thresholds.clear.tokens
-    says, first = loop.forecast(layer).why.startswith("now"), comes(loop.engine)
+    says, first = loop.preview(layer).why.startswith("now"), comes(loop.engine)
     if layer == "compact":
         assert says == (first == "summary")
     elif first != "summary":
@@ -361,14 +361,14 @@ def test_it_says_now_where_the_price_makes_it_come(reads: int, layer: str) -> No
 
 
 def test_it_says_why_nothing_comes() -> None:
-    assert Reading(2, careful()).forecast("clear").why.startswith("nothing to clear yet: the newest 3 results")
-    assert Reading(7, careful()).forecast("clear").why.startswith("not before 10,000 tokens")
-    assert "stay word for word" in Reading(2, careful()).forecast("compact").why
-    assert Reading(2, careful()).forecast("limit") == Forecast()
+    assert Reading(2, careful()).preview("clear").why.startswith("nothing to clear yet: the newest 3 results")
+    assert Reading(7, careful()).preview("clear").why.startswith("not before 10,000 tokens")
+    assert "stay word for word" in Reading(2, careful()).preview("compact").why
+    assert Reading(2, careful()).preview("limit") == LayerPreview()
 
 
 def test_without_prices_there_is_no_cost() -> None:
-    seen = Reading(40, careful(), rates=None).forecast("clear")
+    seen = Reading(40, careful(), rates=None).preview("clear")
     assert seen.frees > 0
     assert (seen.cost_usd, seen.saving_usd, seen.calls, seen.why) == (None, None, None, "")
 

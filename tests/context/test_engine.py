@@ -445,7 +445,7 @@ def test_a_draft_changes_nothing_until_it_is_entered_and_then_does_what_was_said
     assert (chat.tokens, chat.engine.view.messages()) == (before, request)
     assert [type(entry) for entry in list(chat.engine.view.log)[-1:]] == [UnattributedCall]
     assert (draft.step, draft.before, draft.model, draft.spent_usd) == ("summary", before, SMALL, COST_USD)
-    seen, then = chat.engine.outlook(draft), chat.engine.view.copy()
+    seen, then = chat.engine.preview_draft(draft), chat.engine.view.copy()
     assert seen.exact
     assert (seen.preview.before, seen.preview.after) == (draft.before, draft.after)
     result = chat.run(chat.engine.enter(draft))
@@ -724,9 +724,9 @@ def test_the_snapshot_adds_up_and_names_what_comes_next() -> None:
     rows = [line for line in stats_text(seen, 1_000.0).splitlines() if line.endswith("%") and "~" not in line]
     counted = [int(line[20:30].replace(",", "")) for line in rows if line.startswith("  ") and line[20:30].strip()]
     assert sum(counted[: len([tokens for tokens in seen.categories.values() if tokens])]) == seen.tokens
-    assert seen.upcoming is not None
-    assert seen.upcoming.layer == "clear"
-    assert seen.upcoming.distance == chat.engine.thresholds.clear.tokens - chat.tokens
+    assert seen.next_layer is not None
+    assert seen.next_layer.layer == "clear"
+    assert seen.next_layer.distance == chat.engine.thresholds.clear.tokens - chat.tokens
     chat.run(chat.engine.compact())
     seen = chat.engine.stats()
     assert not seen.measured

@@ -10,13 +10,23 @@ from hypothesis import strategies as st
 from tests.context.sessions import Session
 from tui_agent.context.budget import budget, thresholds
 from tui_agent.context.counting import Counter
-from tui_agent.context.economics import Forecast
-from tui_agent.context.stats import Activity, ContextStats, ModelUse, Subtasks, Upcoming, counts, marks, text, upcoming
+from tui_agent.context.economics import LayerPreview
+from tui_agent.context.stats import (
+    Activity,
+    ContextStats,
+    ModelUse,
+    NextLayer,
+    Subtasks,
+    counts,
+    marks,
+    next_layer,
+    text,
+)
 from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
 from tui_agent.settings import Clearing, Compaction
 
 NOW = 1_000_000.0
-AHEAD = Forecast(12_000, 0.0312, 0.0044, 8, "not yet: it pays from 14,200 freed tokens on")
+AHEAD = LayerPreview(12_000, 0.0312, 0.0044, 8, "not yet: it pays from 14,200 freed tokens on")
 
 
 def worked() -> Session:
@@ -71,7 +81,7 @@ def stats(**changes: Any) -> ContextStats:
         "last_compaction": found.compactions,
         "last_checkpoint": found.checkpoints,
         "marks": marks(limits, 200_000),
-        "upcoming": upcoming(84_210, limits, lambda layer: AHEAD),
+        "next_layer": next_layer(84_210, limits, lambda layer: AHEAD),
         "subtasks": Subtasks(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
         "models": (
             ModelUse(
@@ -165,16 +175,18 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
 
 def test_a_layer_that_rests_says_why() -> None:
     limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(), tier="small")
-    shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), upcoming=None), NOW)
+    shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), next_layer=None), NOW)
     assert "  Compaction             7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown
-    assert upcoming(5_000, limits, lambda layer: Forecast(1)) is None
+    assert next_layer(5_000, limits, lambda layer: LayerPreview(1)) is None
 
 
 def test_what_fires_next() -> None:
     limits = thresholds(budget(200_000, 0, 16_384), Clearing(), Compaction(), tier="frontier")
-    assert upcoming(119_000, limits, lambda layer: Forecast(7)) == Upcoming(layer="compact", distance=51_000, frees=7)
-    assert upcoming(175_000, limits, lambda layer: Forecast(7)) is None
+    assert next_layer(119_000, limits, lambda layer: LayerPreview(7)) == NextLayer(
+        layer="compact", distance=51_000, preview=LayerPreview(7)
+    )
+    assert next_layer(175_000, limits, lambda layer: LayerPreview(7)) is None
 
 
 def test_an_unknown_window_has_no_share() -> None:

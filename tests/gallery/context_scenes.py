@@ -32,7 +32,7 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.settings import Context, Model, Settings, Ui
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
-from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 
@@ -264,17 +264,17 @@ async def context_original(stage: Stage) -> None:
 
 
 @state(settings=LONG, arrange=_long, sizes=BOTH, light=True)
-async def what_if_compact(stage: Stage) -> None:
+async def preview_compact(stage: Stage) -> None:
     await _looked(stage, "/compact the rounding")
 
 
 @state(settings=LONG, arrange=_long)
-async def what_if_draft(stage: Stage) -> None:
+async def preview_draft(stage: Stage) -> None:
     await _drafted(stage)
 
 
 @state(settings=LONG, arrange=_long)
-async def what_if_draft_edited(stage: Stage) -> None:
+async def preview_draft_edited(stage: Stage) -> None:
     await _drafted(stage)
     await stage.pilot.press("e")
     area = stage.app.screen.query_one(EditedText)
@@ -283,12 +283,12 @@ async def what_if_draft_edited(stage: Stage) -> None:
 
 
 @state(settings=LONG, arrange=_long)
-async def what_if_clear(stage: Stage) -> None:
+async def preview_clear(stage: Stage) -> None:
     await _looked(stage, "/clear-results ")
 
 
 @state(settings=Settings(model=Model(id=MODEL)), arrange=_long)
-async def what_if_model(stage: Stage) -> None:
+async def preview_model(stage: Stage) -> None:
     await stage.open()
     other = CATALOGUE.create_model(
         next(profile.name for profile in CATALOGUE.known_models() if "haiku-4-5" in profile.name)
@@ -318,9 +318,9 @@ async def _drafted(stage: Stage) -> None:
 async def _looked(stage: Stage, command: str) -> None:
     await stage.open()
     await stage.send(command)
-    await stage.until(lambda: isinstance(stage.app.screen, WhatIfScreen))
+    await stage.until(lambda: isinstance(stage.app.screen, PreviewScreen))
 
 
 async def _asked(stage: Stage, ask: Callable[[], Awaitable[bool]]) -> None:
     stage.app.run_worker(ask(), name="ask")
-    await stage.until(lambda: isinstance(stage.app.screen, WhatIfScreen))
+    await stage.until(lambda: isinstance(stage.app.screen, PreviewScreen))

@@ -10,7 +10,7 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
-from tui_agent.context.changes import Outlook, PreviewedStep
+from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.counting import estimate
@@ -241,16 +241,16 @@ class AgentContext:
 
     # Previews
 
-    async def preview(self, step: PreviewedStep, focus: str = "") -> Outlook | Refusal:
+    async def preview(self, step: PreviewedStep, focus: str = "") -> StepPreview | Refusal:
         """Preview what ``compact``, ``clear`` or ``checkpoint`` would do and cost, without doing it."""
         await self._active.connect()
         async with self._turns.exclusively():
             return await self._steps.compute(lambda: self._engine.preview(step, focus))
 
-    async def preview_draft(self, draft: Draft) -> Outlook:
+    async def preview_draft(self, draft: Draft) -> StepPreview:
         """Preview what accepting a draft would do and cost."""
         self._turns.must_be_idle()
-        return await self._steps.compute(lambda: self._engine.outlook(draft))
+        return await self._steps.compute(lambda: self._engine.preview_draft(draft))
 
     async def preview_switch(self, model: Model) -> SwitchPreview:
         """Preview a switch to another model; asks its provider for its window first."""

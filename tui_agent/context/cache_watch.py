@@ -6,7 +6,7 @@ Reads are expected only of providers that charge for cache writes (Anthropic); o
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from tui_agent.context.economics import CacheState, Forecast, Situation
+from tui_agent.context.economics import CacheState, LayerPreview, Situation
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import MILLION, Rates
@@ -76,10 +76,10 @@ class CacheMiss(NamedTuple):
         )
 
 
-def cold_send(here: Situation, cache: CacheState, compaction: Forecast, *, at_least_usd: float) -> ColdSend | None:
+def cold_send(here: Situation, cache: CacheState, compaction: LayerPreview, *, at_least_usd: float) -> ColdSend | None:
     """The warning before the next request; None if its cache is warm, or it costs less than `at_least_usd`.
 
-    `compaction`: the forecast of a compaction now.
+    `compaction`: what a compaction would do now.
     """
     rates = here.rates
     if not cache.cold or rates is None:

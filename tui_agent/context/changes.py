@@ -41,7 +41,7 @@ PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
 EntryT = TypeVar("EntryT", Pinned, Restored, Undone, WordsEdited)
 
 
-class Preview(NamedTuple):
+class ChangePreview(NamedTuple):
     """The effects of entries, in tokens of the next request.
 
     leaving, returning: items, in their present state, of which less or more would be shown. rewritten: tokens after the
@@ -62,22 +62,22 @@ class Preview(NamedTuple):
         return self.before - self.after
 
 
-class Outlook(NamedTuple):
+class StepPreview(NamedTuple):
     """The preview of a step. `exact`: counted rather than estimated. `payback` None: prices are unknown."""
 
     step: PreviewedStep
-    preview: Preview
+    preview: ChangePreview
     exact: bool
     payback: Payback | None
     reason: str
 
 
-def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> Preview:
+def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Situation) -> ChangePreview:
     """Compare the view with `entries` appended with the present one. Copies the view: slow for a long one."""
-    then = imagined(view, entries)
+    then = view_with(view, entries)
     now, later = _total(view, situation), _total(then, situation)
     changed = view.changed_items(then)
-    seen = Preview(
+    seen = ChangePreview(
         before=situation.tokens,
         after=max(0, situation.tokens - now + later),
         leaving=tuple(old for old, new in changed if _weight(new) < _weight(old)),
@@ -92,7 +92,7 @@ def what_if(view: View, entries: Sequence[AnyContextEntry], situation: Situation
     return seen
 
 
-def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
+def view_with(view: View, entries: Sequence[AnyContextEntry]) -> View:
     """A copy of the view with `entries` appended."""
     then = view.copy()
     time = view.log[len(view.log)].time if len(view.log) else 0.0
@@ -101,15 +101,15 @@ def imagined(view: View, entries: Sequence[AnyContextEntry]) -> View:
     return then
 
 
-def look_at_clearing(view: View, here: Situation, cleared: Cleared) -> Outlook:
+def preview_clearing(view: View, here: Situation, cleared: Cleared) -> StepPreview:
     """The exact effects and cost of a clearing."""
-    seen, payback = what_if(view, [cleared], here)._replace(after=cleared.after), None
+    seen, payback = preview_change(view, [cleared], here)._replace(after=cleared.after), None
     if here.rates is not None:
         payback = clearing_payback(here.rates, freed=seen.freed, tail=seen.rewritten, cold=here.cold)
-    return Outlook("clear", seen, True, payback, cleared.reason)
+    return StepPreview("clear", seen, True, payback, cleared.reason)
 
 
-def look_at_plan(view: View, here: Situation, plan: Plan, writer_usd: float | None) -> Outlook:
+def preview_plan(view: View, here: Situation, plan: Plan, writer_usd: float | None) -> StepPreview:
     """The estimated effects and cost of a summary or completion record before it is written.
 
     `writer_usd`: the cost of writing it; None if unknown. The plan assumes the largest size that a summary with its
@@ -117,7 +117,7 @@ def look_at_plan(view: View, here: Situation, plan: Plan, writer_usd: float | No
     takes at least a third.
     """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
-    seen, payback = what_if(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
+    seen, payback = preview_change(view, [kind(first=plan.first, last=plan.last, text=".")], here), None
     # The boundary's own text is also new to the cache: the summary, its facts, the user's words.
     most = max(0, plan.after - seen.after)
     new = plan.words_growth + max(0, most - plan.words_growth) * 2 // 3 if most > plan.words_growth else most
@@ -127,12 +127,12 @@ def look_at_plan(view: View, here: Situation, plan: Plan, writer_usd: float | No
         payback = compaction_payback(
             here.rates, freed=seen.freed, keep=seen.rewritten, summary=new, summariser_usd=usd, cold=here.cold
         )
-    return Outlook("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, payback, plan.reason)
+    return StepPreview("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, payback, plan.reason)
 
 
-def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
+def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
     """The exact effects and cost of entering a written summary."""
-    seen, payback = what_if(view, draft.entries, here), None
+    seen, payback = preview_change(view, draft.entries, here), None
     seen = seen._replace(before=draft.before, after=draft.after)
     if here.rates is not None and draft.spent_usd is not None:
         payback = compaction_payback(
@@ -143,7 +143,9 @@ def look_at_draft(view: View, here: Situation, draft: Draft) -> Outlook:
             summariser_usd=draft.spent_usd,
             cold=here.cold,
         )
-    return Outlook("checkpoint" if draft.step == "checkpoint" else "compact", seen, True, payback, draft.plan.reason)
+    return StepPreview(
+        "checkpoint" if draft.step == "checkpoint" else "compact", seen, True, payback, draft.plan.reason
+    )
 
 
 def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: float) -> Pinned | Refusal:
@@ -153,7 +155,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
     if not items:
         return Refusal("There is nothing to pin.")
     entry = Pinned(items=tuple(items), reason="by hand")
-    then = imagined(view, [entry])
+    then = view_with(view, [entry])
     pinned = situation.mixed_tokens_of(then.pinned_size())
     then.let_go()
     allowed = int(situation.budget.history * share)
@@ -252,7 +254,7 @@ def resting_after_undo(view: View) -> bool:
 
 def _fitting(entry: EntryT, view: View, situation: Situation, done: str) -> EntryT | Refusal:
     """The entry with its figures filled in, or a refusal if the request would exceed the limit."""
-    preview = what_if(view, [entry], situation)
+    preview = preview_change(view, [entry], situation)
     limit = situation.budget.limit
     if limit and preview.after > limit and preview.after > preview.before:
         return Refusal(

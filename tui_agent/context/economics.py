@@ -148,7 +148,7 @@ def payback(rates: Rates, cost: float, freed: float) -> Payback:
     return Payback(cost * dollars, saving * dollars, calls, cost * seconds, saving * seconds)
 
 
-class Forecast(NamedTuple):
+class LayerPreview(NamedTuple):
     """What a layer would do if it acted now.
 
     frees: about how many tokens. cost, saving: of the step, and with each later call, in USD (None: unknown prices) or
@@ -165,12 +165,14 @@ class Forecast(NamedTuple):
     saving_s: float = 0.0
 
 
-def forecast(freed: int, cost: float, rates: Rates | None, why: str) -> Forecast:
-    """The forecast of a step that costs as much as `cost` tokens of input."""
+def layer_preview(freed: int, cost: float, rates: Rates | None, why: str) -> LayerPreview:
+    """The preview of a step that costs as much as `cost` tokens of input."""
     if rates is None:
-        return Forecast(frees=freed, why=why)
+        return LayerPreview(frees=freed, why=why)
     figures = payback(rates, cost, freed)
-    return Forecast(freed, figures.cost_usd, figures.saving_usd, figures.calls, why, figures.cost_s, figures.saving_s)
+    return LayerPreview(
+        freed, figures.cost_usd, figures.saving_usd, figures.calls, why, figures.cost_s, figures.saving_s
+    )
 
 
 def pays_or_waits(freed: float, needed: float) -> str:

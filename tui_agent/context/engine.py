@@ -14,23 +14,23 @@ from typing_extensions import override
 
 from tui_agent.context.cache_watch import ColdSend, cold_send
 from tui_agent.context.changes import (
-    Outlook,
     PreviewedStep,
-    look_at_clearing,
-    look_at_draft,
-    look_at_plan,
+    StepPreview,
     plan_pin,
     plan_restore,
     plan_undo,
     plan_unpin,
     plan_words,
+    preview_clearing,
+    preview_draft,
+    preview_plan,
 )
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.compaction.writing import CompactionResult
 from tui_agent.context.counting import Ratios
-from tui_agent.context.economics import Forecast, Situation
+from tui_agent.context.economics import LayerPreview, Situation
 from tui_agent.context.effects import Refusal, SaveText, StepDone, Steps, expect
 from tui_agent.context.layers.checkpoints import Checkpoints
 from tui_agent.context.layers.clearing import Clearing, stays
@@ -41,7 +41,7 @@ from tui_agent.context.layers.limits import Whole, eviction_tokens, shorten, sho
 from tui_agent.context.layers.recovery import TOO_LARGE
 from tui_agent.context.shrinking import Shrinking
 from tui_agent.context.state import ContextState
-from tui_agent.context.stats import ContextStats, counts, marks, upcoming
+from tui_agent.context.stats import ContextStats, counts, marks, next_layer
 from tui_agent.context.summaries import Summaries
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import AnyContextEntry, Artifact, Message, Words
@@ -354,31 +354,31 @@ class ContextEngine(ContextState):
 
     # Previews and figures
 
-    def preview(self, step: PreviewedStep, subject: str = "") -> Outlook | Refusal:
+    def preview(self, step: PreviewedStep, subject: str = "") -> StepPreview | Refusal:
         """Preview a step's effects and cost: exact for clearing, estimated for a summary. Copies the view."""
         here = self.situation(between_turns=True)
         if step == "clear":
             cleared = self.clearing.asked_for(self.view, here)
-            return self._nothing_to_clear() if cleared is None else look_at_clearing(self.view, here, cleared)
+            return self._nothing_to_clear() if cleared is None else preview_clearing(self.view, here, cleared)
         plan = self._summaries.plan(step, subject)
         if isinstance(plan, Refusal):
             return plan
-        return look_at_plan(self.view, here, plan, self._summaries.expected_usd(plan))
+        return preview_plan(self.view, here, plan, self._summaries.expected_usd(plan))
 
-    def outlook(self, draft: Draft) -> Outlook:
+    def preview_draft(self, draft: Draft) -> StepPreview:
         """Preview the effects and cost of entering a written summary. Copies the view."""
-        return look_at_draft(self.view, self.situation(between_turns=True), draft)
+        return preview_draft(self.view, self.situation(between_turns=True), draft)
 
-    def forecast(self, layer: str) -> Forecast:
+    def preview_layer(self, layer: str) -> LayerPreview:
         """What the layer ``clear`` or ``compact`` would do if it acted now; empty for any other."""
         here = self.situation(between_turns=False)
         match layer:
             case "clear":
-                return self.clearing.forecast(self.view, here)
+                return self.clearing.preview(self.view, here)
             case "compact":
-                return self.compaction.forecast(here)
+                return self.compaction.preview(here)
             case _:
-                return Forecast()
+                return LayerPreview()
 
     def stats(self) -> ContextStats:
         """How full the window is, what comes next, and what was done; the caller adds costs and models."""
@@ -405,7 +405,7 @@ class ContextEngine(ContextState):
             last_compaction=done.compactions,
             last_checkpoint=done.checkpoints,
             marks=marks(limits, budget.window),
-            upcoming=upcoming(tokens, limits, self.forecast),
+            next_layer=next_layer(tokens, limits, self.preview_layer),
         )
 
     def cold_send(self) -> ColdSend | None:
@@ -414,4 +414,4 @@ class ContextEngine(ContextState):
         if not cache.cold or self.view.last_call is None:
             return None
         here, least = self.situation(between_turns=False), self.settings.context.cold_notice_usd
-        return cold_send(here, cache, self.forecast("compact"), at_least_usd=least)
+        return cold_send(here, cache, self.preview_layer("compact"), at_least_usd=least)

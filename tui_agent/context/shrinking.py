@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import structs
 
-from tui_agent.context.changes import what_if
+from tui_agent.context.changes import preview_change
 from tui_agent.context.compaction.plan import Plan, merge_of, plan_compaction
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, expect
@@ -112,7 +112,7 @@ class Shrinking:
         entry = Shortened(
             items=tuple(target.seq for target in targets), blocks=tuple(blocks), reason=TOO_LARGE, before=here.tokens
         )
-        after = what_if(self._view, [entry], here).after
+        after = preview_change(self._view, [entry], here).after
         if after < here.tokens:
             yield from self._state.change(structs.replace(entry, after=after))
 
@@ -127,5 +127,5 @@ class Shrinking:
             reason=reason,
             before=before,
         )
-        after = what_if(self._view, [entry], self._state.situation(between_turns=False)).after
+        after = preview_change(self._view, [entry], self._state.situation(between_turns=False)).after
         yield from self._state.change(structs.replace(entry, after=after))

@@ -7,7 +7,7 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from tui_agent.context.budget import Thresholds
-from tui_agent.context.economics import Forecast, spoken_time
+from tui_agent.context.economics import LayerPreview, spoken_time
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
@@ -45,18 +45,12 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     warning: str = ""
 
 
-class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
-    """The layer that acts next: in how many tokens (`distance`), and what it would do now (see `Forecast`)."""
+class NextLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """The layer that acts next: in how many tokens (`distance`), and what it would do now."""
 
     layer: str
     distance: int
-    frees: int = 0
-    cost_usd: float | None = None
-    saving_usd: float | None = None
-    calls: int | None = None
-    why: str = ""
-    cost_s: float = 0.0
-    saving_s: float = 0.0
+    preview: LayerPreview = LayerPreview()
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +147,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
     marks: tuple[Mark, ...] = ()
-    upcoming: Upcoming | None = None
+    next_layer: NextLayer | None = None
     subtasks: Subtasks = Subtasks()
     models: tuple[ModelUse, ...] = ()
     servers: tuple[ServerUse, ...] = ()
@@ -214,26 +208,17 @@ def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
     )
 
 
-def upcoming(tokens: int, thresholds: Thresholds, forecast: Callable[[str], Forecast]) -> Upcoming | None:
-    """The next layer that a growing request of `tokens` reaches, with its forecast."""
+def next_layer(tokens: int, thresholds: Thresholds, preview: Callable[[str], LayerPreview]) -> NextLayer | None:
+    """The next layer that a growing request of `tokens` reaches, with its preview."""
     ahead = [each for each in thresholds.all() if not each.rests and each.tokens > tokens and each.layer != "limit"]
     if not ahead:
         return None
-    seen = forecast(ahead[0].layer)
-    return Upcoming(
-        layer=ahead[0].layer,
-        distance=ahead[0].tokens - tokens,
-        frees=max(0, seen.frees),
-        cost_usd=seen.cost_usd,
-        saving_usd=seen.saving_usd,
-        calls=seen.calls,
-        why=seen.why,
-        cost_s=seen.cost_s,
-        saving_s=seen.saving_s,
-    )
+    seen = preview(ahead[0].layer)
+    seen = seen._replace(frees=max(0, seen.frees))
+    return NextLayer(layer=ahead[0].layer, distance=ahead[0].tokens - tokens, preview=seen)
 
 
-def price_text(ahead: Upcoming) -> str:
+def price_text(ahead: LayerPreview) -> str:
     """What the next step costs, and when it has paid for itself; empty if prices are unknown or it frees nothing."""
     if ahead.cost_usd is None or not ahead.frees:
         return ""
@@ -285,10 +270,10 @@ def _thresholds(stats: ContextStats) -> list[str]:
             where = f"{mark.messages:>10,} messages"
         lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
     lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
-    if stats.upcoming is not None:
-        frees = f", frees about {stats.upcoming.frees:,}" if stats.upcoming.frees else ""
-        lines.append(f"  Next: {_LAYERS[stats.upcoming.layer].lower()} in {stats.upcoming.distance:,} tokens{frees}")
-        lines += [f"        {told}" for told in (price_text(stats.upcoming), stats.upcoming.why) if told]
+    if (ahead := stats.next_layer) is not None:
+        frees = f", frees about {ahead.preview.frees:,}" if ahead.preview.frees else ""
+        lines.append(f"  Next: {_LAYERS[ahead.layer].lower()} in {ahead.distance:,} tokens{frees}")
+        lines += [f"        {line}" for line in (price_text(ahead.preview), ahead.preview.why) if line]
     return lines
 
 

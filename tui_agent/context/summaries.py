@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import structs
 
-from tui_agent.context.changes import what_if
+from tui_agent.context.changes import preview_change
 from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.material import Material, asked_of, material_of
 from tui_agent.context.compaction.plan import Plan, plan_checkpoint, plan_compaction, plan_merge, rebased, with_state
@@ -96,7 +96,7 @@ class Summaries:
         if writers.own:
             return None
         parts, asked = asked_of(plan, self._view, self._state.settings.compaction, self._prompts)
-        # The expected length, as in `look_at_plan`, not the longest possible.
+        # The expected length, as in `preview_plan`, not the longest possible.
         return choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, writers).usd
 
     def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
@@ -319,7 +319,7 @@ class Summaries:
         before = self._state.tokens
         entry = accept_digest(plan, text, before=before)
         here = self._state.situation(between_turns=False)
-        after = what_if(self._view, [entry], here).after
+        after = preview_change(self._view, [entry], here).after
         yield from self._state.change(structs.replace(entry, after=after))
 
     # The input for a summary

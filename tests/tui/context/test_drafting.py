@@ -25,7 +25,7 @@ from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
-from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.dialogs.dialog import QUIET_S
 from tui_agent.tui.dialogs.row_list import RowList
 
@@ -52,7 +52,7 @@ async def talked(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIte
 
 async def looked(app: TuiAgent, pilot: Pilot[object], command: str = "/compact ") -> None:
     await send(app, pilot, command)
-    await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+    await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
     await pilot.pause()
 
 
@@ -276,7 +276,7 @@ async def test_the_exclamation_mark_skips_both_screens(arguments: Arguments) -> 
     async with talked(arguments) as (app, pilot):
         await send(app, pilot, "/compact!")
         await until(pilot, lambda: blocks(app, BoundaryBlock))
-        assert not isinstance(app.screen, WhatIfScreen | DraftScreen)
+        assert not isinstance(app.screen, PreviewScreen | DraftScreen)
 
 
 async def test_hostile_text_is_shown_safely_and_used_as_it_was_written(arguments: Arguments) -> None:

@@ -11,14 +11,14 @@ from textual.widgets import Input, Static
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
-from tui_agent.context.changes import Outlook
+from tui_agent.context.changes import StepPreview
 from tui_agent.conversation.view import View
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
 from tui_agent.tui.context.panel import ContextPanel
+from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey
-from tui_agent.tui.context.what_if import WhatIfScreen
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
@@ -296,7 +296,7 @@ def app_view(app: TuiAgent) -> View:
 async def test_a_preview_comes_first_and_can_be_left(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
         await send(app, pilot, "/clear-results")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
         await pilot.pause()
         rows = app.screen.query_one(RowList)
         shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
@@ -312,12 +312,12 @@ async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None
         assert app.conductor.session is not None
         agent = app.conductor.session.agent
         await send(app, pilot, "/clear-results")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
         await pilot.press("p")
         kept = result_number(app, 2)
         await until(pilot, lambda: state_of(app, kept)[1])
         seen = await agent.context.preview("clear")
-        assert isinstance(seen, Outlook)
+        assert isinstance(seen, StepPreview)
         await pilot.press("enter")
         await until(pilot, lambda: [b for b in boundaries(app) if "cleared" in b.kind])
         (boundary,) = (block for block in boundaries(app) if "cleared" in block.kind)
@@ -329,7 +329,7 @@ async def test_an_accepted_preview_is_what_happens(arguments: Arguments) -> None
 async def test_what_is_pinned_just_before_it_is_accepted_is_kept(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
         await send(app, pilot, "/clear-results")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
         kept = result_number(app, 2)
         await pilot.press("p", "enter")
         await until(pilot, lambda: [b for b in boundaries(app) if "cleared" in b.kind])
@@ -339,7 +339,7 @@ async def test_what_is_pinned_just_before_it_is_accepted_is_kept(arguments: Argu
 async def test_the_focus_of_a_summary_can_be_edited(arguments: Arguments) -> None:
     async with talked(arguments) as (app, pilot):
         await send(app, pilot, "/compact the first")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
         await pilot.press("e")
         field = app.screen.query_one(Input)
         assert field.value == "the first"
@@ -357,7 +357,7 @@ async def test_another_model_is_looked_at_first(arguments: Arguments, monkeypatc
     async with talked(arguments) as (app, pilot):
         before = app.status.status.model
         await send(app, pilot, "/model anthropic:claude-sonnet-5-5")
-        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        await until(pilot, lambda: isinstance(app.screen, PreviewScreen))
         await pilot.pause()
         rows = app.screen.query_one(RowList)
         shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))

@@ -10,17 +10,17 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.context import Overview, Step, SwitchPreview
-from tui_agent.context.changes import Outlook, Preview
-from tui_agent.context.economics import Payback
-from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, ServerUse, Subtasks, Upcoming
+from tui_agent.context.changes import ChangePreview, StepPreview
+from tui_agent.context.economics import LayerPreview, Payback
+from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, NextLayer, ServerUse, Subtasks
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import Category, Size
 from tui_agent.conversation.states import ItemState
 from tui_agent.tui.context.drawing import Bar, bar_line, before_after_line, course_lines, ticks_line
+from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
-from tui_agent.tui.context.what_if import outlook_rows, switch_rows
 from tui_agent.tui.dialogs.row_list import Row
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.palette import Look, Palette
@@ -63,7 +63,7 @@ def seen(window: int = 200_000) -> Overview:
             Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
             Mark(layer="limit", tokens=183_616, percent=92),
         ),
-        upcoming=Upcoming(layer="clear", distance=73_600, frees=12_000, cost_usd=0.0312, saving_usd=0.0044, calls=8),
+        next_layer=NextLayer(layer="clear", distance=73_600, preview=LayerPreview(12_000, 0.0312, 0.0044, 8)),
         subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
         models=(
             ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),
@@ -208,28 +208,28 @@ def test_ages(seconds: float, shown: str) -> None:
     ],
 )
 def test_a_preview_says_what_it_costs(payback: Payback | None, told: str) -> None:
-    preview = Preview(50_000, 20_000, items(), (), 4_000, 2)
-    rows = texts(outlook_rows(Outlook("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90)
+    preview = ChangePreview(50_000, 20_000, items(), (), 4_000, 2)
+    rows = texts(preview_rows(StepPreview("clear", preview, True, payback, ""), NOW, lambda _: HOSTILE), 90)
     shown = " ".join(" ".join(rows).split())
     for fact in (told, "30,000 tokens", "4,000 tokens, once at full price", "2 blocks", "Leaves the view: 7"):
         assert fact in shown
 
 
 def test_a_step_costs_nothing_where_the_model_is_free() -> None:
-    seen = Outlook("clear", Preview(50_000, 20_000, items(), (), 4_000, 2), True, None, "")
-    shown = "\n".join(texts(outlook_rows(seen, NOW, lambda _: "", free=True), 90))
+    seen = StepPreview("clear", ChangePreview(50_000, 20_000, items(), (), 4_000, 2), True, None, "")
+    shown = "\n".join(texts(preview_rows(seen, NOW, lambda _: "", free=True), 90))
     assert "nothing, the model is free" in shown
     assert "price" not in shown
 
 
 def test_a_switch_says_what_fires_and_what_it_costs() -> None:
-    outlook = SwitchPreview(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
-    shown = "\n".join(texts(switch_rows(outlook), 90))
+    seen_preview = SwitchPreview(HOSTILE, "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    shown = "\n".join(texts(switch_rows(seen_preview), 90))
     for fact in ("15% of 1,000,000", "75% of 200,000", "compaction, before", "$0.600", "$0.020", "$?", "3 blocks"):
         assert fact in shown
     assert "\x1b" not in shown
     for usd, told in ((None, "its price is not known"), (0.0, "costs no money")):
-        shown = "\n".join(texts(switch_rows(outlook._replace(cost_usd=usd, call_usd=usd)), 90))
+        shown = "\n".join(texts(switch_rows(seen_preview._replace(cost_usd=usd, call_usd=usd)), 90))
         assert told in shown
         assert "$" not in shown
 
@@ -237,7 +237,7 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
 @pytest.mark.parametrize(("messages", "told"), [(39, "older turns become a summary"), (40, "passed: it comes before")])
 def test_a_threshold_in_messages_is_told_in_messages(messages: int, told: str) -> None:
     mark = Mark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
-    stats = structs.replace(seen().stats, marks=(mark,), upcoming=None, messages=messages)
+    stats = structs.replace(seen().stats, marks=(mark,), next_layer=None, messages=messages)
     shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
     assert "40  messages" in shown
     assert told in shown

@@ -17,7 +17,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.context.draft_screen import DraftScreen
-from tui_agent.tui.context.what_if import WhatIfScreen
+from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker, rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
@@ -81,7 +81,7 @@ EVERY: tuple[Made, ...] = (
     lambda: HelpScreen({"Keys": "Enter  sends"}),
     lambda: TextScreen("Text", "text", UNICODE),
     lambda: FilesScreen("Undo?", PutBack(1), FilesShown.of(PutBack(1)), UNICODE, rewinds=True),
-    lambda: WhatIfScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
+    lambda: PreviewScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
     lambda: WordsScreen("Words", "text", "nothing is left"),
 )
 STEPS = (0, 1, 2, 3, 5, 8, 13, 21)

@@ -12,7 +12,7 @@ from tui_agent.text import counted, one_line, price_or_time
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
-    from tui_agent.context.changes import Outlook
+    from tui_agent.context.changes import StepPreview
     from tui_agent.context.compaction.writing import CompactionResult
     from tui_agent.context.effects import Refusal
     from tui_agent.tools.recall import RecallHit
@@ -108,16 +108,16 @@ async def preview(agent: "Agent", step: str) -> Reply:
 
     match step:
         case "" | "compact":
-            outlook = await agent.context.preview("compact")
+            preview = await agent.context.preview("compact")
         case "clear" | "clear-results":
-            outlook = await agent.context.preview("clear")
+            preview = await agent.context.preview("clear")
         case "done" | "checkpoint":
-            outlook = await agent.context.preview("checkpoint")
+            preview = await agent.context.preview("checkpoint")
         case _:
             return Reply("/preview takes compact, clear or done", failed=True)
-    if isinstance(outlook, Refusal):
-        return Reply("Nothing to do", outlook.reason, failed=True)
-    shown = _outlook(outlook)
+    if isinstance(preview, Refusal):
+        return Reply("Nothing to do", preview.reason, failed=True)
+    shown = _preview_reply(preview)
     note = figures_from(agent.profile)
     return shown._replace(text=f"{shown.text}\n\n{note}") if note else shown
 
@@ -126,21 +126,21 @@ def _things(count: int) -> str:
     return "message or result" if count == 1 else "messages and results"
 
 
-def _outlook(outlook: "Outlook") -> Reply:
-    preview, payback = outlook.preview, outlook.payback
-    about = "" if outlook.exact else "about "
+def _preview_reply(seen: "StepPreview") -> Reply:
+    change, payback = seen.preview, seen.payback
+    about = "" if seen.exact else "about "
     lines = [
-        f"Tokens now         {preview.before:>10,}",
-        f"Tokens after       {about + format(preview.after, ','):>10}",
-        f"Leaves the view    {len(preview.leaving):>10,} {_things(len(preview.leaving))}",
+        f"Tokens now         {change.before:>10,}",
+        f"Tokens after       {about + format(change.after, ','):>10}",
+        f"Leaves the view    {len(change.leaving):>10,} {_things(len(change.leaving))}",
     ]
-    if preview.reasoning_dropped:
-        lines.append(f"Reasoning dropped  {preview.reasoning_dropped:>10,} blocks")
+    if change.reasoning_dropped:
+        lines.append(f"Reasoning dropped  {change.reasoning_dropped:>10,} blocks")
     if payback is not None:
         back = f"pays back after {counted(payback.calls, 'call')}" if payback.calls is not None else "does not pay back"
         lines.append(f"Cost now           {price_or_time(payback.cost_usd, payback.cost_s):>10}, {back}")
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
-    return Reply(f"What {names[outlook.step]} would do", "\n".join(lines))
+    return Reply(f"What {names[seen.step]} would do", "\n".join(lines))
 
 
 async def compact(agent: "Agent", focus: str) -> Reply:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from tui_agent.context.budget import Threshold
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Forecast, Situation, clearing_size, forecast, pays_or_waits
+from tui_agent.context.economics import LayerPreview, Situation, clearing_size, layer_preview, pays_or_waits
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import AnyContextEntry, Cleared
 from tui_agent.conversation.sizes import Size, size_of_text
@@ -63,14 +63,14 @@ class Clearing:
         threshold = situation.limits.clear
         return plan_clearing(view, situation, settings, threshold, never=self.never, force=True, only=only)
 
-    def forecast(self, view: View, here: Situation) -> Forecast:
+    def preview(self, view: View, here: Situation) -> LayerPreview:
         """What it would do now, from running sizes and prices alone."""
         settings, rates = self._settings, here.rates
         protected = protected_tokens(settings, here.budget.window)
         before = view.before_tail(lambda size: here.tokens_of(size) <= protected)
         frees = here.tokens_of(before.results) - before.result_count * PLACEHOLDER_TOKENS
         if frees <= 0 or view.live_count() <= settings.keep:
-            return Forecast(why=f"nothing to clear yet: the newest {settings.keep} results, pins and the tail stay")
+            return LayerPreview(why=f"nothing to clear yet: the newest {settings.keep} results, pins and the tail stay")
         least, tail = smallest_batch(settings, here.budget.window), here.mixed_tokens_of(before.tail)
         why = ""
         if frees < least:
@@ -80,7 +80,7 @@ class Clearing:
         elif settings.by_price and (needed := clearing_size(rates, tail, here.growth)) is not None:
             why = pays_or_waits(frees, max(least, needed))
         written = 0.0 if here.cold or rates is None else max(0.0, rates.write - rates.read) * tail
-        return forecast(frees, written, rates, why)
+        return layer_preview(frees, written, rates, why)
 
 
 class Batch(NamedTuple):

@@ -12,12 +12,12 @@ from tui_agent.context.changes import resting_after_undo
 from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
-    Forecast,
+    LayerPreview,
     Situation,
     Worth,
     clearing_cost_per_token,
     compaction_worth,
-    forecast,
+    layer_preview,
     pays_from,
     pays_or_waits,
     reason_it_pays,
@@ -103,13 +103,13 @@ class Compaction:
             return None
         return None if isinstance(plan, Refusal) else plan
 
-    def forecast(self, here: Situation) -> Forecast:
+    def preview(self, here: Situation) -> LayerPreview:
         """What it would do now, from running sizes and prices alone."""
         settings = self._settings
         keep = keep_tokens(settings, here.budget, here.limits.compact.tokens)
         worth = compaction_worth(here, settings, here.rates or _FREE, keep=keep, small=here.small_rates)
         if worth.freed <= 0:
-            return Forecast(why=f"nothing to gain yet: the newest {keep:,} tokens stay word for word")
+            return LayerPreview(why=f"nothing to gain yet: the newest {keep:,} tokens stay word for word")
         why = ""
         if not settings.auto:
             why = "not by itself: compaction.auto is off"
@@ -117,7 +117,7 @@ class Compaction:
             needed = pays_from(here, settings, here.rates, worth, growth=here.growth_of_all)
             least = smallest_gain(here.budget.window, here.limits.compact.tokens)
             why = pays_or_waits(worth.freed, max(least, needed)) if needed is not None else ""
-        return forecast(worth.freed, worth.cost, here.rates, why)
+        return layer_preview(worth.freed, worth.cost, here.rates, why)
 
     def _reason(self, view: View, here: Situation, freed: int, ahead: int) -> str:
         left, trigger, limit = here.tokens - freed, here.limits.compact, here.limits.limit

@@ -11,14 +11,14 @@ from textual.timer import Timer
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.context.changes import Outlook
+from tui_agent.context.changes import StepPreview
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.effects import Refusal
 from tui_agent.text import clean, money_text, one_line, price_or_time
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
+from tui_agent.tui.context.previews import fact_row, payback_row
 from tui_agent.tui.context.rows import plain_row
-from tui_agent.tui.context.what_if import fact_row, payback_row
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
@@ -63,12 +63,14 @@ class DraftScreen(Dialog[Draft | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("draft")]
 
-    def __init__(self, draft: Draft, outlook: Outlook, agent: "Agent", glyphs: Glyphs, *, problem: str = "") -> None:
+    def __init__(
+        self, draft: Draft, preview: StepPreview, agent: "Agent", glyphs: Glyphs, *, problem: str = ""
+    ) -> None:
         super().__init__()
         self._agent = agent
         self._written = draft
         self._draft: Draft | Refusal = draft
-        self._outlook = outlook
+        self._preview = preview
         self._shown = clean(draft.text)
         self._problem = problem
         self._rows = RowList(glyphs, in_dialog=True)
@@ -115,7 +117,7 @@ class DraftScreen(Dialog[Draft | None]):
             return
         self._area.end()
         self._count()
-        self.run_worker(self._look_again(), name="outlook", exclusive=True, group="outlook", exit_on_error=True)
+        self.run_worker(self._look_again(), name="preview", exclusive=True, group="preview", exit_on_error=True)
 
     def action_edit(self) -> None:
         """Edit the text in the dialog."""
@@ -128,7 +130,7 @@ class DraftScreen(Dialog[Draft | None]):
 
     async def _look_again(self) -> None:
         if isinstance(self._draft, Draft):
-            self._outlook = await self._agent.context.preview_draft(self._draft)
+            self._preview = await self._agent.context.preview_draft(self._draft)
         self._draw()
 
     async def _edit_outside(self) -> None:
@@ -153,7 +155,7 @@ class DraftScreen(Dialog[Draft | None]):
 
     def _draw(self) -> None:
         if isinstance(self._draft, Draft):
-            rows = draft_rows(self._draft, self._outlook)
+            rows = draft_rows(self._draft, self._preview)
             self._rows.show(rows)
             height = self.app.size.height
             self._rows.styles.height = min(len(rows), max(height // 4, height - OTHER_LINES))
@@ -170,12 +172,12 @@ class DraftScreen(Dialog[Draft | None]):
         return f"{self.key('draft.accept-edited')} uses it, {cancel} stops editing"
 
 
-def draft_rows(draft: Draft, outlook: Outlook) -> list[Row]:
+def draft_rows(draft: Draft, preview: StepPreview) -> list[Row]:
     """The exact sizes before and after, the cost, the facts below the text, and the writer."""
     before, after = draft.before, draft.after
     largest = max(before, after)
     spent = "an unknown amount" if draft.spent_usd is None else money_text(draft.spent_usd)
-    payback = outlook.payback
+    payback = preview.payback
     total = spent if payback is None else price_or_time(payback.cost_usd, payback.cost_s)
     spending = f"{total}, {spent} of it on writing" if total != spent else f"{spent} on writing it"
     rows = [

@@ -172,16 +172,16 @@ def _fixed(stats: ContextStats) -> int:
 
 def _next(stats: ContextStats, width: int) -> list[Row]:
     rows: list[Row] = []
-    ahead = stats.upcoming
+    ahead = stats.next_layer
     for mark in stats.marks:
         share = "messages" if mark.messages else f"{mark.percent:.0f}%" if mark.percent else ""
         rows.append(_fact(LAYERS[mark.layer], f"{mark.messages or mark.tokens:,}", share, tick=True))
         if mark.warning:
             rows += wrapped(f"rests: {mark.warning}", width)
         elif ahead is not None and ahead.layer == mark.layer:
-            frees = f"; would free about {ahead.frees:,} now" if ahead.frees else ""
+            frees = f"; would free about {ahead.preview.frees:,} now" if ahead.preview.frees else ""
             rows += wrapped(f"in {ahead.distance:,} tokens{frees}", width, "base")
-            for told in filter(None, (price_text(ahead), ahead.why)):
+            for told in filter(None, (price_text(ahead.preview), ahead.preview.why)):
                 rows += wrapped(told, width, "base")
             rows += wrapped(_why(mark), width)
         else:

@@ -14,7 +14,7 @@ from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.context.changes import Outlook
+    from tui_agent.context.changes import StepPreview
     from tui_agent.context.effects import Refusal
     from tui_agent.models.base import Model
     from tui_agent.tui.context.panel import ContextPanel
@@ -123,12 +123,12 @@ class Steering:
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Preview a switch of the model and ask; True without asking if nothing has been said yet."""
-        from tui_agent.tui.context.what_if import WhatIfScreen
+        from tui_agent.tui.context.previews import PreviewScreen
 
         if self._unasked or not agent.context.items():
             return True
         seen = await agent.context.preview_switch(model)
-        return await self._host.question(WhatIfScreen(seen, self._host.glyphs)) is not None
+        return await self._host.question(PreviewScreen(seen, self._host.glyphs)) is not None
 
     @contextmanager
     def told_if_slow(self, what: str) -> Iterator[None]:
@@ -150,14 +150,14 @@ class Steering:
         from tui_agent.agent.turn.turns import AgentBusy
         from tui_agent.context.effects import Refusal
         from tui_agent.storage.errors import StorageError
-        from tui_agent.tui.context.what_if import WhatIfScreen
+        from tui_agent.tui.context.previews import PreviewScreen
 
         with self.told_if_slow("looking at what it would do"):
             seen = await agent.context.preview(step, argument)
         if isinstance(seen, Refusal):
             return argument
 
-        async def pin(seq: int) -> "Outlook | Refusal":
+        async def pin(seq: int) -> "StepPreview | Refusal":
             try:
                 refused = await agent.context.pin([seq])
             except (AgentBusy, StorageError) as error:
@@ -166,7 +166,7 @@ class Steering:
 
         prices = agent.profile.prices
         free = prices is not None and not prices.input
-        screen = WhatIfScreen(
+        screen = PreviewScreen(
             seen, self._host.glyphs, excerpt=agent.context.excerpt, pin=pin, focus=argument, free=free
         )
         accepted = await self._host.question(screen)

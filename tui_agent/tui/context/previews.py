@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.agent.context import SwitchPreview
-from tui_agent.context.changes import Outlook, PreviewedStep
+from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.economics import Payback
 from tui_agent.context.effects import Refusal
 from tui_agent.text import counted, money_text, price_or_time
@@ -44,7 +44,7 @@ class Accepted:
     focus: str = ""
 
 
-class WhatIfScreen(Dialog[Accepted | None]):
+class PreviewScreen(Dialog[Accepted | None]):
     """A preview to accept, change or cancel; its result is `Accepted`, or None.
 
     `pin` pins an item and returns the updated preview. `free`: the model costs nothing.
@@ -55,11 +55,11 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
     def __init__(
         self,
-        seen: Outlook | SwitchPreview,
+        seen: StepPreview | SwitchPreview,
         glyphs: Glyphs,
         *,
         excerpt: Callable[[int], str] = lambda _: "",
-        pin: Callable[[int], Awaitable[Outlook | Refusal]] | None = None,
+        pin: Callable[[int], Awaitable[StepPreview | Refusal]] | None = None,
         focus: str = "",
         free: bool = False,
     ) -> None:
@@ -124,7 +124,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
             self._pinning = True
             self.run_worker(self._pinned(self._pin(key.seq)), name="pin", exit_on_error=True)
 
-    async def _pinned(self, pinning: Awaitable[Outlook | Refusal]) -> None:
+    async def _pinned(self, pinning: Awaitable[StepPreview | Refusal]) -> None:
         seen = await pinning
         self._pinning = False
         if isinstance(seen, Refusal):
@@ -138,18 +138,18 @@ class WhatIfScreen(Dialog[Accepted | None]):
 
     @property
     def _step(self) -> PreviewedStep | None:
-        return self._seen.step if isinstance(self._seen, Outlook) else None
+        return self._seen.step if isinstance(self._seen, StepPreview) else None
 
     @property
     def _title(self) -> str:
-        return TITLES[self._seen.step] if isinstance(self._seen, Outlook) else "Switch to another model?"
+        return TITLES[self._seen.step] if isinstance(self._seen, StepPreview) else "Switch to another model?"
 
     def _draw(self) -> None:
         seen = self._seen
         if isinstance(seen, SwitchPreview):
             rows = switch_rows(seen)
         else:
-            rows = outlook_rows(seen, time.time(), self._excerpt, free=self._free)
+            rows = preview_rows(seen, time.time(), self._excerpt, free=self._free)
         self._rows.show(rows)
         self._rows.styles.height = min(len(rows), max(3, self.app.size.height - OTHER_LINES))
         self._tell("")
@@ -168,7 +168,7 @@ class WhatIfScreen(Dialog[Accepted | None]):
         self._told.update(why or ", ".join(keys))
 
 
-def outlook_rows(seen: Outlook, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
+def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
     """The effects of a step: sizes before and after, what leaves, and the cost. `free`: the model costs nothing."""
     preview, about = seen.preview, "" if seen.exact else "about "
     largest = max(preview.before, preview.after)
