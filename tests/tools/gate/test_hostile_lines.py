@@ -78,6 +78,45 @@ def test_no_hostile_line_runs_unasked(workspace: Workspace) -> None:
     assert [line for line in LINES for each in judged(line, workspace, WIDE) if each.outcome != "ask"] == []
 
 
+EXACT = (
+    *("make", "make test", "npm test", "npm run check", "pytest", "pytest -q", "tox", "cargo test", "cargo build"),
+    *(
+        "go test ./...",
+        "./evil.sh",
+        "sh payload",
+        "python setup.py test",
+        "git stash",
+        "git push",
+        "just",
+        "rake",
+    ),
+    *("docker compose up", "ruff check ."),
+)
+ELSEWHERE = (
+    *("cd src && {r}", "cd ./src && {r}", "cd src/deep && {r}", "cd src && cd deep && {r}", "cd {root}/src && {r}"),
+    *(
+        "cd link-dir && {r}",
+        "cd src && ls && {r}",
+        "ls | cd src && {r}",
+        "cd src; {r}",
+        "cd src || {r}",
+        "(cd src; {r})",
+    ),
+    *("pushd src && {r}", "cd src\n{r}", "cd - && {r}", "cd .. && {r}", "env -C src {r}", "{r} x", "{r}; touch PWNED"),
+    *("echo x | {r}", "cat payload | {r}", "X=1 {r}", "{r} > f", "{r} $X", "{r} && touch PWNED", "timeout 5 {r}"),
+    *("{r} &", "nice {r}", "{r} < payload", "{r} --x", "x{r}", "bash -c '{r}'", "command {r}", "{r} {{a,b}}"),
+)
+
+
+@pytest.mark.parametrize("reading", [True, False])
+def test_an_exact_rule_allows_its_words_in_its_folder_and_nothing_else(reading: bool, workspace: Workspace) -> None:
+    rules = tuple(Rule("run_command", line) for line in EXACT)
+    lines = [form.format(r=rule, root=workspace.root) for rule in EXACT for form in ELSEWHERE]
+    assert [line for line in lines if judge(line, rules, workspace, reading_passes=reading).outcome != "ask"] == []
+    for rule in EXACT:
+        assert judge(rule, rules, workspace, reading_passes=reading).outcome == "allow", rule
+
+
 def test_no_hostile_line_runs_outside_a_sandbox(workspace: Workspace) -> None:
     rules = tuple(Rule("outside", rule.pattern) for rule in WIDE)
     assert [line for line in LINES if judge_outside(line, rules, workspace).outcome != "ask"] == []

@@ -259,7 +259,7 @@ class PermissionGate:
         if seen.changes and self.mode != "allow":
             preview = Preview("Run your command", command=line, changes=seen.changes)
             accesses = (Access("run", line, outside=True),)
-            question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason, outside=True)
+            question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason)
             if not (await ask(question)).allowed:
                 return False
         await asyncio.to_thread(self._approved.accept, seen)
