@@ -132,7 +132,7 @@ class SubtaskSessions:
             permissions=parent.gate,
             ask=ask,
             workspace=parent.workspace,
-            session=SessionParts(guards=Guards(parent.ceiling), hooks=parent.hooks),
+            session=SessionParts(guards=Guards(parent.ceiling), hooks=parent.hooks, is_subtask=True),
         )
 
     async def _model(self, name: str) -> SharedModel:

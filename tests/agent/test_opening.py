@@ -28,7 +28,11 @@ from tui_agent.reports.export import document, markdown
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.store import MemoryTexts
 from tui_agent.tools.base import ToolContext, ToolOutput
+from tui_agent.tools.files.paging import PageLimits
+from tui_agent.tools.files.reading import ReadFile
 from tui_agent.tools.functions import tool
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.subtasks import SubtaskSpec
 
 PRICED = msgspec.structs.replace(PROFILE, prices=Prices(input=1.0, output=1.0))
 Stream = Callable[[ModelRequest], AsyncIterator[StreamEvent]]
@@ -338,3 +342,54 @@ async def test_an_engine_with_an_event_loop_asks_its_model_there() -> None:
     assert asked
     assert done.after < done.before
     assert [step.step for step in host.done] == ["summary"]
+
+
+async def test_any_agent_has_subtasks() -> None:
+    model = Scripted(calling("user", '{"number": 1}'), *saying("Found."))
+    async with Agent(model, tools=[user], deps=Users()) as agent:
+        done = await agent.run_subtask(SubtaskSpec("Answer.", "Who?", tools=("user",)))
+        assert (done.error, done.text, done.steps) == ("", "Found.", 2)
+        assert agent.context_stats().subtasks.count == 1
+        assert not agent.branches.prompts()
+    assert "Grace" in said(model)
+
+
+async def test_what_subtasks_have_cost_counts_in_the_next_process(tmp_path: Path) -> None:
+    model = Scripted(*saying("It is so."), profile=PRICED)
+    async with Agent.open(tmp_path / "talk", model=model) as agent:
+        done = await agent.run_subtask(SubtaskSpec("Answer.", "Is it so?"))
+        assert (done.text, done.cost_usd) == ("It is so.", 1.0)
+        assert not model.closed
+    async with Agent.open(tmp_path / "talk", model=model, limits=Limits(max_session_usd=1.0)) as agent:
+        assert agent.tracker.session.cost_usd == 1.0
+        with pytest.raises(TurnError) as raised:
+            await agent.ask("And is this so?")
+        assert raised.value.kind == "cost_ceiling"
+
+
+async def test_an_agent_offers_tools_that_ask_subtasks_if_it_is_to(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("The code is 4711.\n")
+    workspace = Workspace(tmp_path)
+    async with Agent("offline", tools=[ReadFile(PageLimits())], workspace=workspace, agentic=True) as agent:
+        assert "agentic_read_file" in [each.name for each in agent.tools()]
+        told = [
+            event
+            async for event in agent.run('call agentic_read_file path="notes.txt" question="read notes.txt"')
+            if isinstance(event, events.ToolFinished)
+        ]
+        assert [(event.name, event.status) for event in told] == [("agentic_read_file", "ok")]
+    async with Agent("offline", tools=[ReadFile(PageLimits())], workspace=workspace) as agent:
+        assert [each.name for each in agent.tools()] == ["read_file"]
+
+
+async def test_functions_around_calls_stand_around_those_of_subtasks_too() -> None:
+    refused: list[str] = []
+
+    def before(call: ToolCall) -> str | None:
+        refused.append(call.name)
+        return "Not here."
+
+    model = Scripted(calling("user", '{"number": 1}'), *saying("Found."))
+    async with Agent(model, tools=[user], deps=Users(), before_tool=before) as agent:
+        await agent.run_subtask(SubtaskSpec("Answer.", "Who?", tools=("user",)))
+    assert refused == ["user"]

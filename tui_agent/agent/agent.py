@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, TypeVar, overload
 
@@ -22,9 +23,9 @@ from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.history.recalling import Recaller
-from tui_agent.agent.model_choice import configured_model
+from tui_agent.agent.model_choice import configured_model, small_model
 from tui_agent.agent.own_commands import OwnCommands
-from tui_agent.agent.persistence import Persistence
+from tui_agent.agent.persistence import SUBTASKS, DiskPersistence, Persistence
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits
@@ -42,17 +43,21 @@ from tui_agent.conversation.blocks import Image, ToolDefinition
 from tui_agent.conversation.entries import CeilingReached, CeilingReset, Custom
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
-from tui_agent.models.base import Model
-from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.base import Model, UnknownModel
+from tui_agent.models.catalogue import catalogue_of
+from tui_agent.models.shared import SharedModel
 from tui_agent.models.speed import Speed
+from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
+from tui_agent.settings.writing import with_setting
+from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
 from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import RecallSource
 from tui_agent.tools.registry import ToolRegistry
-from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
+from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 
 T = TypeVar("T")
 
@@ -78,6 +83,7 @@ class SessionParts(NamedTuple):
     extensions: Extensions | None = None
     hooks: Hooks | None = None
     expected: Expected = lambda _: ""
+    is_subtask: bool = False
 
 
 class AgentOptions(TypedDict, total=False):
@@ -96,6 +102,37 @@ class AgentOptions(TypedDict, total=False):
     workspace: WorkspaceView | None
     compactor: Compactor | None
     checkpointer: Checkpointer | None
+    agentic: bool
+
+
+class _Shared(NamedTuple):
+    """What an agent shares with its subtasks."""
+
+    tools: ToolRegistry
+    workspace: WorkspaceView
+    deps: object
+    interceptors: Interceptors
+
+
+@dataclass(frozen=True, slots=True)
+class _Subtask:
+    """A subtask's conversation; see `OpenSubtask`."""
+
+    id: str
+    model: str
+    conversation: "Agent"
+    persistence: Persistence
+
+    @property
+    def cost_usd(self) -> float | None:
+        return self.conversation.tracker.session.known_cost_usd
+
+    async def close(self) -> None:
+        """Close its record. Raises `StorageError`."""
+        try:
+            await self.conversation.close()
+        finally:
+            await self.persistence.close()
 
 
 class Agent:
@@ -115,8 +152,9 @@ class Agent:
     the turn. `deps`: for tools whose first parameter is a `ToolContext`. `before_tool`, `after_tool`, `before_model`:
     functions called around tool calls and model calls. `workspace`: the folders that tools work in, by default the
     current one. `compactor`, `checkpointer`: write summaries in place of a model. `persistence`: what the conversation
-    is kept in. `context`: an engine of your own, for the view of `persistence` if both are given. `session`: what
-    `open_session` adds.
+    is kept in. `context`: an engine of your own, for the view of `persistence` if both are given. `agentic`: offer the
+    model the tools that answer a question in a subtask (``agentic_read_file`` …), as far as the tools that they use are
+    among `tools`. `session`: what `open_session` adds.
     """
 
     def __init__(
@@ -138,14 +176,15 @@ class Agent:
         checkpointer: Checkpointer | None = None,
         persistence: Persistence | None = None,
         context: ContextEngine | None = None,
+        agentic: bool = False,
         session: SessionParts = SessionParts(),  # noqa: B008 (immutable)
     ) -> None:
         """Raises TypeError for what cannot be a tool, and for `deps` that are not what a tool needs; ValueError for two
         tools of a name, and for a `context` that is not that of `persistence`; `UnknownModel`.
         """
-        model = CATALOGUE.create_model(model) if isinstance(model, str) else model
         kept = persistence or Persistence(context.view if context is not None else None)
         engine = context or ContextEngine(settings, view=kept.view)
+        model = configured_model(engine.settings, model) if isinstance(model, str) else model
         if engine.view is not kept.view:
             raise ValueError("`context` shows another conversation than `persistence`: give it `persistence.view`")
         writers = {"summary": compactor, "checkpoint": checkpointer}
@@ -154,6 +193,10 @@ class Agent:
         own_folders = (kept.folder,) if kept.folder is not None else ()
         workspace = workspace or Workspace(Path.cwd(), read_roots=own_folders)
         offered, hooks = session.offered, session.hooks
+        self._subtasks = session.subtasks or SubtaskRunner(self._open_subtask, ask or nobody, _no_record)
+        tools = list(tools)
+        if agentic:
+            tools += agentic_tools(self._subtasks, ToolRegistry(tools))
         registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
         _check_deps(registry, deps)
         self.engine: Final = engine
@@ -163,7 +206,7 @@ class Agent:
         self.permissions: Final = (
             PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         )
-        self._subtasks = session.subtasks
+        self._is_subtask = session.is_subtask
         self._history = session.files
         self._record = Record(engine, kept.store, kept.trace)
         self._active = ActiveModel(model, self._record, self.briefing, session.small)
@@ -199,6 +242,7 @@ class Agent:
             hooks,
             interceptors,
         )
+        self._kept, self._shared = kept, _Shared(registry, workspace, deps, interceptors)
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
         self.context: Final = AgentContext(parts, self.turns, kept.texts, offered, session.recaller)
@@ -428,15 +472,66 @@ class Agent:
     async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
         """Answer a question in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
 
-        Raises `NobodyToAsk`, and RuntimeError if this agent has no subtasks because it is one itself.
+        It answers with the provider's small model if there is one, has those of this agent's tools that the spec names,
+        and passes its gate and the functions around its calls. Raises `NobodyToAsk`, ToolFailure for an unknown tool,
+        and RuntimeError if this agent is a subtask itself.
         """
-        if self._subtasks is None:
+        if self._is_subtask:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)
 
+    async def _open_subtask(self, spec: SubtaskSpec, branch: str, ask: Ask) -> _Subtask:
+        """Open a subtask's conversation: below the folder of this one, or in memory."""
+        shared, settings = self._shared, self.settings
+        tools = subtask_tools(spec, shared.tools)
+        tracker, own = UsageTracker(self.tracker), self._kept
+        if isinstance(own, DiskPersistence):
+            # The gate knows the folder of this conversation alone, so large results are kept there.
+            kept: Persistence = await Persistence.on_disk(
+                own.folder / SUBTASKS / branch, texts=own.texts, tracker=tracker
+            )
+        else:
+            kept = Persistence(tracker=tracker)
+        try:
+            model = await asyncio.to_thread(self._subtask_model, spec)
+            if spec.window:
+                settings = with_setting(settings, "context.context_window", spec.window, spec.title)
+            agent = Agent(
+                model,
+                tools=tools,
+                system=spec.system,
+                settings=settings,
+                permissions=self.permissions,
+                ask=ask,
+                deps=shared.deps,
+                before_tool=shared.interceptors.before_tool,
+                after_tool=shared.interceptors.after_tool,
+                before_model=shared.interceptors.before_model,
+                workspace=shared.workspace,
+                persistence=kept,
+                session=SessionParts(guards=Guards(self._guards.ceiling), is_subtask=True),
+            )
+        except BaseException:
+            await kept.close()
+            raise
+        return _Subtask(branch, model.profile.name, agent, kept)
+
+    def _subtask_model(self, spec: SubtaskSpec) -> Model:
+        """The model of a subtask: the one it names, else the small one if it can be asked, else this agent's own.
+
+        Raises `UnknownModel` for a name that there is not.
+        """
+        if spec.model:
+            return configured_model(self.settings, spec.model)
+        with suppress(UnknownModel):
+            name = small_model(self.settings, self.profile.name)
+            if name != self.profile.name and catalogue_of(self.settings).missing_key(name) is None:
+                return configured_model(self.settings, name)
+        return SharedModel(self._active.model)
+
     async def subtask_progress(self, call_id: str) -> str:
         """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
-        return await self._subtasks.past(call_id) if self._subtasks is not None else ""
+        return await self._subtasks.past(call_id)
 
     def reset_cost_ceiling(self) -> str:
         """Let the session go on after it reached its cost ceiling; returns a sentence with the new limit."""
@@ -477,6 +572,11 @@ def _guards_of(limits: Limits, kept: Persistence) -> Guards:
 async def nobody(question: PermissionQuestion) -> PermissionAnswer:
     """An `Ask` for when nobody can answer. Always raises `NobodyToAsk`."""
     raise NobodyToAsk(question)
+
+
+async def _no_record(_: str) -> str:
+    """The last progress of the subtask of an earlier call, which is not looked up."""
+    return ""
 
 
 async def _no_resources(_: str) -> tuple[str, ...]:

@@ -1,16 +1,23 @@
 """What one conversation is kept in: the store of its log, the view of it, its long texts, its trace, its cost."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
+from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall, model_call
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.log import LogStore
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LogStore, log_file, read_entries
 from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, Texts, TraceSink
 from tui_agent.storage.trace import Trace
+
+SUBTASKS: Final = "subtasks"
+"""The folder, in that of a conversation, for the conversations of its subtasks."""
 
 
 class Persistence:
@@ -52,7 +59,10 @@ class Persistence:
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())
-            return DiskPersistence(store, view, texts or Artifacts(folder), await Trace.open(store), tracker)
+            kept = DiskPersistence(store, view, texts or Artifacts(folder), await Trace.open(store), tracker)
+            for entries in await asyncio.to_thread(_of_subtasks, folder):
+                UsageTracker(kept.tracker).record_log(entries)
+            return kept
         except BaseException:
             await store.close()
             raise
@@ -86,6 +96,15 @@ class DiskPersistence(Persistence):
     ) -> None:
         super().__init__(view, store=store, texts=texts, trace=trace, tracker=tracker)
         self.folder = store.folder
+
+
+def _of_subtasks(folder: Path) -> list[list[AnyEntry]]:
+    """The calls in the logs of subtasks below a conversation's folder; what cannot be read does not count."""
+    found: list[list[AnyEntry]] = []
+    for log in map(log_file, sorted((folder / SUBTASKS).glob("*"))):
+        with suppress(StorageError):
+            found.append([entry for entry in read_entries(log) if model_call(entry) is not None])
+    return found
 
 
 async def _folded(entries: Sequence[AnyEntry]) -> View:
