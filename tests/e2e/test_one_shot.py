@@ -110,6 +110,23 @@ def test_a_result_is_valid_under_the_schema_or_mended(provider: str, tmp_path: P
         assert server.violations == []
 
 
+@pytest.mark.parametrize("provider", MODELS)
+@pytest.mark.parametrize(
+    ("reason", "said"), [("refusal", "The model refused to answer."), ("max_tokens", "The answer was cut off")]
+)
+def test_a_refusal_and_half_an_answer_are_no_success(provider: str, reason: str, said: str, tmp_path: Path) -> None:
+    step = Step(text="I can", stop_reason=reason)
+    server = AnthropicServer(lambda _: step) if provider == "anthropic" else GeminiServer(lambda _: step)
+    with in_thread(server):
+        program = Program.in_folder(tmp_path, server.environment)
+        done = program.run("-p", "Go.", "--model", MODELS[provider])
+        assert (done.returncode, done.stdout) == (1, "" if (provider, reason) == ("gemini", "refusal") else "I can\n")
+        assert said in done.stderr
+        told = program.ask("-p", "Go.", "--model", MODELS[provider])
+        assert (told["exit"], told["error"]["kind"], told["stop_reason"]) == (1, reason, reason)
+        assert (told["is_error"], told["subtype"]) == (True, "error_during_execution")
+
+
 def test_a_result_that_stays_invalid_is_a_failure_of_its_own_kind(program: Program) -> None:
     (program.project / "schema.json").write_text(json.dumps(SCHEMA))
     given = ("--model", "offline", "--json-schema", "schema.json")

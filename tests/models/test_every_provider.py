@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import pairwise, permutations
 
+import msgspec
 import pytest
 
 from tests.models.talking import (
@@ -29,6 +30,7 @@ from tests.servers.openai_responses import ENDPOINT
 from tests.servers.script import Call, Fault, FaultKind, Script, ScriptSource, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
+from tui_agent.conversation.wire import read_opaque, write_opaque
 from tui_agent.models.adapter import Adapter
 from tui_agent.models.base import (
     AuthFailed,
@@ -453,3 +455,36 @@ async def test_an_address_that_is_none_is_a_plain_error(
             with pytest.raises((InvalidRequest, ConnectionLost)):
                 await finish(model.stream(request(user("go"))))
             await model.describe()
+
+
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "claude-sonnet-4-6", "gemini-3.8-flash", "responses:gpt-6.1-sol"])
+async def test_refused_reasoning_is_left_out_and_the_conversation_goes_on(name: str, open_model: Open) -> None:
+    thinks = Step(text="I look.", reasoning="Hm.", calls=(Call("grep", {"path": "a"}),))
+    script = Script.of(thinks, Step(text="Found."), Step(text="Yes."), Step(text="Still."))
+    async with open_model(name, script) as (server, model):
+        talk = Talk(model)
+        await talk.say("go")
+        talk.messages = [spoilt(message) for message in talk.messages]
+        for prompt in ("and now?", "and then?"):
+            assert (await talk.say(prompt)).stop_reason == "end_turn"
+            refused = [answer for answer in server.answers if answer.outcome == "refused"]
+            assert len(refused) == 1, "it is sent again once, and what was refused is not sent again"
+
+
+def spoilt(message: RequestMessage) -> RequestMessage:
+    """The message with signatures that no provider made."""
+    blocks = [
+        msgspec.structs.replace(
+            block,
+            opaque=write_opaque(
+                **{
+                    key: "c3BvaWx0" if key in ("signature", "encrypted") else value
+                    for key, value in read_opaque(block.opaque).items()
+                }
+            ),
+        )
+        if block.opaque
+        else block
+        for block in message.blocks
+    ]
+    return msgspec.structs.replace(message, blocks=tuple(blocks))

@@ -119,6 +119,8 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
         await _command(session, arguments, outcome)
     elif outcome.failure is None:
         await _turns(session, arguments, schema, outcome)
+    if outcome.failure is None and outcome.finished is not None and (cut := CUT_OFF.get(outcome.finished.stop_reason)):
+        outcome.failure = events.TurnFailed(kind=outcome.finished.stop_reason, message=cut, retryable=False)
     _show(outcome, _report(session, outcome, began), arguments.output_format, structured=schema is not None)
     return outcome.exit_code
 
@@ -236,6 +238,14 @@ async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") 
         cost_usd=tracker.turn.known_cost_usd,
         duration_ms=0,
     )
+
+
+CUT_OFF = {
+    "refusal": "The model refused to answer.",
+    "max_tokens": "The answer was cut off: it reached the most tokens that one may have (--max-tokens).",
+    "context_window": "The answer was cut off: the model's context window is full.",
+}
+"""What to say of an answer that is none, or only a part of one, by its stop reason."""
 
 
 class _Outcome:

@@ -15,10 +15,18 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.models.base import Completed, ConnectionLost, ModelError, StreamEvent, ToolsRefused
-from tui_agent.models.encoding import Pieces, without_calls
+from tui_agent.models.base import (
+    Completed,
+    ConnectionLost,
+    ModelError,
+    ReasoningRefused,
+    StreamEvent,
+    ToolsRefused,
+)
+from tui_agent.models.encoding import Pieces, signed_texts, without_calls, without_signed
 from tui_agent.models.errors import (
     Refusal,
     WrongServerError,
@@ -71,7 +79,8 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
         self._connection: Connection[Client] = Connection(self._connect, self._release)
-        self._as_text: Pieces[RequestMessage] = Pieces()
+        self._changed: Pieces[RequestMessage] = Pieces()
+        self._refused_reasoning: frozenset[str] = frozenset()
 
     @property
     def profile(self) -> ModelProfile:
@@ -79,11 +88,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request. The last event is a `Completed`. Raises `ModelError`. Closing the iterator ends the call."""
-        if not self._profile.tools:
-            plain = self._as_text.of(
-                request.messages, lambda message, _: without_calls(message), keep=not request.one_off
-            )
-            request = msgspec.structs.replace(request, messages=tuple(plain))
+        request = self._acceptable(request)
         reply = self._reply(request)
         events = self._events(request, reply)
         try:
@@ -97,6 +102,15 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                     if reply.complete:
                         break
                     known = await self._error_to_raise(error, request)
+                    signed = signed_texts(request.messages)
+                    if isinstance(known, ReasoningRefused) and signed and not reply.started:
+                        # Neither this request nor a later one can be sent with it.
+                        self._refused_reasoning |= signed
+                        await events.aclose()
+                        request = self._acceptable(request)
+                        reply = self._reply(request)
+                        events = self._events(request, reply)
+                        continue
                     if isinstance(known, ToolsRefused):
                         self._profile = msgspec.structs.replace(self._profile, tools=False)
                     raise known from error
@@ -114,7 +128,23 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                 await events.aclose()
         if not reply.complete:
             raise broke_off(self._provider.title, started=reply.started)
-        yield self._completed(request, reply)
+        completed = self._completed(request, reply)
+        if not completed.blocks and completed.usage == Usage() and completed.stop_reason == "end_turn":
+            raise broke_off(self._provider.title, started=False)
+        yield completed
+
+    def _acceptable(self, request: ModelRequest) -> ModelRequest:
+        """The request without what the provider has refused: tools, or reasoning of earlier answers."""
+        refused, tools = self._refused_reasoning, self._profile.tools
+        if tools and not refused:
+            return request
+
+        def changed(message: RequestMessage, _before: RequestMessage | None) -> RequestMessage:
+            message = without_signed(message, refused)
+            return message if tools else without_calls(message)
+
+        messages = self._changed.of(request.messages, changed, variant=(tools, refused), keep=not request.one_off)
+        return msgspec.structs.replace(request, messages=tuple(messages))
 
     async def describe(self) -> ModelProfile:
         """Refine the profile from the price catalogue and the provider; failures leave it unchanged. Never raises."""

@@ -191,6 +191,10 @@ class ToolsRefused(InvalidRequest):
     """The model, or its server as configured, does not accept tools; requests without tools may succeed."""
 
 
+class ReasoningRefused(InvalidRequest):
+    """The provider does not accept the signature of reasoning in the request; without it, the request may succeed."""
+
+
 class PictureRefused(InvalidRequest):
     """The provider refuses a picture of the request. `pictures`: which one; empty: unknown.
 

@@ -9,10 +9,20 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import structs
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult, valid_text
+from tui_agent.conversation.blocks import (
+    Block,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    valid_text,
+)
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.wire import fresh_id, is_object
+from tui_agent.conversation.wire import fresh_id, is_object, read_opaque
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
@@ -145,6 +155,25 @@ def without_calls(message: RequestMessage) -> RequestMessage:
             case _:
                 blocks.append(block)
     return RequestMessage(message.role, tuple(blocks))
+
+
+_SIGNED = frozenset({"signature", "redacted", "encrypted", "details"})
+
+
+def signed_texts(messages: Iterable[RequestMessage]) -> frozenset[str]:
+    """The opaque texts of all blocks with signed reasoning."""
+    opaque = {block.opaque for message in messages for block in message.blocks if block.opaque}
+    return frozenset(text for text in opaque if not _SIGNED.isdisjoint(read_opaque(text)))
+
+
+def without_signed(message: RequestMessage, refused: frozenset[str]) -> RequestMessage:
+    """The message without reasoning and signatures whose opaque text is among the refused; the same if it has none."""
+    if not any(block.opaque in refused for block in message.blocks):
+        return message
+    blocks = [block for block in message.blocks if block.opaque not in refused or not isinstance(block, Reasoning)]
+    return structs.replace(
+        message, blocks=tuple(structs.replace(each, opaque="") if each.opaque in refused else each for each in blocks)
+    )
 
 
 def call_ids(messages: Iterable[RequestMessage]) -> frozenset[str]:

@@ -18,6 +18,7 @@ from tui_agent.models.base import (
     Overloaded,
     PictureRefused,
     RateLimited,
+    ReasoningRefused,
     RequestTooLarge,
     Unavailable,
     UnknownModel,
@@ -45,6 +46,10 @@ _TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
 """How Gemini and xAI refuse a wrong key, with status 400."""
+_REASONING = r"(?:signature|encrypted content|thinking`? blocks?)"
+_BAD = r"(?:invalid|corrupt|not valid|could not be (?:verified|decrypted)|cannot be modified)"
+_SIGNATURE = re.compile(rf"{_BAD}.{{0,60}}?{_REASONING}|{_REASONING}.{{0,90}}?{_BAD}", re.IGNORECASE | re.DOTALL)
+"""How Anthropic, Gemini and OpenAI refuse a signature of reasoning that is not theirs, or was changed."""
 _PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
 _PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _ERROR_TEXT_FIELDS = ("error", "message", "detail", "msg", "title")
@@ -158,6 +163,8 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
         return too_long(model, found.tokens, found.limit)
     if is_too_many_bytes(refusal.text):
         return _too_large(name)
+    if is_about_signature(refusal):
+        return ReasoningRefused(f"{name} does not accept earlier reasoning of {model}: {text}")
     status = refusal.status if refusal.status >= 400 else status_of(refusal.kind) or 500
     if refusal.kind in ("insufficient_quota", "model_not_found"):
         status = _STATUS_OF_KIND[refusal.kind]  # they come with 429 and 400, which would be misleading
@@ -197,6 +204,11 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             )
         case _:
             return refused_picture(name, refusal.text) or InvalidRequest(f"{name} refuses the request: {text}")
+
+
+def is_about_signature(refusal: Refusal) -> bool:
+    """Whether a request was refused for a signature of reasoning in it."""
+    return refusal.kind == "invalid_encrypted_content" or _SIGNATURE.search(refusal.text) is not None
 
 
 def too_long(model: str, tokens: int = 0, limit: int = 0) -> ContextOverflow:

@@ -32,6 +32,7 @@ from tui_agent.models.errors import (
     Refusal,
     WrongServerError,
     error_text_in,
+    is_about_signature,
     no_key,
     parse_retry_after,
     unreadable,
@@ -147,8 +148,9 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         """If another server refused a feature that can be left out, leave it out from now on and return True."""
         if not self._other_server or error.status_code not in (400, 422):
             return False
-        feature = refused_feature(_refusal(error).text, self._without)
-        if feature is None:
+        refusal = _refusal(error)
+        feature = refused_feature(refusal.text, self._without)
+        if feature is None or is_about_signature(refusal):
             return False
         self._without |= {feature}
         await asyncio.to_thread(save_unsupported, self._other_server, self._profile.id, self._without)

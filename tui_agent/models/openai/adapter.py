@@ -154,8 +154,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         return super()._completed(request, reply)
 
     def _exclusive(self) -> AbstractAsyncContextManager[object]:
-        """A lock, for servers that abort an answer when another request arrives; else nothing."""
-        return self._lock if self._tokens.one_at_a_time else nullcontext()
+        """A lock, for servers that abort an answer when another request arrives, or may do so; else nothing."""
+        unknown = self._service.local and self._service.api == "chat" and not self._tokens.tried
+        return self._lock if unknown or self._tokens.one_at_a_time else nullcontext()
 
     async def _counted(self, client: HttpClient, request: ModelRequest, body: bytes) -> int:
         """Count a request's tokens if it may not fit; 0: not counted, since it fits even with a token for each byte.

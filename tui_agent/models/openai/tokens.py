@@ -38,6 +38,7 @@ class _Count(msgspec.Struct):
 class TokenCounts:
     """Counts requests with the server at the URL `root`.
 
+    `tried`: it is known how the server counts, and so which one it is.
     `one_at_a_time`: the server aborts an answer when another request arrives, as llama-cpp-python does by default.
     """
 
@@ -45,7 +46,7 @@ class TokenCounts:
         self.one_at_a_time = False
         self._root = root
         self._way: Way | None = None
-        self._tried = False
+        self.tried = False
 
     async def of(self, client: HttpClient, body: bytes) -> int:
         """The tokens of a Chat Completions request; 0 if the server cannot count. Never raises."""
@@ -69,7 +70,7 @@ class TokenCounts:
 
     async def _found(self, client: HttpClient, body: bytes) -> Way | None:
         """Detect how this server counts, with a message of one word; None if it cannot."""
-        if self._tried:
+        if self.tried:
             return self._way
         model = msgspec.json.decode(body, type=Body).get("model")
         word: Body = {"model": model, "messages": [{"role": "user", "content": "word"}]}
@@ -80,7 +81,7 @@ class TokenCounts:
                     break
             except _NOT_TOLD:
                 continue
-        self._tried = True
+        self.tried = True
         self.one_at_a_time = self._way is _by_llama_cpp_python
         return self._way
 
