@@ -27,9 +27,9 @@ def project_of_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: int
     return Arguments(folder=folder, home=tmp_path / "home", project=folder)
 
 
-async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
+async def until(pilot: Pilot[object], true: Callable[[], object], *, within_s: float = 60) -> None:
     """Wait until it is true and the screen has its parts, which a dialog that was just opened has not."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(within_s):
         while not (true() and pilot.app.screen.is_mounted):
             await pilot.pause(0.02)
 

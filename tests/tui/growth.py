@@ -8,15 +8,15 @@ import gc
 import os
 import sys
 import tempfile
-import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from textual.pilot import Pilot
-from textual.screen import Screen
+from textual.widget import Widget
 
-from tests.tui.app_of_parts import OFFLINE, send, until
+from tests.tui import app_of_parts
+from tests.tui.app_of_parts import OFFLINE, send
 from tui_agent.arguments import Arguments
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.session.states import Phase
@@ -33,9 +33,13 @@ PROMPTS = (
 PARTS = 20
 
 
+PATIENCE_S = 600
+HEADING = f"{'turns':>6} {'dialogs':>8} {'blocks':>10} {'objects':>9} {'resident':>11} {'tasks':>6} {'widgets':>8}"
+
+
 class Sample(NamedTuple):
     """After so many turns and dialogs: blocks of memory and objects with references that are alive, resident bytes,
-    asyncio's tasks, and the screens that were closed and are still there.
+    asyncio's tasks, and widgets.
     """
 
     turns: int
@@ -44,7 +48,15 @@ class Sample(NamedTuple):
     objects: int
     resident: int
     tasks: int
-    screens: int
+    widgets: int
+
+    @property
+    def line(self) -> str:
+        """The sample below `HEADING`."""
+        return (
+            f"{self.turns:>6,} {self.dialogs:>8,} {self.blocks:>10,} {self.objects:>9,}"
+            f" {self.resident / 2**20:>8.1f} MB {self.tasks:>6} {self.widgets:>8}"
+        )
 
 
 class Day:
@@ -53,7 +65,6 @@ class Day:
     def __init__(self, app: TuiAgent, pilot: Pilot[object]) -> None:
         self._app = app
         self._pilot = pilot
-        self._closed: weakref.WeakSet[Screen[object]] = weakref.WeakSet()
         self.turns = self.dialogs = 0
 
     async def turn(self) -> None:
@@ -72,27 +83,33 @@ class Day:
         else:
             await self._pilot.press(opens)
         await until(self._pilot, lambda: len(self._app.screen_stack) > 1)
-        self._closed.add(self._app.screen)
         await self._pilot.press("escape")
         await until(self._pilot, lambda: len(self._app.screen_stack) == 1)
 
     def sample(self) -> Sample:
         """What is alive now, once all garbage is collected."""
         gc.collect()
+        objects = gc.get_objects()
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return Sample(
             self.turns,
             self.dialogs,
             sys.getallocatedblocks(),
-            len(gc.get_objects()),
+            len(objects),
             resident,
             len(asyncio.all_tasks()),
-            len(self._closed),
+            sum(isinstance(each, Widget) for each in objects),
         )
 
 
-async def live(app: TuiAgent, turns: int, dialogs: int, samples: int = SAMPLES) -> list[Sample]:
-    """Live through so many turns and dialogs, evenly mixed."""
+async def until(pilot: Pilot[object], true: Callable[[], object]) -> None:
+    await app_of_parts.until(pilot, true, within_s=PATIENCE_S)
+
+
+async def live(
+    app: TuiAgent, turns: int, dialogs: int, samples: int = SAMPLES, tell: Callable[[Sample], object] = lambda _: None
+) -> list[Sample]:
+    """Live through so many turns and dialogs, evenly mixed; `tell` is called with each sample."""
     found: list[Sample] = []
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.conductor.session)
@@ -104,17 +121,8 @@ async def live(app: TuiAgent, turns: int, dialogs: int, samples: int = SAMPLES) 
                 await day.dialog()
             await pilot.pause()
             found.append(day.sample())
+            tell(found[-1])
     return found
-
-
-def table(samples: list[Sample]) -> Iterator[str]:
-    """The samples as lines."""
-    yield f"{'turns':>6} {'dialogs':>8} {'blocks':>10} {'objects':>9} {'resident':>10} {'tasks':>6} {'screens':>8}"
-    for each in samples:
-        yield (
-            f"{each.turns:>6,} {each.dialogs:>8,} {each.blocks:>10,} {each.objects:>9,}"
-            f" {each.resident / 2**20:>7.1f} MB {each.tasks:>6} {each.screens:>8}"
-        )
 
 
 def main() -> None:
@@ -123,8 +131,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = make_project(Path(place))
         app = TuiAgent(Arguments(folder=folder, home=Path(place) / "home", project=folder), OFFLINE)
-        for line in table(asyncio.run(live(app, turns, dialogs))):
-            print(line, flush=True)
+        print(HEADING)
+        asyncio.run(live(app, turns, dialogs, tell=lambda sample: print(sample.line, flush=True)))
 
 
 def make_project(place: Path) -> Path:

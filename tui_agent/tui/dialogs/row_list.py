@@ -130,6 +130,10 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         self.app.theme_changed_signal.subscribe(self, lambda _theme: self._restyle())
         self._restyle()
 
+    def on_unmount(self) -> None:
+        """Unsubscribe: the signal would keep the list and its rows until the theme changes."""
+        self.app.theme_changed_signal.unsubscribe(self)
+
     def go_to(self, key: object) -> None:
         """Put the cursor on the row with this key, and scroll that to the top."""
         place = self._rows.place_of(key)
