@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -16,6 +17,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.programs import is_written
 from tui_agent.regular import read_bytes
 from tui_agent.settings import ToolServer
 from tui_agent.settings.keys import SERVER_NAME
@@ -192,33 +194,63 @@ def _usable_name(name: str) -> str:
     return usable
 
 
+def own_files(server: Configured) -> str:
+    """A digest of the files that starting a server runs, as far as it names them where commands may write them.
+
+    Empty if there are none. Reads files.
+    """
+    told = sha256()
+    place = Path(server.folder, server.server.cwd).expanduser()
+    named = [server.server.command] if "/" in server.server.command else []
+    paths = [place / Path(text).expanduser() for text in (*named, *server.server.args)]
+    files = [path for path in paths if is_written(path) and path.is_file()]
+    for path in files:
+        with suppress(OSError):
+            told.update(sha256(read_bytes(path)).digest())
+    return told.hexdigest()[:32] if files else ""
+
+
 class Choices:
     """Which servers the user turned on or off, in a private file. The methods read or write it: call them off the loop.
 
-    Raises OSError if it cannot be written; the choice then applies until the program ends.
+    A server whose own files a command may have changed since it was turned on, or first used, is new again. Raises
+    OSError if a choice cannot be written; it then applies until the program ends.
     """
 
     def __init__(self, home: Path) -> None:
         self._path = home / FOLDER / CHOICES_FILE
         self._chosen = self._read()
+        self._files = self._read_files()
 
     def is_on(self, server: Configured) -> bool:
         """Whether it may start: a project's server only if the user turned on exactly this definition."""
         chosen = self._chosen.get(self._key(server))
-        if chosen is not None:
-            return chosen
-        return server.source == "user" and server.server.enabled
+        if chosen is None:
+            chosen = server.source == "user" and server.server.enabled
+        return chosen and not self._changed(server)
 
     def is_new(self, server: Configured) -> bool:
-        """Whether the user has not decided about it yet."""
-        return server.source == "project" and self._key(server) not in self._chosen
+        """Whether the user has not decided about it yet, or its files have changed since."""
+        unknown = server.source == "project" and self._key(server) not in self._chosen
+        return unknown or (self._chosen.get(self._key(server), True) and self._changed(server))
 
     def turn(self, server: Configured, *, on: bool) -> None:
         """Store a choice."""
         self._chosen[self._key(server)] = on
-        kept = {**self._read(), self._key(server): on}
+        self._write({self._key(server): on}, {self._key(server): own_files(server)} if on else {})
+
+    def _changed(self, server: Configured) -> bool:
+        found, key = own_files(server), self._key(server)
+        if found and key not in self._files:
+            with suppress(OSError):
+                self._write({}, {key: found})
+        return bool(found) and self._files.get(key, found) != found
+
+    def _write(self, chosen: dict[str, bool], files: dict[str, str]) -> None:
+        self._files.update(files)
+        kept = {"servers": {**self._read(), **chosen}, "files": self._files}
         make_private_folder(self._path.parent)
-        write_file(self._path, json.dumps({"servers": kept}, indent=2).encode() + b"\n")
+        write_file(self._path, json.dumps(kept, indent=2).encode() + b"\n")
 
     @staticmethod
     def _key(server: Configured) -> str:
@@ -227,6 +259,12 @@ class Choices:
     def _read(self) -> dict[str, bool]:
         try:
             return msgspec.convert(json.loads(self._path.read_bytes())["servers"], dict[str, bool])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def _read_files(self) -> dict[str, str]:
+        try:
+            return msgspec.convert(json.loads(self._path.read_bytes())["files"], dict[str, str])
         except (OSError, ValueError, KeyError, TypeError):
             return {}
 

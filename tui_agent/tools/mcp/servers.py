@@ -109,8 +109,9 @@ class ToolServers:
 
     @property
     def on(self) -> tuple[str, ...]:
-        """The names of the servers that are turned on."""
-        return tuple(name for name, server in self._servers.items() if self._choices.is_on(server))
+        """The names of the servers that are turned on; one that runs stays so when its files change."""
+        runs = {name for name, connection in self._connections.items() if connection.state == "running"}
+        return tuple(name for name, server in self._servers.items() if name in runs or self._choices.is_on(server))
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -169,7 +170,9 @@ class ToolServers:
         from tui_agent.tools.mcp.results import output_of
 
         if name not in self.on:
-            raise ToolFailure(f"The server {name} is turned off.", "Go on without it, or ask the user to turn it on.")
+            changed = name in self._servers and self._choices.is_new(self._servers[name])
+            why = "has to be turned on again: the files it starts have changed" if changed else "is turned off"
+            raise ToolFailure(f"The server {name} {why}.", "Go on without it, or ask the user to turn it on.")
         connection = self._connections[name]
         if connection.state != "running":
             context.progress(f"starting the server {name} …")
@@ -228,9 +231,9 @@ class ToolServers:
         try:
             await asyncio.to_thread(lambda: self._choices.turn(server, on=on))
         finally:
-            self._arrange()
             if not on:
                 await self._connections[name].close()
+            self._arrange()
         if on:
             self._connections[name].try_again()
             await self.learn()

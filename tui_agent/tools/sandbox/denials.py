@@ -44,8 +44,9 @@ class Bounds(NamedTuple):
         if name.startswith("~") or name == own or name.startswith(f"{own}/"):
             name = str(self.home) + name.removeprefix("~").removeprefix(own)
         for path in (name, os.path.dirname(name)):  # noqa: PTH120 - it may be no path at all
-            seen = _deepest(path, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
-            if path != "/" and (not seen or seen <= _deepest(path, request.hidden)) and os.path.lexists(path):
+            real = os.path.realpath(path)
+            seen = _deepest(real, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
+            if real != "/" and (not seen or seen <= _deepest(real, request.hidden)) and os.path.lexists(path):
                 return path
         return ""
 

@@ -12,18 +12,21 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
 from tui_agent.tools.files.confined import folder_of
-from tui_agent.tools.sandbox.guarded import Finder, at_the_top, runs_nothing
+from tui_agent.tools.sandbox.guarded import Finder, Found, at_the_top, runs_nothing, with_mode
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_FILES: Final = 300
 _MAX_BYTES: Final = 4_000_000
 _MAX_LOOKED_AT: Final = 2_000
+_MOST_CLOSED: Final = 100
+"""The most folders in each other that are opened up."""
 
 
 class Entry(NamedTuple):
@@ -63,9 +66,30 @@ class Guard:
         Returns the paths that were restored. Raises OSError.
         """
         changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, aside)]
-        after = self._finder.look(self._folders)
-        if closed := after.unreadable - self._found.unreadable:
-            after = self._finder.look(self._folders, open_up=closed)
+        after, opened = self._opened()
+        try:
+            changed += self._put_back(after, aside, known)
+        finally:
+            for place, mode in opened.items():
+                with_mode(place, partial(_as_it_was, mode))
+        return changed
+
+    def _opened(self) -> tuple[Found, dict[str, int]]:
+        """What is there now, and the modes of folders that a command closed to their owner: they are made readable."""
+        opened: dict[str, int] = {}
+        after = self._found
+        for _ in range(_MOST_CLOSED):
+            after = self._finder.look(self._folders)
+            closed = after.unreadable - self._found.unreadable - opened.keys()
+            modes = {place: with_mode(place, lambda mode: mode | 0o700) for place in closed}
+            found = {place: mode for place, mode in modes.items() if mode is not None}
+            if not found:
+                break
+            opened.update(found)
+        return after, opened
+
+    def _put_back(self, after: Found, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
+        changed: list[Path] = []
         harmless: set[str] = set()
         for repository in map(Path, sorted(after.repositories - self._found.repositories)):
             if runs_nothing(repository):
@@ -90,8 +114,15 @@ class Guard:
         return changed
 
 
+def _as_it_was(before: int, _now: int) -> int:
+    return before
+
+
 def _number_of(place: str) -> tuple[int, int] | None:
-    status = os.lstat(place)
+    try:
+        status = os.lstat(place)
+    except OSError:
+        return None
     return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
@@ -159,15 +190,8 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
         return
     make_private_folder(aside)
     target = _free(aside / name)
-    with contextlib.suppress(OSError):
-        place = os.open(
-            name, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-        )
-        try:
-            # A folder that its owner may not enter could be neither moved nor removed.
-            os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101 - it follows no other link
-        finally:
-            os.close(place)
+    # A folder that its owner may not enter could be neither moved nor removed.
+    with_mode(f"/proc/self/fd/{folder}/{name}", lambda mode: mode | 0o700)
     try:
         os.rename(name, target, src_dir_fd=folder)
     except OSError:

@@ -69,29 +69,22 @@ class Finder:
         self._home = str(home)
         self._known: dict[str, _Folder] = {}
 
-    def look(self, folders: Iterable[Path], *, open_up: Iterable[str] = ()) -> Found:
-        """Everything guarded below these folders. Reads folders.
-
-        The folders in `open_up`, which could not be read, are made readable for as long as it takes.
-        """
+    def look(self, folders: Iterable[Path]) -> Found:
+        """Everything guarded below these folders. Reads folders."""
         paths: set[str] = set()
         repositories: set[str] = set()
         unreadable: set[str] = set()
         seen: dict[str, _Folder] = {}
         waiting = [(str(folder), False) for folder in folders]
-        opened = frozenset(open_up)
         while waiting and len(seen) < MAX_FOLDERS and len(paths) < MAX_PATHS:
             place, installed = waiting.pop()
-            found: _Folder | None = None
             try:
                 found = seen[place] = self._read(place)
             except PermissionError:
                 unreadable.add(place)
-                found = _opened(place, self._read) if place in opened else None
-            except OSError:
-                pass  # it went meanwhile, or its name is too long for anybody
-            if found is None:
                 continue
+            except OSError:
+                continue  # it went meanwhile, or its name is too long for anybody
             if found.is_repository:
                 repositories.add(place)
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
@@ -147,17 +140,14 @@ class Finder:
         return _Folder(stamp, tuple(guarded), tuple(folders), above == ".git" or names >= _REPOSITORY)
 
 
-def _opened(place: str, read: Callable[[str], _Folder]) -> _Folder | None:
-    """Read a folder of ours that its owner may not read."""
+def with_mode(place: str, change: Callable[[int], int]) -> int | None:
+    """Change the mode of a folder, following no link; returns the one before, None if that is not possible."""
     with suppress(OSError):
         descriptor = os.open(place, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-            os.chmod(f"/proc/self/fd/{descriptor}", mode | 0o700)  # noqa: PTH101 - it follows no other link
-            try:
-                return read(place)
-            finally:
-                os.chmod(f"/proc/self/fd/{descriptor}", mode)  # noqa: PTH101
+            os.chmod(f"/proc/self/fd/{descriptor}", change(mode))  # noqa: PTH101 - it follows no other link
+            return mode
         finally:
             os.close(descriptor)
     return None
