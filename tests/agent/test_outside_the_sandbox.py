@@ -94,3 +94,38 @@ async def test_outside_is_a_question_of_its_own_and_always_is_a_rule_for_it(
     (declined,) = await commands(tmp_path, monkeypatch, nobody, run(f"touch {out}/other.txt", outside=True))
     assert declined.status == "denied"
     assert not (out / "other.txt").exists()
+
+
+async def test_a_path_outside_is_shown_once_it_is_allowed_and_always_is_a_rule_for_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "outside"
+    out.mkdir()
+    (out / "data.txt").write_text("some data\n")
+    line = Call("run_command", {"command": f"cat {out}/data.txt"})
+    with_path = Call("run_command", {"command": f"cat {out}/data.txt", "reads": [str(out / "data.txt")]})
+    person = Person(always=True)
+    unseen, seen = await commands(tmp_path, monkeypatch, person, line, with_path)
+    assert (unseen.status, seen.status) == ("error", "ok")
+    (question,) = person.asked
+    assert "reads outside" in question.reason
+    assert str(out / "data.txt") in question.preview.title
+    nobody = Person(allowed=False)
+    (again,) = await commands(tmp_path, monkeypatch, nobody, with_path)
+    assert (again.status, nobody.asked) == ("ok", [])
+
+
+@pytest.mark.skipif(mechanism().kind == "landlock", reason="there is no network at all there")
+async def test_a_domain_is_asked_about_in_words_and_what_is_declined_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = "import urllib.request as u; u.urlopen('https://pypi.org/simple/', timeout=20)"
+    person = Person(allowed=False)
+    line = f'python3 -c "{fetch}"; python3 -c "{fetch}"'
+    (done,) = await commands(tmp_path, monkeypatch, person, run(line))
+    assert done.status == "error"
+    (question,) = person.asked
+    assert question.tool == "network"
+    assert question.preview.title == "Let it reach the Python package index (pypi.org), in this session"
+    assert question.preview.command == line
+    assert len(question.rules) == 2

@@ -115,6 +115,16 @@ async def test_the_home_is_an_empty_one_with_what_git_and_package_managers_need(
     )
     (home / ".some-new-tool").mkdir()
     (home / ".some-new-tool" / "auth.json").write_text("SECRET")
+    crates = home / ".cargo" / "registry" / "cache" / "index-1"
+    crates.mkdir(parents=True)
+    (crates / "old.crate").write_text("old" * 5000)
+    text = await shell.run(
+        "cd ~/.cargo/registry/cache/index-1 && echo x > new.crate && wc -c *.crate; echo x > old.crate"
+    )
+    assert "15000 old.crate" in text
+    assert "2 new.crate" in text
+    assert (crates / "old.crate").read_text() == "old" * 5000
+    assert not (crates / "new.crate").exists()
     text = await shell.run(
         f"git -c safe.directory='*' commit -q --allow-empty -m mine && git log -1 --format=%an; ~/.cargo/bin/tool; "
         f"cat $(find ~ -follow -type f); cat {home}/.some-new-tool/auth.json {home}/.cargo/credentials.toml; "

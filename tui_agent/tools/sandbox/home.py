@@ -11,10 +11,11 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tui_agent.regular import read_text
+from tui_agent.regular import read_bytes, read_text
 
 _MOST: Final = 200_000
 _GIT: Final = {
@@ -37,6 +38,11 @@ _PIP: Final = frozenset(
 )
 _CARGO: Final = ("source", "registries", "net", "http", "build", "target")
 _SECRET: Final = re.compile(r"token|secret|password|credential|auth|key", re.IGNORECASE)
+_CACHES: Final = {".cargo/registry": 3, ".cargo/git": 2}
+"""Caches that a command may add to, with the depth at which what is in them is the user's and only read."""
+_READ_BY_VARIABLES: Final = ("go/pkg/mod", ".gradle/caches")
+"""Caches that tools find by `cache_variables`."""
+_MOST_LINKS, _MOST_COPIED = 20_000, 4_096
 _IGNORED: Final = ".config/git/ignore"
 
 
@@ -46,11 +52,14 @@ def fill(own: Path, home: Path, shown: Iterable[str]) -> None:
     Reads and writes files.
     """
     for place in shown:
-        if place.startswith(f"{home}/"):
-            link = own / place[len(f"{home}/") :]
-            with suppress(OSError):
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(place)
+        name = place[len(f"{home}/") :] if place.startswith(f"{home}/") else ""
+        with suppress(OSError):
+            if name in _CACHES:
+                (own / name).mkdir(parents=True, exist_ok=True)
+                _link_below(Path(place), own / name, _CACHES[name])
+            elif name and name not in _READ_BY_VARIABLES:
+                (own / name).parent.mkdir(parents=True, exist_ok=True)
+                (own / name).symlink_to(place)
     known: tuple[tuple[str, str, Callable[[str], Iterable[str]]], ...] = (
         (".gitconfig", ".gitconfig", git_settings),
         (".config/git/config", ".config/git/config", git_settings),
@@ -67,6 +76,29 @@ def fill(own: Path, home: Path, shown: Iterable[str]) -> None:
             if lines and not os.path.lexists(own / ours):
                 (own / ours).parent.mkdir(parents=True, exist_ok=True)
                 (own / ours).write_text("\n".join(lines) + "\n")
+
+
+def cache_variables(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that have tools read the user's caches, and write into those of the command's own home."""
+    found = {}
+    if (gradle := home / ".gradle" / "caches").is_dir():
+        found["GRADLE_RO_DEP_CACHE"] = str(gradle)
+    if "GOPROXY" not in environment and (go := home / "go" / "pkg" / "mod" / "cache" / "download").is_dir():
+        found["GOPROXY"] = f"file://{go},https://proxy.golang.org,direct"
+    return found
+
+
+def _link_below(theirs: Path, ours: Path, depth: int) -> None:
+    """Make the folders of `theirs` in `ours`, so that more can be put there, with links to what is `depth` below."""
+    for entry in islice(os.scandir(theirs), _MOST_LINKS):
+        with suppress(OSError):
+            if depth > 1 and entry.is_dir(follow_symlinks=False):
+                (ours / entry.name).mkdir()
+                _link_below(Path(entry.path), ours / entry.name, depth - 1)
+            elif entry.is_file(follow_symlinks=False) and entry.stat().st_size < _MOST_COPIED:
+                (ours / entry.name).write_bytes(read_bytes(entry.path, _MOST_COPIED))
+            else:
+                (ours / entry.name).symlink_to(entry.path)
 
 
 def git_settings(text: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, Too
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
-from tui_agent.tools.sandbox.home import fill
+from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
@@ -205,7 +205,8 @@ class Sandbox:
         kind = self.kind
         temporary = str(self.temporary())
         inside = "/tmp" if kind in _WITH_PROXY else temporary  # noqa: S108 - the view's own
-        proxied = VARIABLES if kind in _WITH_PROXY and not self.network else {}
+        variables = cache_variables(self.places.home, environment)
+        variables |= VARIABLES if kind in _WITH_PROXY and not self.network else {}
         folders = [str(place) for place in self._writable()]
         writable = [] if read_only else folders
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
@@ -224,7 +225,7 @@ class Sandbox:
         request = Request(
             list(arguments),
             str(folder),
-            {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside, **proxied},
+            {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside, **variables},
             confined=True,
             mounts=kind in _WITH_PROXY,
             bubblewrap=kind == "bubblewrap",
