@@ -18,11 +18,10 @@ import pytest
 from tests.e2e.starter import STARTER
 from tests.storage.entries import stamped
 from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
-from tui_agent.conversation.entries import user_message
+from tui_agent.conversation.entries import Recorded, user_message
 from tui_agent.settings import settings_by_key
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
-from tui_agent.storage.trace import Trace
 from tui_agent.version import __version__
 
 ROOT = Path(__file__).parent.parent
@@ -297,10 +296,7 @@ async def recorded_session(home: Path, *bodies: object) -> Path:
     """A session with these events in its record."""
     folder = create_session(home)
     store = await LogStore.open(folder)
-    trace = await Trace.open(store)
-    for body in bodies:
-        trace.record("message", body)
-    await trace.close()
+    await store.append(stamped([Recorded(kind="message", body=json.dumps(body)) for body in bodies]))
     await store.close()
     return folder
 
@@ -319,7 +315,7 @@ async def test_trace_prints_the_record_and_verifies_it(run: Run, home: Path) -> 
     assert [event["body"] for event in events][-2:] == [{"text": "said"}, {"text": "\u009b2Jß"}]
     assert events[-1]["kind"] == "message"
     done = await asyncio.to_thread(run, "trace", folder.name[:-2], "--verify")
-    assert (done.returncode, done.stdout) == (0, "2 events, unchanged; 2 of them anchored\n")
+    assert (done.returncode, done.stdout) == (0, "2 events of 2 log entries, unchanged\n")
     with closing(sqlite3.connect(folder / "trace.sqlite")) as database, database:
         database.execute("DROP TRIGGER events_no_update")
         database.execute("UPDATE events SET body = '{}' WHERE seq = 2")

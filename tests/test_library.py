@@ -26,7 +26,6 @@ HANDED_OUT = {
     tui_agent.Items,
     tui_agent.LogStore,
     tui_agent.Session,
-    tui_agent.Trace,
     tui_agent.Turns,
 }
 """Classes that a program is given, and does not make by calling them."""

@@ -119,11 +119,8 @@ if TYPE_CHECKING:
     from tui_agent.storage.log import LogStore as LogStore
     from tui_agent.storage.store import MemoryStore as MemoryStore
     from tui_agent.storage.store import MemoryTexts as MemoryTexts
-    from tui_agent.storage.store import NoTrace as NoTrace
     from tui_agent.storage.store import Store as Store
     from tui_agent.storage.store import Texts as Texts
-    from tui_agent.storage.store import TraceSink as TraceSink
-    from tui_agent.storage.trace import Trace as Trace
     from tui_agent.tools.base import Access as Access
     from tui_agent.tools.base import Ask as Ask
     from tui_agent.tools.base import Effect as Effect
@@ -205,8 +202,7 @@ _PLACES = {
     "storage.artifacts": "Artifacts",
     "storage.errors": "StorageError",
     "storage.log": "LogStore",
-    "storage.store": "MemoryStore MemoryTexts NoTrace Store Texts TraceSink",
-    "storage.trace": "Trace",
+    "storage.store": "MemoryStore MemoryTexts Store Texts",
     "tools.base": (
         "Access Ask Effect PermissionAnswer PermissionQuestion Preview Tool ToolContext ToolFailure ToolOutput "
         "WorkspaceView"

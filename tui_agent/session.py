@@ -53,7 +53,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
 from tui_agent.conversation.view import View
-from tui_agent.durable import write_file
+from tui_agent.durable import one_at_a_time, write_file
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.programs import keep_out_of
@@ -245,7 +245,7 @@ async def _open(
 ) -> Session:
     check_names(settings)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
-    view, store, trace, tracker = kept.view, kept.store, kept.trace, kept.tracker
+    view, store, tracker = kept.view, kept.store, kept.tracker
     entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
@@ -278,7 +278,7 @@ async def _open(
             artifacts=kept.texts,
             tracker=tracker,
             ceiling=ceiling,
-            trace=trace,
+            record=lambda kind, body: agent.record(kind, body),  # noqa: PLW0108 - it is made later
             ratios=engine.meter.ratios,
             hooks=hooks.of_calls(),
         )
@@ -316,13 +316,14 @@ async def _open(
     if not store.read_only and "cwd" not in await store.meta():
         await store.set_meta({"cwd": noted_folder(arguments.folder)})
     program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
-    trace.record("session", {**program, "model": view.model})
-    if arguments.fork:
+    agent.record("session", {**program, "model": view.model})
+    forks = arguments.fork and bool(view.head)
+    if forks:
         await agent.branches.fork()
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
-    if arguments.fork:
+    if forks:
         told = "It begins with your next message; /tree then leads back to the other one"
         notices.append(Notice(level="info", title="A new branch from here", text=told))
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
@@ -574,9 +575,12 @@ def briefing_of(
 
 
 def keep_ratios(engine: ContextEngine, home: Path) -> None:
-    """Save the learned token ratios for the next session; errors of the disk are ignored."""
+    """Save the token ratios that this session learned, beside those of others; errors of the disk are ignored."""
+    learned = engine.meter.ratios.learned()
     with contextlib.suppress(OSError):
-        write_file(home / RATIOS_FILE, json.dumps(engine.meter.ratios.export()).encode())
+        if learned:
+            with one_at_a_time(home / f".{RATIOS_FILE}.lock"):
+                write_file(home / RATIOS_FILE, json.dumps({**_known_ratios(home / RATIOS_FILE), **learned}).encode())
 
 
 def _known_ratios(path: Path) -> dict[str, list[float]]:

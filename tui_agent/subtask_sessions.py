@@ -23,7 +23,7 @@ from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import subtask_branch, subtask_folder, subtask_folders, subtask_id
-from tui_agent.storage.trace import Trace
+from tui_agent.storage.store import Kind
 from tui_agent.tools.base import Ask, Tool, WorkspaceView
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.subtasks import SubtaskSpec, subtask_tools
@@ -31,7 +31,10 @@ from tui_agent.tools.subtasks import SubtaskSpec, subtask_tools
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a session shares with its subtasks. `model` returns its present model; `tools` are all its tools."""
+    """What a session shares with its subtasks.
+
+    `model` returns its present model; `tools` are all its tools; `record` adds an event to its trace.
+    """
 
     id: str
     home: Path
@@ -43,7 +46,7 @@ class Parent:
     artifacts: Artifacts
     tracker: UsageTracker
     ceiling: CostCeiling
-    trace: Trace
+    record: Callable[[Kind, object], None]
     ratios: Ratios
     hooks: Hooks
 
@@ -88,7 +91,7 @@ class SubtaskSessions:
             tracker=UsageTracker(parent.tracker),
         )
         name = subtask_id(parent.id, branch)
-        parent.trace.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
+        parent.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
         agent = self._agent(spec, tools, kept, model, ask)
         return SubtaskSession(name, model.profile.name, agent, kept)
 
@@ -138,7 +141,9 @@ class SubtaskSessions:
     async def _model(self, name: str) -> SharedModel:
         if name not in self._models:
             made = SharedModel(await asyncio.to_thread(configured_model, self._parent.settings, name))
-            self._models.setdefault(name, made)
+            # Another subtask may have made one meanwhile.
+            if self._models.setdefault(name, made) is not made:
+                await made.close_for_good()
         return self._models[name]
 
 

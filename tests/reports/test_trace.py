@@ -10,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import HeadMoved, Message, Queued, Summarized, Usage, tool_result, user_message
+from tui_agent.conversation.entries import (
+    HeadMoved,
+    Message,
+    Queued,
+    Recorded,
+    Summarized,
+    Usage,
+    tool_result,
+    user_message,
+)
 from tui_agent.conversation.log import Log
 from tui_agent.reports.sessions import ReportError
 from tui_agent.reports.trace import KINDS, event_line, summary_of, trace_lines, trace_page
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
-from tui_agent.storage.trace import Trace, TraceEvent, events_of
+from tui_agent.storage.trace import TraceEvent, events_of
 from tui_agent.text import clean
 
 SAID = (
@@ -86,14 +95,15 @@ async def record(home: Path) -> Path:
     """A session with two messages and a refused permission in its record."""
     folder = create_session(home)
     store = await LogStore.open(folder)
-    trace = await Trace.open(store)
     log = Log()
-    for entry in (user_message("hello"), Message(role="assistant", blocks=(Text("good day"),))):
+    for entry in (
+        user_message("hello"),
+        Message(role="assistant", blocks=(Text("good day"),)),
+        Recorded(kind="permission", body='{"call_id":"1","allowed":false,"reason":"<b>no rule</b>"}'),
+        Recorded(kind="permission", body='{"call_id":"2","allowed":true,"reason":"fine"}'),
+    ):
         log.append(log.stamp(entry, 1_800_000_000.0))
     await store.append(list(log))
-    trace.record("permission", {"call_id": "1", "allowed": False, "reason": "<b>no rule</b>"})
-    trace.record("permission", {"call_id": "2", "allowed": True, "reason": "fine"})
-    await trace.close()
     await store.close()
     return folder
 
@@ -118,9 +128,8 @@ def test_a_followed_record_goes_on_with_what_is_added(tmp_path: Path, session: s
 
     async def add() -> None:
         store = await LogStore.open(tmp_path / "sessions" / session)
-        trace = await Trace.open(store)
-        trace.record("alert", {"signal": "loop", "text": "x", "action": "warn"})
-        await trace.close()
+        alert = Recorded(kind="alert", body='{"signal":"loop","text":"x","action":"warn"}')
+        await store.append([Log(await store.load()).stamp(alert, 1_800_000_000.0)])
         await store.close()
 
     adding = threading.Thread(target=lambda: asyncio.run(add()))

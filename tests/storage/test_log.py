@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from tests.examples import examples
 from tests.storage.entries import LOGS, conversation
 from tests.storage.files import names
-from tui_agent.conversation.entries import AnyEntry, HeadMoved, encode, user_message
+from tui_agent.conversation.entries import AnyEntry, HeadMoved, Lost, encode, user_message
 from tui_agent.conversation.log import Log
+from tui_agent.conversation.view import View
 from tui_agent.storage.errors import ReadOnly, StorageError
 from tui_agent.storage.log import LOG_NAME, LogStore
 
@@ -123,35 +124,75 @@ def change(path: Path, sql: str, parameters: tuple[object, ...] = ()) -> None:
         "UPDATE entries SET seq = 1000 WHERE seq = 8",
     ],
 )
-async def test_a_damaged_log_keeps_its_valid_beginning(tmp_path: Path, sql: str) -> None:
+async def test_a_damaged_entry_takes_no_other_with_it(tmp_path: Path, sql: str) -> None:
     entries = conversation(10)
     path = await saved(tmp_path, entries)
     change(path, sql)
     broken = path.read_bytes()
     store, loaded = await reopened(tmp_path)
-    assert loaded == entries[:7]
-    assert "The 7 entries before the damage were saved" in store.notices[0]
-    (aside,) = names(tmp_path, "*.damaged-*")
+    assert loaded == [*entries[:7], Lost(seq=8, parent=7, time=entries[8].time), *entries[8:]]
+    assert "Of its 21 entries, entry 8 is lost; the other 20 are there" in store.notices[0]
+    (aside,) = names(tmp_path, f"{LOG_NAME}.damaged-*")
     assert aside in store.notices[0]
     assert (tmp_path / aside).read_bytes() == broken
     assert (await store.meta())["title"] == "question 0"
     await store.append([Log(loaded).stamp(user_message("on we go"), 2.0)])
     await store.close()
     store, loaded = await reopened(tmp_path)
-    assert (len(loaded), store.notices) == (8, [])
+    assert (len(loaded), store.notices) == (22, [])
     await store.close()
 
 
-async def test_overwritten_pages_are_salvaged_too(tmp_path: Path) -> None:
+async def test_a_lost_move_of_the_head_is_told_by_what_follows_it(tmp_path: Path) -> None:
+    entries = conversation(2)
+    log = Log(entries)
+    for entry in (HeadMoved(to=3, reason="rewind"), user_message("otherwise"), user_message("again")):
+        log.append(log.stamp(entry, 9.0))
+    path = await saved(tmp_path, list(log))
+    change(path, "UPDATE entries SET body = x'00' WHERE seq = 6")
+    store, loaded = await reopened(tmp_path)
+    assert loaded[5] == HeadMoved(seq=6, parent=5, time=9.0, to=3)
+    assert View(loaded).messages() == View(log).messages()
+    await store.close()
+
+
+@pytest.mark.parametrize("noted", [True, False])
+async def test_a_damaged_or_missing_end_is_said(tmp_path: Path, noted: bool) -> None:
+    path = await saved(tmp_path, conversation(2))
+    if noted:
+        change(path, "DELETE FROM entries WHERE seq > 3")
+    else:
+        change(path, "UPDATE entries SET body = x'00' WHERE seq > 3")
+        change(path, "DELETE FROM meta WHERE key = 'head'")
+    store, loaded = await reopened(tmp_path)
+    assert loaded[:3] == conversation(2)[:3]
+    assert [type(entry) for entry in loaded[3:]] == [Lost, Lost]
+    assert "entries 4 to 5 are lost" in store.notices[0]
+    await store.close()
+
+
+async def test_overwritten_pages_take_no_other_with_them(tmp_path: Path) -> None:
     entries = conversation(2000)
     path = await saved(tmp_path, entries)
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 20_000] = b"\xa5" * 20_000
     path.write_bytes(data)
     store, loaded = await reopened(tmp_path)
-    assert 100 < len(loaded) < len(entries)
-    assert loaded == entries[: len(loaded)]
-    assert f"The {len(loaded)} entries" in store.notices[0]
+    assert len(loaded) == len(entries)
+    lost = [entry.seq for entry, whole in zip(loaded, entries, strict=True) if entry != whole]
+    assert 0 < len(lost) < 200
+    assert all(isinstance(loaded[seq - 1], Lost) for seq in lost)
+    assert f"the other {len(entries) - len(lost):,} are there" in store.notices[0]
+    await store.close()
+
+
+async def test_a_session_of_an_earlier_version_is_chained_when_it_is_opened(tmp_path: Path) -> None:
+    path = await saved(tmp_path, conversation(2))
+    head = (await (await LogStore.open(tmp_path, read_only=True)).meta())["head"]
+    change(path, "DELETE FROM meta WHERE key = 'head'")
+    store, _ = await reopened(tmp_path)
+    assert (await store.meta())["head"] == head
+    assert store.notices == []
     await store.close()
 
 
@@ -166,8 +207,10 @@ async def test_whatever_page_is_overwritten_the_session_opens(tmp_path: Path, pa
     data[begin : (page + 1) * size] = b"\xa5" * ((page + 1) * size - begin)
     path.write_bytes(data)
     store, loaded = await reopened(tmp_path)
-    assert loaded == entries[: len(loaded)]
-    assert bool(store.notices) == bool(names(tmp_path, "*.damaged-*"))
+    assert all(
+        entry in (entries[place], Lost(seq=entry.seq, parent=entry.parent)) for place, entry in enumerate(loaded)
+    )
+    assert bool(store.notices) == bool(names(tmp_path, f"{LOG_NAME}.damaged-*"))
     await store.append([Log(loaded).stamp(user_message("on we go"), 2.0)])
     await store.set_meta({"cwd": "/somewhere"})
     await store.close()
@@ -179,8 +222,9 @@ async def test_a_file_cut_short_is_salvaged_or_set_aside(tmp_path: Path) -> None
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     store, loaded = await reopened(tmp_path)
-    assert loaded == entries[: len(loaded)]
-    assert len(store.notices) == 1
+    kept = [entry for entry in loaded if not isinstance(entry, Lost)]
+    assert kept == [entry for entry in entries if entry in kept]
+    assert len(store.notices) <= 2
     assert names(tmp_path, "*.damaged-*")
     await store.close()
 
@@ -235,7 +279,7 @@ async def test_an_impossible_parent_is_damage(tmp_path: Path) -> None:
     change(path, "INSERT INTO entries VALUES (8, ?, ?)", (zlib.crc32(body), body))
     store, loaded = await reopened(tmp_path)
     assert loaded == entries
-    assert "cannot move" in store.notices[0]
+    assert "entry 8 does not follow" in store.notices[0]
     await store.close()
 
 

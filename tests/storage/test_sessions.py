@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -17,8 +18,10 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,
     Delivered,
+    Lost,
     Message,
     Queued,
+    Recorded,
     Summarized,
     UnattributedCall,
     Usage,
@@ -37,23 +40,22 @@ from tui_agent.storage.sessions import (
     list_sessions,
     new_session_id,
     noted_folder,
+    rename_session,
     session_folder,
     session_to_continue,
     session_to_resume,
     subtask_folder,
     subtask_id,
 )
-from tui_agent.storage.trace import Trace
 
 
 async def said_something(home: Path, session_id: str, cwd: str, turns: int = 2) -> Path:
     folder = session_folder(home, session_id)
     store = await LogStore.open(folder)
     await store.set_meta({"cwd": cwd})
-    trace = await Trace.open(store)
-    trace.record("session", {"cwd": cwd})
-    await store.append(conversation(turns))
-    await trace.close()
+    start = Recorded(kind="session", body=json.dumps({"cwd": cwd}))
+    entries = conversation(turns)
+    await store.append([*entries, Log(entries).stamp(start, 1.0)])
     await store.close()
     return folder
 
@@ -204,7 +206,15 @@ async def test_the_session_last_spoken_in_goes_on_and_hardly_any_other_is_opened
     (session_folder(tmp_path, "20261120-100000-aaaa") / "large").write_bytes(b"x" * 100)
     with Opened() as opened, pytest.raises(NoSuchSession):
         await session_to_continue(tmp_path, Path("/nowhere"))
-    assert len(opened) >= 60
+    # Those that were opened before are known, as long as they do not change.
+    assert len(opened) == 57
+    with Opened() as opened, pytest.raises(NoSuchSession):
+        await session_to_continue(tmp_path, Path("/nowhere"))
+    assert list(opened) == []
+    await rename_session(session_folder(tmp_path, "20261120-100001-aaaa"), "changed")
+    with Opened() as opened:
+        assert len(await list_sessions(tmp_path)) == 60
+    assert len(opened) == 1
 
 
 async def test_a_session_that_goes_on_after_a_kill_is_the_newest(tmp_path: Path) -> None:
@@ -232,8 +242,10 @@ async def test_a_session_cut_short_goes_on_with_what_can_be_read(tmp_path: Path)
     store = await LogStore.open(folder)
     entries = list(await store.load())
     assert len(entries) > 1_000
-    assert entries == conversation(2_000)[: len(entries)]
-    assert f"The {len(entries)} entries before the damage were saved" in store.notices[0]
+    whole = conversation(2_000)
+    assert all(entry == whole[place] for place, entry in enumerate(entries) if not isinstance(entry, Lost | Recorded))
+    kept = sum(not isinstance(entry, Lost) for entry in entries)
+    assert f"the other {kept:,} are there. The damaged file was kept" in store.notices[0]
     await store.close()
     (info,) = await list_sessions(tmp_path)
     assert (info.problem, info.cwd, info.title) == ("", "/here", "question 0")

@@ -10,19 +10,18 @@ from tui_agent.agent.record import Record
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import user_message
 from tui_agent.conversation.view import View
-from tui_agent.storage.store import MemoryStore, NoTrace
+from tui_agent.storage.store import MemoryStore
 
 
 async def test_a_record_needs_no_files() -> None:
     store = MemoryStore(conversation(2))
-    record = Record(ContextEngine(view=View(await store.load())), store, NoTrace())
+    record = Record(ContextEngine(view=View(await store.load())), store)
     assert await record.append(user_message("more"), user_message("and more")) == 7
-    record.trace.record("alert", {"text": "x"})
-    await record.trace.flush()
-    await record.trace.close()
+    record.note("alert", {"text": "x"})
+    await record.flush()
     await store.close()
     assert (await store.load())[:5] == conversation(2)
-    assert [entry.seq for entry in await store.load()] == list(range(1, 8))
+    assert [entry.seq for entry in await store.load()] == list(range(1, 9))
     assert (store.read_only, list(store.notices)) == ("", [])
 
 

@@ -4,29 +4,24 @@ import asyncio
 import shutil
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.agent.talking import say, talking
-from tests.storage.test_trace import tamper
-from tui_agent.conversation.entries import Message, TraceHead, decode, encode
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Message, decode, encode
+from tui_agent.storage.chain import HEAD_KEY, as_text, beginning
 from tui_agent.storage.kept_files import KEPT_FOLDER
-from tui_agent.storage.log import LOG_NAME, LogStore, read_entries, trace_head
-from tui_agent.storage.trace import (
-    ANCHOR_KEY,
-    BINDING_KEY,
-    DERIVATION_KEY,
-    TRACE_NAME,
-    Anchor,
-    Trace,
-    TraceEvent,
-    event_hash,
-)
+from tui_agent.storage.log import LOG_NAME, LogStore
+from tui_agent.storage.trace import TRACE_NAME, TRIGGERS
 from tui_agent.storage.verify import verify
+
+Change = Callable[[Path], None]
 
 
 async def _session(folder: Path) -> Path:
@@ -55,63 +50,69 @@ def folder(sessions: tuple[Path, Path], tmp_path: Path) -> Path:
     return copy
 
 
-def in_log(folder: Path, sql: str, *parameters: object) -> None:
-    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
-        connection.execute(sql, parameters)
-        connection.commit()
+def changing(name: str, *statements: str) -> Change:
+    """Run SQL as someone with a database tool would: take the guards away, and put them back."""
+
+    def change(folder: Path) -> None:
+        with closing(sqlite3.connect(folder / name)) as connection:
+            scripts = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'")]
+            for trigger in TRIGGERS if name == TRACE_NAME else ():
+                connection.execute(f"DROP TRIGGER {trigger}")
+            for statement in statements:
+                connection.execute(statement)
+            for script in scripts:
+                connection.execute(script)
+            connection.commit()
+
+    return change
 
 
-def anchored(folder: Path) -> Anchor:
-    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
-        (value,) = connection.execute("SELECT value FROM meta WHERE key = ?", (ANCHOR_KEY,)).fetchone()
-    return msgspec.json.decode(value, type=Anchor)
-
-
-def set_anchor(folder: Path, seq: int) -> None:
-    with closing(sqlite3.connect(folder / TRACE_NAME)) as connection:
-        (digest,) = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
-    in_log(
-        folder, "UPDATE meta SET value = ? WHERE key = ?", msgspec.json.encode(Anchor(seq, digest)).decode(), ANCHOR_KEY
-    )
-
-
-def heads(folder: Path) -> Iterator[tuple[int, TraceHead]]:
-    for entry in read_entries(folder / LOG_NAME):
-        if head := trace_head(entry):
-            yield entry.seq, head
-
-
-def remove_anchor(folder: Path) -> None:
-    in_log(folder, "DELETE FROM meta WHERE key = ?", ANCHOR_KEY)
-
-
-def cut_both(folder: Path) -> None:
-    """The end of the record is removed, and the anchor made to fit."""
-    set_anchor(folder, 3)
-    tamper(folder / TRACE_NAME, "DELETE FROM events WHERE seq > 3")
-
-
-def older_anchor(folder: Path) -> None:
-    set_anchor(folder, 3)
-
-
-def add_events(folder: Path) -> None:
-    """A permission that nobody gave, chained as the program would."""
-    with closing(sqlite3.connect(folder / TRACE_NAME)) as connection:
-        seq, previous = connection.execute("SELECT seq, hash FROM events ORDER BY seq DESC").fetchone()
-        body = '{"call_id":"c","allowed":true,"reason":"allowed by the user"}'
-        digest = event_hash(previous, TraceEvent(seq + 1, 5.0, "permission", body))
-        values = (seq + 1, 5.0, "permission", body, previous, digest)
-        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", values)
-        connection.commit()
-
-
-def with_script(name: str, script: str) -> Callable[[Path], None]:
+def with_script(name: str, script: str) -> Change:
     def change(folder: Path) -> None:
         with closing(sqlite3.connect(folder / name)) as connection:
             connection.executescript(script)
 
     return change
+
+
+def forging(folder: Path) -> None:
+    """The last answer says something else and costs less, with a right checksum."""
+    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
+        seq, body = connection.execute("SELECT seq, body FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+        entry = decode(body)
+        assert isinstance(entry, Message)
+        forged = encode(msgspec.structs.replace(entry, blocks=(Text("forged"),), cost_usd=0.01))
+        connection.execute("UPDATE entries SET body = ?, crc = ? WHERE seq = ?", (forged, zlib.crc32(forged), seq))
+        connection.commit()
+
+
+def forging_with_head(folder: Path) -> None:
+    """The same, and the noted link is made to fit."""
+    forging(folder)
+    link = beginning(folder.name)
+    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
+        for (body,) in connection.execute("SELECT body FROM entries ORDER BY seq"):
+            link = link.following(body)
+        connection.execute("UPDATE meta SET value = ? WHERE key = ?", (as_text(link), HEAD_KEY))
+        connection.commit()
+
+
+def as_an_earlier_version(folder: Path) -> None:
+    """A forged log, without the link, beside a trace that looks as an earlier version's does, rightly chained."""
+    forging(folder)
+    changing(LOG_NAME, f"DELETE FROM meta WHERE key = '{HEAD_KEY}'")(folder)
+    (folder / TRACE_NAME).unlink()
+    body = '{"text":"forged"}'
+    digest = sha256(msgspec.json.encode(("0" * 64, 1, 5.0, "message", body))).hexdigest()
+    with closing(sqlite3.connect(folder / TRACE_NAME)) as connection:
+        connection.executescript(
+            "CREATE TABLE events (seq INTEGER PRIMARY KEY, time, kind, body, previous, hash);"
+            "PRAGMA application_id=0x54415431; PRAGMA user_version=1"
+        )
+        connection.execute("INSERT INTO events VALUES (1, 5.0, 'message', ?, ?, ?)", (body, "0" * 64, digest))
+        connection.commit()
+    anchor = f'{{"seq":1,"hash":"{digest}"}}'
+    changing(LOG_NAME, f"INSERT INTO meta VALUES ('trace_anchor', '{anchor}')")(folder)
 
 
 HARMLESS_GUARD = """
@@ -120,9 +121,12 @@ HARMLESS_GUARD = """
 """
 VIEW = """
     ALTER TABLE events RENAME TO kept;
-    CREATE VIEW events AS SELECT seq, time, kind, body, previous, hash FROM kept
+    CREATE VIEW events AS SELECT seq, time, kind, body, entry, hash FROM kept
 """
 EXTRA_GUARD = "CREATE TRIGGER quiet BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END"
+A_PERMISSION = """
+    INSERT INTO events SELECT max(seq) + 1, 5.0, 'permission', '{"allowed":true}', max(entry), hash FROM events
+"""
 
 
 def change_result(folder: Path) -> None:
@@ -139,26 +143,70 @@ def change_kept_file(folder: Path) -> None:
     path.write_bytes(b"another")
 
 
-def rewrite_call(folder: Path) -> None:
-    """The entry of a model call names another event, with a right checksum."""
-    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
-        for seq, body in connection.execute("SELECT seq, body FROM entries ORDER BY seq DESC").fetchall():
-            entry = decode(body)
-            if isinstance(entry, Message) and entry.trace is not None:
-                forged = encode(msgspec.structs.replace(entry, trace=TraceHead(entry.trace.seq, "f" * 64)))
-                connection.execute(
-                    "UPDATE entries SET body = ?, crc = ? WHERE seq = ?", (forged, zlib.crc32(forged), seq)
-                )
-                break
-        connection.commit()
+def cut_both(folder: Path) -> None:
+    changing(LOG_NAME, "DELETE FROM entries WHERE seq > 4")(folder)
+    changing(TRACE_NAME, "DELETE FROM events WHERE entry > 4")(folder)
 
 
-CASES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no anchor": (remove_anchor, "there is no anchor"),
-    "an anchor older than the log says": (cut_both, "is older than entry"),
-    "events that the log names are gone": (cut_both, "of the log names event"),
-    "an older anchor alone": (older_anchor, "come after the last one that was written"),
-    "events after the anchor": (add_events, "come after the last one that was written"),
+NOT_WRITTEN = "the log is not what was written"
+CASES: dict[str, tuple[Change, str]] = {
+    "another text in an event": (
+        changing(TRACE_NAME, "UPDATE events SET body = replace(body, 'read calc', 'kill calc') WHERE kind = 'message'"),
+        "does not tell what entry",
+    ),
+    "another kind": (changing(TRACE_NAME, "UPDATE events SET kind = 'error' WHERE seq = 4"), "event 4 does not tell"),
+    "another time": (changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"), "event 4 does not tell"),
+    "another hash": (changing(TRACE_NAME, "UPDATE events SET hash = 'f' WHERE seq = 4"), "event 4 has another hash"),
+    "no text": (changing(TRACE_NAME, "UPDATE events SET body = x'00' WHERE seq = 4"), "event 4 does not tell"),
+    "an event removed": (changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6"), "missing before event 7"),
+    "an event removed, the others numbered anew": (
+        changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6", "UPDATE events SET seq = seq - 1 WHERE seq > 6"),
+        "an event of entry 5 is missing before event 6",
+    ),
+    "a permission removed": (
+        changing(TRACE_NAME, "DELETE FROM events WHERE seq = 9", "UPDATE events SET seq = seq - 1 WHERE seq > 9"),
+        "entry 6 of the log lack their events before event 9",
+    ),
+    "two events changed round": (
+        changing(
+            TRACE_NAME,
+            "UPDATE events SET seq = -1 WHERE seq = 5",
+            "UPDATE events SET seq = 5 WHERE seq = 6",
+            "UPDATE events SET seq = 6 WHERE seq = -1",
+        ),
+        "entry 5",
+    ),
+    "an event added": (changing(TRACE_NAME, A_PERMISSION), "does not tell what entry"),
+    "an event of no entry": (
+        changing(TRACE_NAME, A_PERMISSION.replace("max(entry)", "max(entry) + 1")),
+        "come after the log's last entry",
+    ),
+    "the end cut off": (changing(TRACE_NAME, "DELETE FROM events WHERE seq > 7"), "the end of the trace was cut off"),
+    "all events": (changing(TRACE_NAME, "DELETE FROM events"), "the end of the trace was cut off"),
+    "the trace": (lambda folder: (folder / TRACE_NAME).unlink(), "the end of the trace was cut off"),
+    "a message forged": (forging, NOT_WRITTEN),
+    "a message forged, with the link": (forging_with_head, "does not tell what entry"),
+    "no link": (changing(LOG_NAME, f"DELETE FROM meta WHERE key = '{HEAD_KEY}'"), "is gone, or was changed"),
+    "another link": (changing(LOG_NAME, f"UPDATE meta SET value = '7' WHERE key = '{HEAD_KEY}'"), "is gone, or was"),
+    "a link out of range": (
+        changing(LOG_NAME, f"UPDATE meta SET value = replace(value, '\"seq\":', '\"seq\":9') WHERE key = '{HEAD_KEY}'"),
+        "its end was cut off",
+    ),
+    "the layout of an earlier version": (as_an_earlier_version, "is gone, or was changed"),
+    "an entry damaged": (
+        changing(LOG_NAME, "UPDATE entries SET body = x'00' WHERE seq = 4"),
+        "entry 4 of the log was damaged: its checksum is wrong",
+    ),
+    "an entry removed": (changing(LOG_NAME, "DELETE FROM entries WHERE seq = 4"), "entry 4 of the log is missing"),
+    "the log's end cut off": (changing(LOG_NAME, "DELETE FROM entries WHERE seq > 9"), "but 15 were written"),
+    "both ends cut off": (
+        cut_both,
+        "the log ends at entry 4, but 15 were written",
+    ),
+    "a guard removed": (
+        with_script(TRACE_NAME, "DROP TRIGGER events_no_delete"),
+        "the guard events_no_delete was removed",
+    ),
     "a guard that guards nothing": (
         with_script(TRACE_NAME, HARMLESS_GUARD),
         "the guard events_no_delete is not the one that was made",
@@ -175,60 +223,58 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "another text in a saved result": (change_result, "its SHA-256 differs"),
     "a saved result is gone": (remove_result, "cannot be read"),
     "another content of a kept file": (change_kept_file, "its SHA-256 differs"),
-    "another event in a call's entry": (rewrite_call, "which is not the one that was written there"),
-    "no note of the session": (
-        lambda folder: in_log(folder, "DELETE FROM meta WHERE key = ?", BINDING_KEY),
-        "the note which session this is was removed",
-    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_found(case: str, folder: Path) -> None:
     assert verify(folder).ok, verify(folder)
-    assert [head for _, head in heads(folder) if head.seq], "no entry of a model call names an event"
     change, said = CASES[case]
     change(folder)
     report = verify(folder)
     assert any(said in problem for problem in report.problems), report
+    assert len(report.problems) <= 21
+
+
+@pytest.mark.parametrize("case", ["a message forged", "no link", "an entry removed", "the log's end cut off"])
+async def test_opening_the_session_covers_nothing_up(case: str, folder: Path) -> None:
+    CASES[case][0](folder)
+    for _ in range(2):
+        store = await LogStore.open(folder)
+        await store.load()
+        await store.close()
+        assert not verify(folder).ok
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET body = '{}' WHERE seq = 3",
+        "DELETE FROM events WHERE seq = 3",
+        "DELETE FROM events",
+        "INSERT OR REPLACE INTO events VALUES (3, 0, 'message', '{}', 1, '')",
+        "INSERT INTO events VALUES (99, 0, 'message', '{}', 1, '')",
+        "INSERT INTO events VALUES (NULL, 0, 'message', '{}', 1, '')",
+    ],
+)
+def test_the_database_itself_refuses(folder: Path, statement: str) -> None:
+    with (
+        closing(sqlite3.connect(folder / TRACE_NAME)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match="only grows"),
+    ):
+        connection.execute(statement)
+    assert verify(folder).ok
 
 
 def test_the_databases_of_another_session_are_found(sessions: tuple[Path, Path], folder: Path) -> None:
     _, other = sessions
-    for name in (LOG_NAME, TRACE_NAME):
-        for path in folder.glob(f"{name}*"):
-            path.unlink()
-        shutil.copy(other / name, folder / name)
-    shutil.rmtree(folder / "large_tool_results")
-    shutil.copytree(other / "large_tool_results", folder / "large_tool_results")
-    shutil.copytree(other / KEPT_FOLDER, folder / KEPT_FOLDER, dirs_exist_ok=True)
-    assert verify(folder).problems == (
-        f"these are the databases of session {other.name}, not of {folder.name}",
-        f"the record was not begun in session {folder.name}",
-    )
-    # A note that was made to fit does not help: the first event's hash covers the session's id.
-    with closing(sqlite3.connect(folder / LOG_NAME)) as connection:
-        connection.execute("UPDATE meta SET value = replace(value, ?, ?)", (other.name, folder.name))
-        connection.commit()
-    assert verify(folder).problems == (f"the record was not begun in session {folder.name}",)
+    shutil.copy(other / TRACE_NAME, folder / TRACE_NAME)
+    assert any("another hash" in problem or "does not tell" in problem for problem in verify(folder).problems)
+    for path in folder.glob(f"{LOG_NAME}*"):
+        path.unlink()
+    shutil.copy(other / LOG_NAME, folder / LOG_NAME)
+    assert NOT_WRITTEN in " ".join(verify(folder).problems)
 
 
-def test_the_trace_of_another_session_is_found(sessions: tuple[Path, Path], folder: Path) -> None:
-    shutil.copy(sessions[1] / TRACE_NAME, folder / TRACE_NAME)
-    problems = verify(folder).problems
-    assert f"the record was not begun in session {folder.name}" in problems
-    assert any("is not the one that was written there" in problem for problem in problems), problems
-
-
-@pytest.mark.parametrize("case", ["no anchor", "events after the anchor", "an older anchor alone", "no note"])
-async def test_opening_the_session_covers_nothing_up(case: str, folder: Path) -> None:
-    if case == "no note":
-        in_log(folder, "DELETE FROM meta WHERE key IN (?, ?, ?)", ANCHOR_KEY, BINDING_KEY, DERIVATION_KEY)
-    else:
-        CASES[case][0](folder)
-    store = await LogStore.open(folder)
-    trace = await Trace.open(store)
-    await trace.close()
-    await store.close()
-    report = verify(folder)
-    assert any("is not complete" in problem for problem in report.problems), report
+def test_nothing_there_is_no_session(tmp_path: Path) -> None:
+    assert not verify(tmp_path / "nowhere").ok

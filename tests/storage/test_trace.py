@@ -1,190 +1,183 @@
+"""The trace says what the log says: written a moment after it, completed on opening, and written anew where needed."""
+
 import asyncio
+import random
+import signal
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
 
-from tui_agent.storage.errors import DiskFull, StorageError
-from tui_agent.storage.log import LOG_NAME, LogStore
-from tui_agent.storage.trace import BATCH_EVENTS, TRACE_NAME, TRIGGERS, Trace, TraceEvent, event_hash, read_events
+from tests.storage.children import start_writer
+from tests.storage.entries import LOGS, conversation, stamped
+from tests.storage.files import names
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Message,
+    ModelSwitched,
+    Partial,
+    Recorded,
+    Summarized,
+    UnattributedCall,
+    Usage,
+    tool_result,
+    user_message,
+)
+from tui_agent.models.usage import UsageTracker
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import LOG_NAME, LogStore, read_summary
+from tui_agent.storage.trace import TRACE_NAME, NewEvent, events_of, read_events
 from tui_agent.storage.verify import verify
 
 
-async def recorded(folder: Path, count: int = 10) -> Path:
+async def kept(folder: Path, entries: Sequence[AnyEntry] = ()) -> list[str]:
+    """Go on with a session by `entries`, and close it; what it has to say to the user."""
     store = await LogStore.open(folder)
-    trace = await Trace.open(store)
-    for number in range(1, count + 1):
-        trace.record("message", {"number": number, "text": f"words {number}"})
-    await trace.close()
+    await store.load()
+    await store.append(entries)
     await store.close()
-    return folder / TRACE_NAME
+    return store.notices
 
 
-def tamper(path: Path, *statements: str, guards: bool = True) -> None:
-    """Change the record as someone with a database tool would: take the guards away, and put them back."""
-    with closing(sqlite3.connect(path)) as connection:
-        scripts = [
-            row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
-        ]
-        for name in TRIGGERS:
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        for script in scripts if guards else ():
-            connection.execute(script)
-        connection.commit()
+def told(folder: Path) -> list[NewEvent]:
+    return [NewEvent(event.time, event.kind, event.body) for event in read_events(folder)]
 
 
-async def test_events_come_back_in_order_and_verify(tmp_path: Path) -> None:
-    await recorded(tmp_path)
-    await recorded(tmp_path, 5)
-    events = list(read_events(tmp_path))
-    assert [event.seq for event in events] == list(range(1, 16))
-    assert events[0].body == '{"number":1,"text":"words 1"}'
-    assert [event.seq for event in read_events(tmp_path, after=13)] == [14, 15]
-    report = verify(tmp_path)
-    assert (report.ok, report.events, report.anchored) == (True, 15, 15)
+def all_events_of(entries: Sequence[AnyEntry]) -> list[NewEvent]:
+    return [event for entry in entries for event in events_of(entry)]
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE events SET body = '{}' WHERE seq = 3",
-        "DELETE FROM events WHERE seq = 3",
-        "DELETE FROM events",
-        "INSERT OR REPLACE INTO events VALUES (3, 0, 'message', '{}', '', '')",
-        "INSERT INTO events VALUES (99, 0, 'message', '{}', '', '')",
-        "INSERT INTO events VALUES (NULL, 0, 'message', '{}', '', '')",
-    ],
-)
-async def test_the_database_itself_refuses(tmp_path: Path, statement: str) -> None:
-    path = await recorded(tmp_path)
-    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.IntegrityError, match="only grows"):
-        connection.execute(statement)
+def test_a_message_is_split_into_what_was_said_called_and_used() -> None:
+    answer = Message(
+        role="assistant",
+        blocks=(Text("I look."), ToolCall("c1", "read_file", '{"path": "a"}')),
+        model="m",
+        usage=Usage(10, 4, 2, 5),
+        cost_usd=0.5,
+    )
+    shown = Message(role="user", blocks=(Image("image/png", "AAAA"),))
+    allowed = Recorded(kind="permission", body='{"allowed":true}')
+    result = tool_result(ToolResult("c1", "text"))
+    log = stamped([answer, result, shown, Partial(text="x"), ModelSwitched(model="n"), allowed])
+    kinds = [[event.kind for event in events_of(entry)] for entry in log]
+    assert kinds == [
+        ["message", "tool_call", "model_usage"],
+        ["tool_result"],
+        ["message"],
+        [],
+        ["session"],
+        ["permission"],
+    ]
+    assert all(event.time == entry.time for entry in log for event in events_of(entry))
+    assert events_of(log[5])[0].body == '{"allowed":true}'
+
+
+@given(log=LOGS)
+@settings(max_examples=15, deadline=None)
+def test_it_says_what_the_log_says(log: list[AnyEntry], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("session")
+    asyncio.run(kept(folder, log))
+    assert told(folder) == all_events_of(log)
+    assert [problem for problem in verify(folder).problems if "the file a" not in problem] == []
+    tracker = UsageTracker()
+    tracker.record_log(log)
+    used = [msgspec.json.decode(event.body) for event in read_events(folder) if event.kind == "model_usage"]
+    assert len(used) == tracker.session.calls
+    assert sum(body["cost_usd"] or 0.0 for body in used) == pytest.approx(tracker.session.cost_usd)
+    assert sum(body["input_tokens"] for body in used) == tracker.session.usage.input_tokens
+    assert read_summary(folder / LOG_NAME).cost_usd == pytest.approx(tracker.session.cost_usd)
+
+
+def test_a_summary_counts_once_though_its_entry_repeats_what_it_cost() -> None:
+    usage = Usage(100, output_tokens=10)
+    call = UnattributedCall(model="m", usage=usage, purpose="summary", cost_usd=1.4)
+    log = stamped([user_message("hi"), call, Summarized(first=1, last=1, text="s", usage=usage, cost_usd=1.4)])
+    used = [event.body for event in all_events_of(log) if event.kind == "model_usage"]
+    assert len(used) == 1
+    assert '"purpose":"summary"' in used[0]
+
+
+async def test_it_is_written_a_moment_later_without_a_flush(tmp_path: Path) -> None:
+    store = await LogStore.open(tmp_path)
+    await store.append(conversation(1))
+    async with asyncio.timeout(60):
+        while len(told(tmp_path)) < 5:  # noqa: ASYNC110 - what is awaited is the file
+            await asyncio.sleep(0.02)
     assert verify(tmp_path).ok
+    await store.close()
 
 
-@pytest.mark.parametrize(
-    ("statements", "said"),
-    [
-        (["UPDATE events SET body = replace(body, 'words 4', 'lies 4') WHERE seq = 4"], "event 4 was changed"),
-        (["UPDATE events SET kind = 'error' WHERE seq = 4"], "event 4 was changed"),
-        (["UPDATE events SET time = time + 1 WHERE seq = 4"], "event 4 was changed"),
-        (["UPDATE events SET body = x'00' WHERE seq = 4"], "event 4 was changed"),
-        (["DELETE FROM events WHERE seq = 4"], "missing before event 5"),
-        (["DELETE FROM events WHERE seq = 4", "UPDATE events SET seq = seq - 1 WHERE seq > 4"], "does not follow"),
-        (
-            [
-                "UPDATE events SET seq = -1 WHERE seq = 4",
-                "UPDATE events SET seq = 4 WHERE seq = 5",
-                "UPDATE events SET seq = 5 WHERE seq = -1",
-            ],
-            "reordered",
-        ),
-        (["DELETE FROM events WHERE seq > 7"], "its end was cut off"),
-        (["DELETE FROM events"], "its end was cut off"),
-        (["UPDATE events SET hash = 'ff' WHERE seq = 10"], "event 10 is not the one"),
-    ],
-)
-async def test_tampering_is_found(tmp_path: Path, statements: list[str], said: str) -> None:
-    path = await recorded(tmp_path)
-    tamper(path, *statements)
-    report = verify(tmp_path)
-    assert not report.ok
-    assert any(said in problem for problem in report.problems), report.problems
+async def test_nothing_is_missing_or_told_twice_after_any_kill(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    for _ in range(5):
+        child = start_writer(tmp_path, "append")
+        assert child.stdout is not None
+        for _ in range(chance.randint(1, 60)):
+            child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        assert all("killed before it wrote them" in problem for problem in verify(tmp_path).problems)
+        store = await LogStore.open(tmp_path)
+        entries = await store.load()
+        await store.close()
+        assert told(tmp_path) == all_events_of(entries)
+        assert verify(tmp_path).ok
 
 
-async def test_a_rewritten_end_is_found_by_the_anchor(tmp_path: Path) -> None:
-    path = await recorded(tmp_path)
-    with closing(sqlite3.connect(path)) as connection:
-        (previous,) = connection.execute("SELECT previous FROM events WHERE seq = 10").fetchone()
-    forged = event_hash(previous, TraceEvent(10, 5.0, "message", "{}"))
-    tamper(path, f"UPDATE events SET time = 5.0, body = '{{}}', hash = '{forged}' WHERE seq = 10")
-    assert verify(tmp_path).problems == ("event 10 is not the one that was written there",)
-
-
-async def test_missing_guards_and_missing_files_are_found(tmp_path: Path) -> None:
-    path = await recorded(tmp_path)
-    tamper(path, guards=False)
-    assert any("events_no_delete was removed" in problem for problem in verify(tmp_path).problems)
-    path.unlink()
-    assert "cut off" in verify(tmp_path).problems[0]
-    assert not verify(tmp_path / "nowhere").ok
-    with pytest.raises(StorageError, match="has no record"):
-        list(read_events(tmp_path))
-
-
-@pytest.mark.parametrize("damage", ["foreign", "gone", "cut"])
-async def test_going_on_after_tampering_keeps_the_evidence(tmp_path: Path, damage: str) -> None:
-    path = await recorded(tmp_path)
-    if damage == "foreign":
+@pytest.mark.parametrize("damage", ["no database", "gone", "a page", "a folder", "of another session"])
+async def test_a_damaged_trace_keeps_no_session_shut(tmp_path: Path, damage: str) -> None:
+    entries = conversation(40)
+    folder, path = tmp_path / "one", tmp_path / "one" / TRACE_NAME
+    await kept(folder, entries[:-2])
+    if damage == "no database":
         path.write_text("Dear diary")
     elif damage == "gone":
         path.unlink()
+    elif damage == "a page":
+        data = bytearray(path.read_bytes())
+        data[-4096:] = b"\xa5" * 4096
+        path.write_bytes(data)
+    elif damage == "a folder":
+        path.unlink()
+        path.mkdir()
     else:
-        tamper(path, "DELETE FROM events WHERE seq > 5")
-    await recorded(tmp_path, 20)
-    problems = verify(tmp_path).problems
-    assert len(problems) == 1
-    assert "not complete" in problems[0]
-    assert '"seq":10' in problems[0]
+        await kept(tmp_path / "other", conversation(39))
+        path.write_bytes((tmp_path / "other" / TRACE_NAME).read_bytes())
+    said = " ".join(await kept(folder, entries[-2:]))
+    if damage == "a folder":
+        assert "is not written" in said
+        path.rmdir()
+        await kept(folder)
+    elif damage == "gone":
+        assert said == ""
+    else:
+        (aside,) = names(folder, f"{TRACE_NAME}.damaged-*")
+        assert f"It was kept as {aside} and written anew" in said
+    assert told(folder) == all_events_of(entries)
+    assert verify(folder).ok
 
 
-async def test_batches_are_written_without_a_flush(tmp_path: Path) -> None:
-    store = await LogStore.open(tmp_path)
-    trace = await Trace.open(store)
-    trace.record("session", {})
-    async with asyncio.timeout(60):
-        while not list(read_events(tmp_path)):  # noqa: ASYNC110 - what is awaited is the file
-            await asyncio.sleep(0.02)
-    for number in range(BATCH_EVENTS):
-        trace.record("message", {"number": number})
-    async with asyncio.timeout(60):
-        while len(list(read_events(tmp_path))) <= BATCH_EVENTS:  # noqa: ASYNC110 - what is awaited is the file
-            await asyncio.sleep(0.02)
-    await trace.close()
-    await store.close()
-    assert verify(tmp_path).ok
+async def test_what_an_earlier_version_wrote_is_kept_beside_it(tmp_path: Path) -> None:
+    await kept(tmp_path, conversation(1))
+    (tmp_path / TRACE_NAME).unlink()
+    with closing(sqlite3.connect(tmp_path / TRACE_NAME)) as connection:
+        connection.executescript(
+            "CREATE TABLE events (seq INTEGER PRIMARY KEY, time, kind, body, previous, hash);"
+            "INSERT INTO events VALUES (1, 5.0, 'alert', '{\"text\":\"then\"}', '', '');"
+            "PRAGMA application_id=0x54415431; PRAGMA user_version=1"
+        )
+    assert [event.body for event in told(tmp_path)] == ['{"text":"then"}']
+    (said,) = await kept(tmp_path)
+    (aside,) = names(tmp_path, f"{TRACE_NAME}.earlier-*")
+    assert aside in said
+    assert told(tmp_path) == all_events_of(conversation(1))
 
 
-async def test_a_full_disk_stops_no_turn_and_loses_no_event(tmp_path: Path) -> None:
-    store = await LogStore.open(tmp_path)
-    trace = await Trace.open(store)
-    database = trace._database
-    assert database is not None
-    await database.read("PRAGMA max_page_count=1")
-    trace.record("message", {"text": "x" * 50_000})
-    with pytest.raises(DiskFull):
-        await trace.flush()
-    trace.record("message", {"text": "more"})
-    await database.read("PRAGMA max_page_count=100000")
-    await trace.flush()
-    await trace.close()
-    await store.close()
-    assert [len(event.body) for event in read_events(tmp_path)] == [50_011, 15]
-    assert verify(tmp_path).ok
-
-
-async def test_a_session_of_a_newer_version_records_nothing(tmp_path: Path) -> None:
-    path = await recorded(tmp_path)
-    with closing(sqlite3.connect(tmp_path / LOG_NAME)) as connection:
-        connection.execute("PRAGMA user_version=99")
-    before = path.read_bytes()
-    await recorded(tmp_path, 3)
-    assert path.read_bytes() == before
-    assert verify(tmp_path).ok
-
-
-async def test_what_no_longer_fits_in_memory_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui_agent.storage.trace.PENDING_BYTES", 100)
-    store = await LogStore.open(tmp_path)
-    trace = await Trace.open(store)
-    for _ in range(5):
-        trace.record("message", {"text": "x" * 40})
-    await trace.close()
-    await store.close()
-    *kept, gap = read_events(tmp_path)
-    assert (len(kept), gap.kind) == (1, "trace_gap")
-    assert '"lost":4' in gap.body
-    assert "not complete" in verify(tmp_path).problems[0]
+async def test_it_needs_a_trace_to_be_read(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="has no record"):
+        list(read_events(tmp_path))

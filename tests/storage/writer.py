@@ -1,6 +1,6 @@
 """A process that appends to a session for ever and says on standard output what is acknowledged.
 
-``python writer.py FOLDER append|trace|talk|hold|full``
+``python writer.py FOLDER append|hold|full``
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from tui_agent.conversation.entries import AnyEntry, user_message
 from tui_agent.conversation.log import Log
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.trace import Trace
 
 
 def say(line: object) -> None:
@@ -36,39 +35,12 @@ async def append(folder: Path) -> None:
         say(log.head)
 
 
-async def trace(folder: Path) -> None:
-    """Record events and flush; print how many events are flushed."""
-    store = await LogStore.open(folder)
-    record = await Trace.open(store)
-    count = 0
-    while True:
-        for _ in range(7):
-            count += 1
-            record.record("message", {"number": count})
-        await record.flush()
-        say(count)
-
-
-async def talk(folder: Path) -> None:
-    """Append messages and have each traced, as a session does; print the number of the last one appended."""
-    store = await LogStore.open(folder)
-    log = Log(await store.load())
-    record = await Trace.open(store)
-    while True:
-        entry = log.stamp(user_message(f"entry {len(log)}"), 1.0 + len(log))
-        await store.append([entry])
-        log.append(entry)
-        record.record_entry(entry)
-        say(log.head)
-
-
 async def hold(folder: Path) -> None:
     """Open the session, leave every connection open, and come to the end of the program."""
     store = await LogStore.open(folder)
-    record = await Trace.open(store)
-    record.record("session", {})
+    await store.load()
     say("open")
-    KEPT.extend((store, record))
+    KEPT.append(store)
 
 
 async def full(folder: Path) -> None:
@@ -90,6 +62,4 @@ async def full(folder: Path) -> None:
 KEPT: list[object] = []
 
 if __name__ == "__main__":
-    asyncio.run(
-        {"append": append, "trace": trace, "talk": talk, "hold": hold, "full": full}[sys.argv[2]](Path(sys.argv[1]))
-    )
+    asyncio.run({"append": append, "hold": hold, "full": full}[sys.argv[2]](Path(sys.argv[1])))

@@ -1,7 +1,9 @@
 """The active model of a conversation: connecting to it, recording it in the log, and switching to another one."""
 
 import asyncio
-from collections.abc import Callable
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import msgspec
 
@@ -11,7 +13,7 @@ from tui_agent.agent.record import Record
 from tui_agent.context.counting import load_tokenizer
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.durable import in_thread
+from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.speed import Speed, Speedometer, Timings
@@ -59,9 +61,10 @@ class ActiveModel:
 
     async def connect(self) -> ModelProfile:
         """Ask the provider for the model's facts, once. Slow: it imports an SDK. Never raises."""
-        if self._connecting is None:
-            self._connecting = asyncio.ensure_future(self._learn())
-        await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        if connecting is None:
+            connecting = self._connecting = asyncio.ensure_future(self._learn())
+        await asyncio.shield(connecting)
         return self.profile
 
     async def introduce(self) -> None:
@@ -122,11 +125,31 @@ class ActiveModel:
 
     async def take_over(self, model: Model) -> None:
         """Switch to another model from the next call on. Raises `StorageError`."""
-        before, self._model = self._model, model
-        self._connecting = None
+        before = self._model
+        await self._use(model)
+        await before.close()
+
+    async def _use(self, model: Model) -> None:
+        self._model, self._connecting = model, None
         await self._record.use_model(self._facts())
         await self.introduce()
-        await before.close()
+
+    @asynccontextmanager
+    async def lent(self, name: str) -> AsyncIterator[None]:
+        """A context in which the model named ``provider:id`` is active; afterwards the present one is again.
+
+        Raises `UnknownModel`, `StorageError`.
+        """
+        own, settings = self._model, self._record.engine.settings
+        lent = await asyncio.to_thread(configured_model, settings, name)
+        try:
+            await self._use(lent)
+            yield
+        finally:
+            # The turn may have switched to yet another model.
+            last = self._model
+            await to_completion(self._use(own))
+            await last.close()
 
     async def take_over_by(self, name: str) -> None:
         """Switch to the model named ``provider:id``. Raises `UnknownModel`, `StorageError`."""
@@ -142,7 +165,13 @@ class ActiveModel:
     async def _learn(self) -> None:
         small, model = self.small, self._model
         loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer))
-        await asyncio.gather(model.describe(), *([small.describe()] if small is not None else []))
+        asked = (model.describe(), *((small.describe(),) if small is not None else ()))
+        for answer in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                # What is known of the model has to do; the next turn asks again.
+                self._connecting = None
+                told = {"kind": "describe", "traceback": "".join(traceback.format_exception(answer))}
+                self._record.note("error", told)
         tokenizer = await loading
         if tokenizer is not None:
             self._record.engine.meter.counter.use(tokenizer)

@@ -1,6 +1,7 @@
 """The agent: the interface for front ends. One conversation, with one turn or context step at a time."""
 
 import asyncio
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from tui_agent.models.speed import Speed
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
+from tui_agent.storage.store import Kind
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
 from tui_agent.tools.functions import FunctionTool
@@ -208,7 +210,7 @@ class Agent:
         )
         self._is_subtask = session.is_subtask
         self._history = session.files
-        self._record = Record(engine, kept.store, kept.trace)
+        self._record = Record(engine, kept.store)
         self._active = ActiveModel(model, self._record, self.briefing, session.small)
         self._guards = session.guards or _guards_of(limits, kept)
         lock = asyncio.Lock()
@@ -533,6 +535,13 @@ class Agent:
         """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
         return await self._subtasks.past(call_id)
 
+    def record(self, kind: Kind, body: object) -> None:
+        """Record an event that is no part of the conversation, for the trace: with the next entry that is stored.
+
+        `body` must encode to a JSON object.
+        """
+        self._record.note(kind, body)
+
     def reset_cost_ceiling(self) -> str:
         """Let the session go on after it reached its cost ceiling; returns a sentence with the new limit."""
         text, entry = self._guards.ceiling.reset()
@@ -553,7 +562,11 @@ class Agent:
 
     def _tell(self, event: events.AgentEvent) -> None:
         for listener in self._listeners:
-            listener(event)
+            try:
+                listener(event)
+            except Exception:
+                # What it is told of has happened.
+                self._record.note("error", {"kind": "listener", "traceback": traceback.format_exc()})
 
 
 def _check_deps(registry: ToolRegistry, deps: object) -> None:

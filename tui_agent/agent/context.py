@@ -318,7 +318,7 @@ class AgentContext:
         after = self._tracker.session
         spent = after.cost_usd - before.cost_usd if after.unpriced == before.unpriced else None
         draft = structs.replace(draft, spent_usd=spent)
-        self._record.trace.record("context", draft.as_trace())
+        self._record.note("context", draft.as_trace())
         return draft
 
     def revise(self, draft: Draft, text: str) -> Draft | Refusal:

@@ -1,4 +1,4 @@
-"""What one conversation is kept in: the store of its log, the view of it, its long texts, its trace, its cost."""
+"""What one conversation is kept in: the store of its log, the view of it, its long texts, its cost."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,8 +13,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore, log_file, read_entries
-from tui_agent.storage.store import MemoryStore, MemoryTexts, NoTrace, Store, Texts, TraceSink
-from tui_agent.storage.trace import Trace
+from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
 
 SUBTASKS: Final = "subtasks"
 """The folder, in that of a conversation, for the conversations of its subtasks."""
@@ -36,14 +35,12 @@ class Persistence:
         *,
         store: Store | None = None,
         texts: Texts | None = None,
-        trace: TraceSink | None = None,
         tracker: UsageTracker | None = None,
     ) -> None:
         """`store` has exactly the entries of `view`; see `kept_by`."""
         self.view = view or View()
         self.store = store or MemoryStore(self.view.log)
         self.texts = texts or MemoryTexts()
-        self.trace = trace or NoTrace()
         self.tracker = tracker or UsageTracker()
         self.tracker.record_log(self.view.log.entries().of(Message, UnattributedCall))
         self.tracker.start_turn()
@@ -59,7 +56,7 @@ class Persistence:
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())
-            kept = DiskPersistence(store, view, texts or Artifacts(folder), await Trace.open(store), tracker)
+            kept = DiskPersistence(store, view, texts or Artifacts(folder), tracker)
             for entries in await asyncio.to_thread(_of_subtasks, folder):
                 UsageTracker(kept.tracker).record_log(entries)
             return kept
@@ -68,19 +65,16 @@ class Persistence:
             raise
 
     @classmethod
-    async def kept_by(cls, store: Store, texts: Texts, trace: TraceSink | None = None) -> "Persistence":
+    async def kept_by(cls, store: Store, texts: Texts) -> "Persistence":
         """Open the conversation that a store of your own has. Raises `StorageError`.
 
         `texts` keeps what is too long for the conversation: use one that lasts as long as `store` does.
         """
-        return cls(await _folded(await store.load()), store=store, texts=texts, trace=trace)
+        return cls(await _folded(await store.load()), store=store, texts=texts)
 
     async def close(self) -> None:
-        """Write what is pending, and close the trace and the store. Raises `StorageError`."""
-        try:
-            await self.trace.close()
-        finally:
-            await self.store.close()
+        """Close the store. Raises `StorageError`."""
+        await self.store.close()
 
 
 class DiskPersistence(Persistence):
@@ -89,12 +83,9 @@ class DiskPersistence(Persistence):
     folder: Path
     store: LogStore
     texts: Artifacts
-    trace: Trace
 
-    def __init__(
-        self, store: LogStore, view: View, texts: Artifacts, trace: Trace, tracker: UsageTracker | None
-    ) -> None:
-        super().__init__(view, store=store, texts=texts, trace=trace, tracker=tracker)
+    def __init__(self, store: LogStore, view: View, texts: Artifacts, tracker: UsageTracker | None) -> None:
+        super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder
 
 

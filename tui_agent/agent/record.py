@@ -4,6 +4,8 @@ An entry is on disk before it is in the view, so everything the program acts on 
 """
 
 import asyncio
+import json
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
@@ -11,25 +13,26 @@ import msgspec
 
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.state import policy_of
-from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
     HeadMoved,
-    Message,
     Prefix,
+    Recorded,
     UnattributedCall,
     Usage,
     Withdrawn,
-    model_call,
     tool_result,
+    valid_entry,
 )
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.usage import UsageTracker, cost_usd
-from tui_agent.storage.store import Store, TraceSink
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.store import Kind, Store
 
 Result = TypeVar("Result")
 
@@ -39,12 +42,13 @@ _CHANGES_MANY_MESSAGES = (ContextEntry, Prefix)
 class Record:
     """Appends to the log of one conversation, one append at a time, each atomically."""
 
-    def __init__(self, engine: ContextEngine, store: Store, trace: TraceSink) -> None:
+    def __init__(self, engine: ContextEngine, store: Store) -> None:
         self.engine = engine
-        self.trace = trace
         self._store = store
         self._lock = asyncio.Lock()
         self._waiting: list[AnyEntry] = []
+        self._torn = False
+        """Whether the store may hold entries that the view lacks."""
 
     @property
     def view(self) -> View:
@@ -68,22 +72,29 @@ class Record:
         """Append an entry together with the next append, or with `flush`."""
         self._waiting.append(entry)
 
+    def note(self, kind: Kind, body: object) -> None:
+        """Append something for the trace, soon. `body` must encode to a JSON object; secrets are the caller's to leave
+        out.
+        """
+        try:
+            text = msgspec.json.encode(body).decode()
+        except UnicodeEncodeError:
+            # A lone surrogate, as in the message of an exception.
+            text = valid_text(json.dumps(msgspec.to_builtins(body), ensure_ascii=False))
+        self.append_soon(Recorded(kind=kind, body=text))
+
     async def flush(self) -> None:
-        """Write pending entries and the trace. Raises `StorageError`."""
-        if self._waiting:
+        """Write pending entries, unless nothing happened but the start of the program. Raises `StorageError`."""
+        if any(not isinstance(entry, Recorded) or entry.kind != "session" for entry in self._waiting):
             await self.append()
-        await self.trace.flush()
 
     async def move_head(self, to: int, reason: Literal["rewind", "fork", "switch"]) -> int:
-        """Move the head to entry `to`; returns the number of the `HeadMoved` entry. Raises `StorageError`.
+        """Move the head to entry `to`; returns the number of the last entry. Raises `StorageError`.
 
-        Texts that were queued at that point of the log were handled on another branch, so they are withdrawn here;
-        texts queued since stay queued.
+        Texts that were queued at that point of the log were handled on another branch, so they are withdrawn here, in
+        the same transaction; texts queued since stay queued.
         """
-        seq = await self.append(HeadMoved(to=to, reason=reason))
-        if waiting := [queued.seq for queued in self.view.queued() if queued.seq < seq]:
-            await self.append(*(Withdrawn(queued=queued) for queued in waiting))
-        return seq
+        return await self.append(HeadMoved(to=to, reason=reason))
 
     async def use_model(self, model: ModelProfile) -> None:
         """Tell the engine which model it decides for."""
@@ -103,23 +114,32 @@ class Record:
 
     async def _append(self, entries: Sequence[AnyEntry]) -> int:
         async with self._lock:
-            now = self.engine.clock()
+            await self._mend()
+            now, waiting = self.engine.clock(), len(self._waiting)
             stamped: list[AnyEntry] = []
-            for entry in (*self._waiting, *map(self._vouched, entries)):
-                stamped.append(self.view.log.stamp(entry, now, after=stamped[-1:]))
-            await self._store.append(stamped)
-            self._waiting.clear()
+            for entry in (*self._waiting, *entries):
+                stamped.append(self.view.log.stamp(valid_entry(entry), now, after=stamped[-1:]))
+            then: View | None = None
+            if any(isinstance(entry, HeadMoved) for entry in stamped):
+                then = await in_thread(_moved, self.view, stamped, now)
+            elif self.engine.is_long and any(isinstance(entry, _CHANGES_MANY_MESSAGES) for entry in stamped):
+                then = await in_thread(self.view.after, stamped)
+            await self._commit(stamped)
+            del self._waiting[:waiting]
             left: View | None = None
-            moves = any(isinstance(entry, HeadMoved) for entry in stamped)
-            if moves or (self.engine.is_long and any(isinstance(entry, _CHANGES_MANY_MESSAGES) for entry in stamped)):
+            try:
                 # Entries that change many messages take long to apply, and after a move of the head the view may be
-                # longer: apply them in a thread, to a copy that then replaces the view.
-                left = self.engine.become(await in_thread(self.view.after, stamped), stamped)
-            else:
-                for entry in stamped:
-                    self.engine.apply(entry)
-            for entry in stamped:
-                self.trace.record_entry(entry)
+                # longer: a thread has applied them, to a copy that now replaces the view.
+                if then is not None:
+                    left = self.engine.become(then, stamped)
+                else:
+                    for entry in stamped:
+                        self.engine.apply(entry)
+                self._torn = False
+            except Exception:
+                # They are in the store, so they count.
+                self.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
+                await self._mend()
             newest = len(self.view.log)
             if left is not None:
                 await in_thread(left.let_go)
@@ -127,12 +147,40 @@ class Record:
                 await asyncio.to_thread(self.view.log.pack)
             return newest
 
-    def _vouched(self, entry: AnyEntry) -> AnyEntry:
-        """Put the hash of the trace's newest event into a call's entry, so that neither can be rewritten alone."""
-        head = self.trace.head
-        if head is not None and isinstance(entry, Message | UnattributedCall) and model_call(entry) is not None:
-            return msgspec.structs.replace(entry, trace=head)
-        return entry
+    async def _commit(self, stamped: Sequence[AnyEntry]) -> None:
+        self._torn = True
+        try:
+            await self._store.append(stamped)
+        except StorageError:
+            self._torn = False
+            raise
+        except ValueError as error:
+            known = len(self.view.log)
+            await self._mend()
+            raise StorageError(
+                f"The store holds {len(self.view.log)} entries, of which this conversation knew {known}. Nothing was "
+                "added; now it knows them all.",
+                "Send the message again. A conversation that goes on begins with View(await store.load()).",
+            ) from error
+
+    async def _mend(self) -> None:
+        """If an append broke off, fold again what the store holds: it may be more than the view knows."""
+        if self._torn:
+            entries = await self._store.load()
+            left = self.engine.become(await in_thread(lambda: View(entries).after((), self.view.policy)), ())
+            self._torn = False
+            await in_thread(left.let_go)
+
+
+def _moved(view: View, stamped: list[AnyEntry], now: float) -> View:
+    """The view after these entries, among which the head moves; adds what withdraws the texts queued before it."""
+    then = view.after(stamped)
+    moved = max(entry.seq for entry in stamped if isinstance(entry, HeadMoved))
+    for queued in then.queued():
+        if queued.seq < moved:
+            stamped.append(then.log.stamp(Withdrawn(queued=queued.seq), now))
+            then.apply(stamped[-1])
+    return then
 
 
 class CallAccount:

@@ -187,6 +187,7 @@ class Ratios:
 
     def __init__(self, known: Mapping[str, Sequence[float]] | None = None) -> None:
         self._samples: dict[str, tuple[float, ...]] = {}
+        self._learned: set[str] = set()
         self._middles: dict[tuple[str, str, ContentClass], float] = {}
         for key, samples in (known or {}).items():
             taken = tuple(float(sample) for sample in samples if _is_plausible(sample))[-RATIO_SAMPLES:]
@@ -199,6 +200,7 @@ class Ratios:
             return False
         key = _key(model, shape, content)
         self._samples[key] = (*self._samples.get(key, ()), measured / estimated)[-RATIO_SAMPLES:]
+        self._learned.add(key)
         self._middles = {}
         return True
 
@@ -225,6 +227,10 @@ class Ratios:
     def export(self) -> dict[str, list[float]]:
         """All samples as plain data, to save and pass to the next `Ratios`."""
         return {key: list(samples) for key, samples in self._samples.items()}
+
+    def learned(self) -> dict[str, list[float]]:
+        """As `export`, but only what has samples that were taken in since."""
+        return {key: list(self._samples[key]) for key in self._learned}
 
 
 def _key(model: str, shape: str, content: ContentClass) -> str:

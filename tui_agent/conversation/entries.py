@@ -7,6 +7,7 @@ An entry's `parent` is the entry that was the head when it was appended (0: none
 gives one conversation, so a rewind or a fork leaves the other branch as it was.
 """
 
+import json
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -40,6 +41,7 @@ Empty: said by the user or the model. ``user_shell``: a shell command that the u
 ``custom``: an entry of a host program's own.
 """
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
+"""What a boundary is. Its default is a function because the encoder leaves out other defaults, and this is written."""
 Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
 
@@ -91,13 +93,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     steps: tuple[str, ...] = ()
 
 
-class TraceHead(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The newest event of the trace that was on disk when the entry was written: its number (0: none yet) and hash."""
-
-    seq: int
-    hash: str
-
-
 class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="entry"):
     """The header of every entry: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
 
@@ -118,10 +113,10 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
     `agent_visible` false: not sent and not counted; `user_visible` false: not shown in the conversation. For an
     assistant's message, `model` is who wrote it, `prefix_hash` is `View.prefix_hash` of the request it answers, `usage`
-    is what that call used, `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it), and
-    `trace` is the newest event of the trace at that time. For a tool's result, `summary` is the line shown to people,
-    `diff` is what it changed in a file, `outcome` are facts about it, and `stop_reason` says why the call was not
-    carried out (``denied``, ``interrupted``, ``unanswered``: nobody was there to answer its question).
+    is what that call used, and `stop_reason` says why it ended (``interrupted``: the user or a crash stopped it). For a
+    tool's result, `summary` is the line shown to people, `diff` is what it changed in a file, `outcome` are facts about
+    it, and `stop_reason` says why the call was not carried out (``denied``, ``interrupted``, ``unanswered``: nobody was
+    there to answer its question).
 
     `because` is the number of the user's message that it came because of, which may follow it; 0: none. Taking that
     message back takes this one back too. `typed` is what the user typed, if that is not the text: a slash command.
@@ -144,7 +139,6 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     outcome: Outcome | None = None
     because: int = 0
     typed: str = ""
-    trace: TraceHead | None = None
 
 
 class Custom(Message, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
@@ -177,7 +171,6 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
     usage: Usage
     purpose: Literal["summary", "digest", "unfinished"]
     cost_usd: float | None = None
-    trace: TraceHead | None = None
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):
@@ -306,6 +299,20 @@ class CeilingReset(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="ce
     session_usd: float | None = None
 
 
+class Recorded(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
+    """Something that is no part of the conversation, for the trace: a start of the program, a permission, an error.
+
+    `kind` is that of the event, `body` the text of a JSON object.
+    """
+
+    kind: str
+    body: str
+
+
+class Lost(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="lost"):
+    """Stands in for an entry that was damaged and could not be read any more."""
+
+
 class ContextEntry(Entry, frozen=True, kw_only=True, omit_defaults=True):
     """A decision on what the model sees.
 
@@ -360,7 +367,7 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     model: str = ""
     usage: Usage | None = None
     cost_usd: float | None = None
-    compaction: Compaction = "summary"
+    compaction: Compaction = msgspec.field(default_factory=lambda: "summary")
     words: tuple[Words, ...] = ()
     state: str = ""
     depth: int = 1
@@ -378,7 +385,7 @@ class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, 
     model: str = ""
     usage: Usage | None = None
     cost_usd: float | None = None
-    compaction: Compaction = "checkpoint"
+    compaction: Compaction = msgspec.field(default_factory=lambda: "checkpoint")
     words: tuple[Words, ...] = ()
     state: str = ""
     depth: int = 1
@@ -446,6 +453,8 @@ AnyEntry: TypeAlias = (
     | FilesChanged
     | CeilingReached
     | CeilingReset
+    | Recorded
+    | Lost
     | AnyContextEntry
 )
 
@@ -468,6 +477,15 @@ def decode(data: bytes | str) -> AnyEntry:
         return _decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise UnknownEntry(str(error)) from error
+
+
+def valid_entry(entry: AnyEntry) -> AnyEntry:
+    """`entry`, with every lone surrogate in its texts replaced by U+FFFD, so that it can be encoded."""
+    try:
+        encode(entry)
+    except UnicodeEncodeError:
+        return decode(valid_text(json.dumps(msgspec.to_builtins(entry), ensure_ascii=False)))
+    return entry
 
 
 class ModelCall(NamedTuple):

@@ -20,6 +20,7 @@ from tui_agent.conversation.entries import (
     FilesChanged,
     FilesKept,
     HeadMoved,
+    Lost,
     Message,
     ModeChanged,
     ModelSwitched,
@@ -27,6 +28,7 @@ from tui_agent.conversation.entries import (
     Pinned,
     Prefix,
     Queued,
+    Recorded,
     Restored,
     Shortened,
     Summarized,
@@ -159,6 +161,8 @@ class Fold:
             case ModeChanged():
                 self.mode = entry.mode
             case HeadMoved() | UnattributedCall() | CeilingReached() | CeilingReset() | FilesKept() | FilesChanged():
+                pass
+            case Recorded() | Lost():
                 pass
             case _:
                 self._take_context(entry)

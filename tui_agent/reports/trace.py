@@ -14,7 +14,7 @@ from tui_agent.reports.wording import duration_text, short_number, time_text
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.storage.store import Kind
-from tui_agent.storage.trace import TraceEvent, entry_of, read_events
+from tui_agent.storage.trace import TraceEvent, read_events
 from tui_agent.storage.verify import verify
 from tui_agent.text import as_typed, call_summary, counted, money_text, one_line
 
@@ -77,7 +77,7 @@ def verification(home: Path, session: str) -> tuple[str, bool]:
     except StorageError as error:
         raise explained(error) from error
     if report.ok:
-        return f"{report.events} events, unchanged; {report.anchored} of them anchored", True
+        return f"{report.events} events of {counted(report.entries, 'log entry', 'log entries')}, unchanged", True
     return "\n".join(report.problems), False
 
 
@@ -102,7 +102,7 @@ def _remarks(folder: Path) -> Iterator[Remark]:
     """The events that are only in the trace; none if there is no trace."""
     try:
         for event in read_events(folder):
-            if event.kind in _REMARKS and not entry_of(event):
+            if event.kind in _REMARKS:
                 body = msgspec.json.decode(event.body, type=dict[str, object])
                 if event.kind != "permission" or body.get("allowed") is False:
                     said = f"{event.kind.replace('_', ' ')}: {summary_of(event.kind, body)}"
@@ -114,6 +114,8 @@ def _remarks(folder: Path) -> Iterator[Remark]:
 def _session(body: dict[str, object]) -> str:
     if "subtask" in body:
         return f"subtask {_text(body, 'subtask')}: {_text(body, 'title')} ({_text(body, 'model')})"
+    if body.get("entry") == "lost":
+        return "an entry of the log was damaged and is lost"
     if "version" in body:
         begun = f"tui-agent {_text(body, 'version')}, Python {_text(body, 'python')}, in {_text(body, 'cwd')}"
         return begun + (f", {_text(body, 'model')}" if body.get("model") else "")

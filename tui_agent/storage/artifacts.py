@@ -46,7 +46,7 @@ class Artifacts:
         Raises `StorageError`.
         """
         async with self._turn:
-            return await to_completion(asyncio.to_thread(self._save, name, valid_text(text).encode(), evicted))
+            return await to_completion(asyncio.to_thread(self._save, name, text, evicted))
 
     def history_path(self, thread: str) -> str:
         """The path of the file that `append_history` writes, relative to the session's folder."""
@@ -72,7 +72,8 @@ class Artifacts:
             raise Damaged(f"The saved file {artifact.path!r} does not lie in its session's folder.")
         return path
 
-    def _save(self, name: str, data: bytes, evicted: bool) -> Artifact:
+    def _save(self, name: str, text: str, evicted: bool) -> Artifact:
+        data = valid_text(text).encode()
         folder = self._folder(RESULTS_FOLDER)
         digest = sha256(data).hexdigest()
         with explained(folder):

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
+from tui_agent.conversation.entries import AnyEntry
 from tui_agent.durable import sync_folder
 from tui_agent.storage.errors import explained
 from tui_agent.storage.log import LOG_NAME, LogStore
@@ -32,7 +30,7 @@ async def copy_session(home: Path, folder: Path) -> Path:
         entries, meta = await source.load(), await source.meta()
     finally:
         await source.close()
-    return await make_session(home, [_without_trace(entry) for entry in entries], meta, files=folder)
+    return await make_session(home, entries, meta, files=folder)
 
 
 async def make_session(
@@ -69,10 +67,3 @@ def _copy_files(source: Path, target: Path) -> None:
             else:
                 shutil.copy2(path, target / path.name, follow_symlinks=False)
         sync_folder(target)
-
-
-def _without_trace(entry: AnyEntry) -> AnyEntry:
-    """The entry without its reference to an event of the other session's trace."""
-    if isinstance(entry, Message | UnattributedCall) and entry.trace is not None:
-        return msgspec.structs.replace(entry, trace=None)
-    return entry

@@ -41,7 +41,7 @@ class Schema(NamedTuple):
 class Found(NamedTuple):
     """What was found at the path of a database."""
 
-    state: Literal["absent", "ours", "newer", "foreign", "damaged"]
+    state: Literal["absent", "ours", "older", "newer", "foreign", "damaged"]
     reason: str = ""
 
 
@@ -117,10 +117,10 @@ async def open_database(
 ) -> Database:
     """Open the database at `path`; create it if there is none.
 
-    A file that is damaged or not ours is renamed, never overwritten (`Database.set_aside`). One of a newer version is
-    opened read-only. With `read_only`, nothing is created, renamed or written. With `salvage`, a damaged file stays in
-    place and is opened to read what is left of it (`Database.damage`). `vfs` is the name of a sqlite VFS. Raises
-    `StorageError`, also if the file system does not support WAL.
+    A file that is damaged, not ours or of an earlier version is renamed, never overwritten (`Database.set_aside`). One
+    of a newer version is opened read-only. With `read_only`, nothing is created, renamed or written. With `salvage`, a
+    damaged file stays in place and is opened to read what is left of it (`Database.damage`). `vfs` is the name of a
+    sqlite VFS. Raises `StorageError`, also if the file system does not support WAL.
     """
     found = await asyncio.to_thread(inspect, path, schema)
     if read_only:
@@ -133,9 +133,9 @@ async def open_database(
     if found.state == "damaged" and salvage and _has_header(path):
         return Database(path, await _connect_to_damaged(path), read_only=found.reason, damage=found.reason)
     aside: Path | None = None
-    if found.state in {"foreign", "damaged"}:
+    if found.state in {"foreign", "damaged", "older"}:
         with explained(path):
-            aside = await asyncio.to_thread(set_aside, path)
+            aside = await asyncio.to_thread(set_aside, path, "earlier" if found.state == "older" else "damaged")
     connection = await _connect_to_write(path, schema, vfs, new=found.state != "ours")
     return Database(path, connection, set_aside=aside)
 
@@ -166,7 +166,7 @@ def reading(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
         if found is None:
             with closing(read_connection(path)) as connection:
                 found = _found(connection, path, schema)
-                if found.state in {"ours", "newer"}:
+                if found.state in {"ours", "older", "newer"}:
                     yield connection
                     return
         raise Damaged(found.reason or f"{path} does not exist.")
@@ -223,7 +223,7 @@ def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> Found:
             f"{path} was written by a newer version of tui-agent (layout {version}, this version knows "
             f"{schema.version}). It is open for reading only.",
         )
-    return Found("ours")
+    return Found("ours" if version == schema.version else "older", f"{path} was written by an earlier version.")
 
 
 def read_connection(path: Path) -> sqlite3.Connection:
@@ -276,14 +276,14 @@ def _address(path: Path) -> str:
     return path.absolute().as_uri()
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a database with its side files to ``….damaged-<time>``, and return the new path. Raises OSError."""
+def set_aside(path: Path, why: str = "damaged") -> Path:
+    """Rename a database with its side files to ``….<why>-<time>``, and return the new path. Raises OSError."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    target = path.with_name(f"{path.name}.damaged-{stamp}")
+    target = path.with_name(f"{path.name}.{why}-{stamp}")
     count = 1
     while target.exists():
         count += 1
-        target = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
+        target = path.with_name(f"{path.name}.{why}-{stamp}-{count}")
     for ending in ("-wal", "-shm"):
         beside = path.with_name(path.name + ending)
         if beside.exists():

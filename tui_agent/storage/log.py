@@ -1,8 +1,10 @@
-"""The log on disk: all entries, some facts about the session (`meta`), and totals for lists. It has one writer."""
+"""The log on disk: all entries, some facts about the session (`meta`), and totals for lists. It has one writer.
+
+With every append it notes the newest link of the chain of its entries. The trace beside it follows it.
+"""
 
 import asyncio
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -16,17 +18,15 @@ from tui_agent.conversation.entries import (
     Delivered,
     Message,
     ModelSwitched,
-    TraceHead,
-    UnattributedCall,
-    UnknownEntry,
-    decode,
-    encode,
+    Recorded,
     model_call,
 )
 from tui_agent.conversation.log import Entries, Log
 from tui_agent.durable import in_thread, make_private_folder, sync_folder, to_completion
+from tui_agent.storage.chain import HEAD_KEY, Link, as_text, beginning, from_text
 from tui_agent.storage.database import (
     Database,
+    Row,
     Schema,
     Step,
     Value,
@@ -36,9 +36,11 @@ from tui_agent.storage.database import (
     set_aside,
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
+from tui_agent.storage.rows import EntryRow, RowReader, row_of
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
-from tui_agent.text import as_typed, counted
+from tui_agent.storage.trace import Trace
+from tui_agent.text import as_typed
 
 LOG_NAME: Final = "checkpoints.sqlite"
 TITLE_LENGTH: Final = 80
@@ -63,7 +65,10 @@ SCHEMA: Final = Schema(
 
 _ACCOUNTING_KEY: Final = "accounting"
 _READ_CHUNK = 500
+_MOST_SKIPPED = 10_000
+"""Entries in a row that are tried one by one behind a damaged place, where it is not known how many there were."""
 _META: Final = "SELECT key, value FROM meta"
+_INSERT: Final = "INSERT INTO entries VALUES (?, ?, ?)"
 _NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 
 
@@ -71,17 +76,17 @@ class LogStore:
     """The log of one session, open for its only writer. Call `load` before the first `append`.
 
     `read_only` says why nothing can be added (empty: it can). `notices` are sentences the user should see. `last_seq`
-    is the number of the newest entry once the log is loaded, `trace_head` that of the newest event of the trace that an
-    entry names (0: none does).
+    is the number of the newest entry once the log is loaded.
     """
 
     def __init__(self, folder: Path, database: Database, lock: "SessionLock | None") -> None:
         self.folder = folder
         self.notices: list[str] = []
         self.last_seq = 0
-        self.trace_head = 0
         self._database = database
         self._lock = lock
+        self._trace: Trace | None = None
+        self._link = beginning(folder.name)
         self._read_only = "" if database.damage else database.read_only
         self._loaded = False
         if self._read_only and lock is not None:
@@ -128,39 +133,42 @@ class LogStore:
     async def load(self) -> Entries:
         """Every entry, oldest first; of a long log each is read from what is held of it when it is looked at.
 
-        Where the log is damaged, its valid beginning: the damaged file is set aside and the beginning saved anew. Where
-        it holds kinds of entries this version does not know, what comes before them, read-only. `notices` says so.
-        Raises `StorageError`.
+        Entries that are damaged or missing are replaced by ones that stand in for them, and the damaged file is set
+        aside. Where the log has kinds of entries this version does not know, what comes before them, read-only.
+        `notices` says so. Raises `StorageError`.
         """
         loaded = await self._read_log()
-        if loaded.damage:
-            await self._salvage(loaded)
-        elif loaded.newer:
+        entries, noted, changed = loaded.log.entries(), loaded.noted, False
+        if noted is None and next(entries.of(Recorded), None) is not None:
+            # No earlier version wrote such entries: the link was removed.
+            noted = Link(0, "")
+        if loaded.newer:
             self._read_only = (
                 f"This session was written by a newer version of tui-agent ({loaded.newer}). It is open for reading "
-                f"only, up to entry {len(loaded.entries)}."
+                f"only, up to entry {len(entries)}."
             )
             self.notices.append(self._read_only)
+        elif loaded.damage:
+            loaded = await self._salvage(loaded)
+        elif noted is not None and noted != loaded.links[-1]:
+            changed = True
+            self.notices.append(
+                "The log of this session was changed by another program: it is not what was written. "
+                f"`tui-agent trace {self.folder.name} --verify` says more."
+            )
+        self.last_seq = len(entries)
+        # Going on from what was noted keeps the difference to what was changed: `verify` goes on to say it.
+        self._link = Link(self.last_seq, noted.hash) if noted is not None and changed else loaded.links[-1]
         if not self._read_only and not self._loaded:
-            await self._renew_totals(loaded.entries)
-        self.last_seq = len(loaded.entries)
-        self.trace_head = loaded.trace_head
+            await self._renew(entries, chained=noted is not None)
+            await self._open_trace(loaded.links, changed=changed)
         self._loaded = True
-        return loaded.entries
+        return entries
 
     async def ensure_loaded(self) -> None:
         """`load`, unless already done. Raises `StorageError`."""
         if not self._loaded:
             await self.load()
-
-    async def entries_after(self, seq: int, limit: int) -> list[AnyEntry]:
-        """The next `limit` entries after number `seq`, at most; costs what it gives. Raises `StorageError`."""
-        await self.ensure_loaded()
-        count = min(limit, max(self.last_seq - seq, 0))
-        rows = await self._database.read(_NEXT_ENTRIES, (seq, count))
-        if len(rows) < count:
-            raise Damaged(f"Entries after number {seq} of {self._database.path} are missing.")
-        return await asyncio.to_thread(lambda: [_decoded(row) for row in rows])
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
         """Add stamped entries in one transaction: on disk when this returns, none of them when it raises.
@@ -176,8 +184,14 @@ class LogStore:
             await to_completion(self._append(entries))
 
     async def _append(self, entries: Sequence[AnyEntry]) -> None:
-        await self._database.write([_insertion(entries), *_bookkeeping(entries)])
-        self.last_seq = entries[-1].seq
+        rows, link = list(map(row_of, entries)), self._link
+        for _, _, body in rows:
+            link = link.following(body)
+        noted = _meta_step({HEAD_KEY: as_text(link)})
+        await self._database.write([(_INSERT, rows), noted, *_bookkeeping(entries)])
+        self.last_seq, self._link = entries[-1].seq, link
+        if self._trace is not None:
+            self._trace.follow()
 
     async def meta(self) -> dict[str, str]:
         """The facts about the session: title, cwd, … Raises `StorageError`."""
@@ -192,6 +206,8 @@ class LogStore:
     async def close(self) -> None:
         """Close the files and release the session's lock."""
         try:
+            if self._trace is not None:
+                await self._trace.close()
             await self._database.close()
         finally:
             if self._lock is not None:
@@ -199,25 +215,56 @@ class LogStore:
 
     async def _read_log(self) -> "_Loaded":
         """Read the log in chunks: all rows and all entries at once would take twice the memory."""
-        reading, size, damage = _Reading(), _READ_CHUNK, self._database.damage
-        while size and not reading.ended:
+        reader, log, links = RowReader(), Log(), [beginning(self.folder.name)]
+
+        def take(rows: Sequence[Row]) -> None:
+            for row in rows:
+                for entry in reader.take(row):
+                    log.append(entry)
+                if isinstance(row[2], bytes):
+                    links.append(links[-1].following(row[2]))
+            log.pack()
+
+        noted, last = await self._noted_head(), 0
+        damage = self._database.damage or await self._damage_beside_the_log()
+        at, size, skipped = 0, _READ_CHUNK, 0
+        while not reader.newer:
             try:
-                rows = await self._database.read(_NEXT_ENTRIES, (len(reading.log), size))
+                rows = await self._database.read(_NEXT_ENTRIES, (at, size))
             except StorageError as error:
                 if not damage and not isinstance(error, Damaged):
                     raise
-                damage = damage or error.message
-                size //= 2
+                damage, size = damage or error.message, size // 2
+                if not size:
+                    # Not even the next row can be read: try the one after it.
+                    at, size, skipped = at + 1, 1, skipped + 1
+                    last = last or await self._last_number(noted)
+                    if at >= last if last else skipped > _MOST_SKIPPED:
+                        break
                 continue
-            await in_thread(reading.take, rows)
+            await in_thread(take, rows)
             if len(rows) < size:
                 break
+            at, size, skipped = max(at + 1, reader.seen), min(2 * size, _READ_CHUNK), 0
+        if not reader.newer:
+            for entry in reader.stand_ins(reader.seen if noted is None else noted.seq):
+                log.append(entry)
         with suppress(StorageError):
             # Frees sqlite's cache of some 2 MB of pages, which will not be read again.
             await self._database.read("PRAGMA shrink_memory")
-        damage = damage or await self._damage_beside_the_log()
-        loaded = reading.loaded
-        return loaded if loaded.damage or not damage else loaded._replace(damage=damage)
+        return _Loaded(log, links, noted, damage or reader.damage, reader.told(), reader.newer)
+
+    async def _noted_head(self) -> Link | None:
+        with suppress(StorageError):
+            return from_text((await self.meta()).get(HEAD_KEY))
+        return None
+
+    async def _last_number(self, noted: Link | None) -> int:
+        """The number of the last entry of a damaged log; 0 if it cannot be told."""
+        with suppress(StorageError):
+            ((last,),) = await self._database.read("SELECT max(seq) FROM entries")
+            return last if isinstance(last, int) else 0
+        return noted.seq if noted is not None else 0
 
     async def _damage_beside_the_log(self) -> str:
         """Why the facts about the session cannot be read; empty if they can."""
@@ -228,54 +275,71 @@ class LogStore:
             return error.message
         return ""
 
-    async def _renew_totals(self, entries: Sequence[AnyEntry]) -> None:
-        """Update the totals of a session from an earlier version, which summed differently."""
-        if (await self.meta()).get(_ACCOUNTING_KEY) == ACCOUNTING:
-            return
-        # Without room for it the list adds up the entries itself, and the next start tries again.
+    async def _renew(self, entries: Sequence[AnyEntry], *, chained: bool) -> None:
+        """Add what a session from an earlier version lacks: its totals, which were summed differently, and the chain's
+        newest link.
+        """
+        steps: list[Step] = [] if chained else [_meta_step({HEAD_KEY: as_text(self._link)})]
+        if (await self.meta()).get(_ACCOUNTING_KEY) != ACCOUNTING:
+            steps += [
+                ("UPDATE totals SET cost_usd = ?", [(_cost(entries),)]),
+                _meta_step({_ACCOUNTING_KEY: ACCOUNTING}),
+            ]
+        # Without room for it the next start tries again.
         with suppress(StorageError):
-            await self._database.write(
-                [("UPDATE totals SET cost_usd = ?", [(_cost(entries),)]), _meta_step({_ACCOUNTING_KEY: ACCOUNTING})]
-            )
+            if steps:
+                await self._database.write(steps)
 
-    async def _salvage(self, loaded: "_Loaded") -> None:
-        count = len(loaded.entries)
+    async def _open_trace(self, links: Sequence[Link], *, changed: bool) -> None:
+        """Follow the log by its trace; where it cannot be opened, the log has what it would say."""
+
+        async def rows(after: int, limit: int) -> list[Row]:
+            return await self._database.read(_NEXT_ENTRIES, (after, limit))
+
+        try:
+            self._trace, said = await Trace.open(self.folder, links, rows, changed=changed)
+        except StorageError as error:
+            said = f"The trace of this session is not written: {error.message} The log has all that it would say."
+        self.notices += [said] if said else []
+        if self._trace is not None:
+            self._trace.follow()
+
+    async def _salvage(self, loaded: "_Loaded") -> "_Loaded":
+        """Write the entries to a new file, and keep the damaged one."""
+        damage, entries = loaded.damage.rstrip("."), loaded.log.entries()
+        told = loaded.told or "All its entries are there"
         if self._read_only:
-            read = f"{counted(count, 'entry', 'entries')} could be read"
-            self.notices.append(f"The log of this session is damaged ({loaded.damage}); {read}.")
-            return
+            self.notices.append(f"The log of this session is damaged ({damage}). {told}.")
+            return loaded
         path = self._database.path
         meta: dict[str, str] = {}
         with suppress(StorageError):
             meta = _texts(await self._database.read(_META))
         with suppress(StorageError):
             await self._database.close()
+        rows = [row_of(entry) for entry in entries]
+        links = [beginning(self.folder.name)]
+        for _, _, body in rows:
+            links.append(links[-1].following(body))
         # Complete the new file before the old one is moved; after a crash in between, `_finish_salvage` finishes.
         rebuilt = _rebuilt(path)
         with explained(path):
             await asyncio.to_thread(rebuilt.unlink, missing_ok=True)
         database = await open_database(rebuilt, SCHEMA)
         try:
-            steps = [_insertion(loaded.entries), *_bookkeeping(loaded.entries)] if loaded.entries else []
-            await database.write([*steps, _meta_step({**meta, _ACCOUNTING_KEY: ACCOUNTING})])
+            steps = [(_INSERT, rows), *_bookkeeping(entries)] if entries else []
+            noted = {_ACCOUNTING_KEY: ACCOUNTING, HEAD_KEY: as_text(links[-1])}
+            await database.write([*steps, _meta_step({**meta, **noted})])
         finally:
             await database.close()
         with explained(path):
             kept = await asyncio.to_thread(set_aside, path)
             await asyncio.to_thread(_finish_salvage, path)
         self._database = await open_database(path, SCHEMA)
-        saved = f"The {count} entries before the damage were saved"
-        if count < 2:
-            saved = "The one entry before the damage was saved" if count else "No entry of it could be read"
         self.notices.append(
-            f"The log of this session was damaged ({loaded.damage.rstrip('.')}). {saved}; the damaged file was kept "
-            f"as {kept.name}."
+            f"The log of this session was damaged ({damage}). {told}. The damaged file was kept as {kept.name}."
         )
-
-
-def trace_head(entry: AnyEntry) -> TraceHead | None:
-    """The event of the trace that an entry refers to."""
-    return entry.trace if isinstance(entry, Message | UnattributedCall) else None
+        return loaded._replace(links=links)
 
 
 def log_file(folder: Path) -> Path:
@@ -308,17 +372,7 @@ def read_summary(path: Path) -> LogSummary:
             return summary
         # Skips entries without a cost before decoding them.
         rows = connection.execute("SELECT seq, crc, body FROM entries WHERE instr(body, CAST('cost_usd' AS BLOB))")
-        return summary._replace(cost_usd=_cost(_valid(rows)))
-
-
-def read_last(path: Path, count: int) -> list[AnyEntry]:
-    """The last `count` entries of the log at `path`, oldest first, without those that cannot be read.
-
-    Costs O(`count`). Raises `StorageError`.
-    """
-    with reading(path, SCHEMA) as connection:
-        rows = connection.execute("SELECT seq, crc, body FROM entries ORDER BY seq DESC LIMIT ?", (count,)).fetchall()
-        return list(_valid(reversed(rows)))
+        return summary._replace(cost_usd=_cost(_each_valid(rows)))
 
 
 def read_damaged_summary(path: Path) -> LogSummary:
@@ -334,23 +388,18 @@ def read_damaged_summary(path: Path) -> LogSummary:
 def read_entries(path: Path, *, after: int = 0) -> Iterator[AnyEntry]:
     """The entries after number `after` of the log at `path`, oldest first; another process may have it open.
 
-    Stops before an entry of an unknown kind. Raises `StorageError`.
+    Others stand in for damaged ones. Stops before an entry of an unknown kind. Raises `StorageError`.
     """
+    reader = RowReader(after)
     with reading(path, SCHEMA) as connection:
         for row in connection.execute("SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq", (after,)):
-            try:
-                entry = _decoded(row)
-            except UnknownEntry:
-                return
-            after += 1
-            if entry.seq != after:
-                raise Damaged(f"Entry {after} of {path} is missing.")
-            yield entry
+            yield from reader.take(row)
 
 
 def read_newest(path: Path, count: int) -> list[AnyEntry]:
-    """The last `count` entries of the log at `path`, oldest first, beside whoever has it open; of a log with an entry
-    of a kind this version does not know those before it. Raises `StorageError`.
+    """The last `count` entries of the log at `path`, oldest first, as `read_entries` gives them.
+
+    Costs O(`count`). Raises `StorageError`.
     """
     with reading(path, SCHEMA) as connection:
         last = connection.execute("SELECT max(seq) FROM entries").fetchone()[0]
@@ -362,18 +411,10 @@ def _texts(rows: Iterable[Sequence[Value]]) -> dict[str, str]:
     return {key: value for key, value in rows if isinstance(key, str) and isinstance(value, str)}
 
 
-def _decoded(row: tuple[Value, ...]) -> AnyEntry:
-    """Decode a row. Raises `Damaged`, and `UnknownEntry` for an entry of a newer version."""
-    seq, crc, body = row
-    if not isinstance(body, bytes) or zlib.crc32(body) != crc:
-        raise Damaged(f"The checksum of entry {seq!r} is wrong.")
-    return decode(body)
-
-
-def _valid(rows: Iterable[tuple[Value, ...]]) -> Iterator[AnyEntry]:
+def _each_valid(rows: Iterable[EntryRow]) -> Iterator[AnyEntry]:
+    """The entries of rows that do not follow one another."""
     for row in rows:
-        with suppress(Damaged, UnknownEntry):
-            yield _decoded(row)
+        yield from RowReader(int(row[0] or 1) - 1).take(row)
 
 
 def _rebuilt(path: Path) -> Path:
@@ -387,18 +428,15 @@ def _finish_salvage(path: Path) -> None:
             sync_folder(path.parent)
 
 
-def _insertion(entries: Sequence[AnyEntry]) -> Step:
-    bodies = [(entry.seq, encode(entry)) for entry in entries]
-    return "INSERT INTO entries VALUES (?, ?, ?)", [(seq, zlib.crc32(body), body) for seq, body in bodies]
-
-
 def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
+    updated = max((entry.time for entry in entries if not isinstance(entry, Recorded)), default=0.0)
     messages = sum(isinstance(entry, Delivered) or (isinstance(entry, Message) and not entry.kind) for entry in entries)
     models = [entry.model for entry in entries if isinstance(entry, Message | ModelSwitched) and entry.model]
     steps: list[Step] = [
         (
-            "UPDATE totals SET messages = messages + ?, cost_usd = cost_usd + ?, updated = ?, model = ifnull(?, model)",
-            [(messages, _cost(entries), entries[-1].time, models[-1] if models else None)],
+            """UPDATE totals SET messages = messages + ?, cost_usd = cost_usd + ?, updated = max(updated, ?),
+               model = ifnull(?, model)""",
+            [(messages, _cost(entries), updated, models[-1] if models else None)],
         )
     ]
     title = _title(entries)
@@ -427,65 +465,15 @@ def _title(entries: Iterable[AnyEntry]) -> str:
 
 
 class _Loaded(NamedTuple):
-    """What could be read: the valid beginning of the log, the newest event of the trace that it names (0: none), and
-    why it ends there where it is not all of it.
+    """What was read: the log, its links by entry number, and the link that was noted with its newest entry.
+
+    `damage` says why not all could be read (empty: all could), `told` what of it. `newer` names the entry of a newer
+    version that ends it.
     """
 
-    entries: Entries
-    trace_head: int
-    damage: str = ""
-    newer: str = ""
-
-
-class _Reading:
-    """Decodes the rows of a log, in order, as far as they are valid; `ended`: no further one can be."""
-
-    def __init__(self) -> None:
-        self.log = Log()
-        self.ended = False
-        self._trace_head = 0
-        self._damage = ""
-        self._newer = ""
-
-    @property
-    def loaded(self) -> _Loaded:
-        """The result so far."""
-        return _Loaded(self.log.entries(), self._trace_head, self._damage, self._newer)
-
-    def take(self, rows: Iterable[tuple[Value, ...]]) -> None:
-        """Decode the next rows."""
-        self._decode(rows)
-        self.log.pack()
-
-    def _decode(self, rows: Iterable[tuple[Value, ...]]) -> None:
-        for seq, crc, body in rows:
-            here = f"at entry {len(self.log) + 1}"
-            if seq != len(self.log) + 1:
-                self._damage = f"{here}: it is missing"
-            elif not isinstance(body, bytes) or zlib.crc32(body) != crc:
-                self._damage = f"{here}: its checksum is wrong"
-            else:
-                try:
-                    entry = decode(body)
-                    self.log.append(entry)
-                    head = trace_head(entry)
-                    self._trace_head = max(self._trace_head, head.seq if head is not None else 0)
-                    continue
-                except UnknownEntry as error:
-                    # Its checksum is right, so it is not damaged: a newer version wrote it.
-                    self._newer = f"entry {seq} is {_kind(body) or error}"
-                except ValueError as error:
-                    self._damage = f"{here}: {error}"
-            self.ended = True
-            return
-
-
-def _kind(body: bytes) -> str:
-    try:
-        return f"of kind {msgspec.json.decode(body, type=_Header).entry!r}"
-    except msgspec.MsgspecError:
-        return ""
-
-
-class _Header(msgspec.Struct):
-    entry: str
+    log: Log
+    links: list[Link]
+    noted: Link | None
+    damage: str
+    told: str
+    newer: str

@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
-from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder
+from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, write_file
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.log import (
@@ -23,7 +23,7 @@ from tui_agent.storage.log import (
     LogStore,
     log_file,
     read_damaged_summary,
-    read_last,
+    read_newest,
     read_summary,
 )
 from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
@@ -31,6 +31,7 @@ from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 from tui_agent.text import as_typed
 
 SESSIONS_FOLDER: Final = "sessions"
+INDEX_NAME: Final = ".index.json"
 TITLE: Final = "title"
 WORDS_SHOWN: Final = 120
 """Characters shown of the last words."""
@@ -62,6 +63,27 @@ class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: int = 0
     cost_usd: float = 0.0
     problem: str = ""
+
+
+class _Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session's files say of it; see `SessionInfo`."""
+
+    title: str = ""
+    cwd: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    size: int = 0
+    model: str = ""
+    messages: int = 0
+    cost_usd: float = 0.0
+    problem: str = ""
+
+
+class _Known(msgspec.Struct, frozen=True, array_like=True):
+    """What was read of a session when its log and the newest part of it had these times of change and sizes."""
+
+    stamp: tuple[int, ...]
+    facts: _Facts
 
 
 class NoSuchSession(StorageError):
@@ -190,18 +212,20 @@ async def session_to_continue(home: Path, cwd: Path) -> Path:
 
 
 def _to_continue(home: Path, cwd: str) -> Path:
+    index = _Index(home)
     newest: SessionInfo | None = None
     lost: list[SessionInfo] = []
     for changed, folder in sorted(((_changed(folder), folder) for folder in _folders(home)), reverse=True):
         # The modification time bounds the last use, so older folders cannot win.
         if newest is not None and newest.updated >= changed:
             break
-        info = _info(folder)
+        info = index.info(folder)
         if info.problem and not info.messages:
             if info.cwd in {cwd, ""} and _contents(folder):
                 lost.append(msgspec.structs.replace(info, updated=changed))
         elif info.cwd == cwd and info.messages and (newest is None or info.updated > newest.updated):
             newest = info
+    index.save()
     if newest is not None:
         # A damaged session whose folder is unknown must not block the others.
         later = [info for info in lost if info.cwd and info.updated > newest.updated]
@@ -222,7 +246,7 @@ def _to_continue(home: Path, cwd: str) -> Path:
 
 def _last_words(folder: Path) -> str:
     try:
-        entries = read_last(log_file(folder), LOOKED_AT)
+        entries = read_newest(log_file(folder), LOOKED_AT)
     except StorageError:
         return ""
     for entry in reversed(entries):
@@ -281,26 +305,69 @@ def _has_log(folder: Path) -> bool:
     return False
 
 
-def _changed(folder: Path) -> float:
-    """When a session was last written to, in seconds since the epoch; 0 if unknown."""
-    times: list[float] = []
-    for name in (LOG_NAME, f"{LOG_NAME}-wal", TRACE_NAME):
+def _stats(folder: Path) -> list[os.stat_result]:
+    """Of the log, and of the file with its newest entries."""
+    found: list[os.stat_result] = []
+    for name in (LOG_NAME, f"{LOG_NAME}-wal"):
         with suppress(OSError):
             stat = (folder / name).stat()
             # Readers leave an empty file where a writer's newest entries would stand.
-            times += [stat.st_mtime] if stat.st_size else []
-    if not times:
+            found += [stat] if stat.st_size else []
+    return found
+
+
+def _changed(folder: Path) -> float:
+    """When a session was last written to, in seconds since the epoch; 0 if unknown."""
+    times = [stat.st_mtime for stat in _stats(folder)]
+    for path in (folder / TRACE_NAME, folder):
         with suppress(OSError):
-            times.append(folder.stat().st_mtime)
+            times = times or [path.stat().st_mtime]
     return max(times, default=0.0)
 
 
 def _list(home: Path) -> list[SessionInfo]:
-    subtasks = _subtask_costs(home)
-    # Take the size first: reading a database creates side files.
-    folders = (folder for folder in _folders(home) if _contents(folder))
-    found = [_with_subtasks(_info(folder, size=_size(folder)), subtasks) for folder in folders]
+    index = _Index(home)
+    costs: dict[str, float] = {}
+    for folder in _subtasks(home):
+        parent = folder.name.partition(_SUBTASK_MARK)[0]
+        costs[parent] = costs.get(parent, 0.0) + index.info(folder).cost_usd
+    found = [index.info(folder) for folder in _folders(home) if _contents(folder)]
+    index.save()
+    found = [msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0)) for info in found]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
+
+
+class _Index:
+    """What is known of the sessions, so that a list reads only those that have changed. Kept in a file that may be lost
+    at any time.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / SESSIONS_FOLDER / INDEX_NAME
+        self._known: dict[str, _Known] = {}
+        self._seen: dict[str, _Known] = {}
+        with suppress(OSError, msgspec.MsgspecError):
+            self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
+
+    def info(self, folder: Path) -> SessionInfo:
+        """The session in `folder`; reads its log only if that has changed."""
+        stamp = tuple(number for stat in _stats(folder) for number in (stat.st_mtime_ns, stat.st_size))
+        known = self._known.get(folder.name)
+        if known is None or known.stamp != stamp:
+            known = _Known(stamp, _facts(folder))
+        if not known.facts.problem:
+            self._seen[folder.name] = known
+        return SessionInfo(folder.name, folder, **msgspec.structs.asdict(known.facts))
+
+    def save(self) -> None:
+        """Keep what was read; errors of the disk are ignored."""
+        now = {**self._known, **self._seen}
+        if now != self._known:
+            with suppress(OSError):
+                write_file(self._path, msgspec.json.encode({name: now[name] for name in now if self._is_there(name)}))
+
+    def _is_there(self, name: str) -> bool:
+        return name in self._seen or (self._path.parent / name).exists()
 
 
 def _folders(home: Path) -> Iterator[Path]:
@@ -321,17 +388,16 @@ def _all_folders(home: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _info(folder: Path, *, size: int = 0) -> SessionInfo:
-    path, problem = log_file(folder), ""
+def _facts(folder: Path) -> _Facts:
+    # Take the size first: reading a database creates side files.
+    path, problem, size = log_file(folder), "", _size(folder)
     try:
         summary = read_summary(path)
     except StorageError as error:
         problem = error.message if _has_log(folder) else _NO_LOG
         summary = read_damaged_summary(path)
     created = _created(folder)
-    return SessionInfo(
-        folder.name,
-        folder,
+    return _Facts(
         title=summary.meta.get(TITLE, ""),
         cwd=summary.meta.get("cwd", "") or (read_starting_folder(folder) if problem else ""),
         created=created,
@@ -352,10 +418,6 @@ def _created(folder: Path) -> float:
         return _changed(folder)
 
 
-def _with_subtasks(info: SessionInfo, costs: Mapping[str, float]) -> SessionInfo:
-    return msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0))
-
-
 def _size(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
@@ -363,13 +425,3 @@ def _size(folder: Path) -> int:
         with suppress(OSError):
             total += path.lstat().st_size
     return total
-
-
-def _subtask_costs(home: Path) -> dict[str, float]:
-    """What the subtasks of each session cost, in USD; those that cannot be read count nothing."""
-    costs: dict[str, float] = {}
-    for folder in _subtasks(home):
-        parent = folder.name.partition(_SUBTASK_MARK)[0]
-        with suppress(StorageError):
-            costs[parent] = costs.get(parent, 0.0) + read_summary(folder / LOG_NAME).cost_usd
-    return costs

@@ -1,9 +1,10 @@
-"""The interfaces of an agent's storage: a store for the log and a sink for the trace.
+"""The interface of the store for a log.
 
-Any object with these methods will do. Sessions on disk use `storage.log.LogStore` and `storage.trace.Trace`; the
-classes in this module store a conversation in memory, without sqlite.
+Any object with these methods will do. Sessions on disk use `storage.log.LogStore`; the classes in this module store a
+conversation in memory, without sqlite.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import valid_text
-from tui_agent.conversation.entries import AnyEntry, Artifact, TraceHead
+from tui_agent.conversation.entries import AnyEntry, Artifact
 from tui_agent.storage.errors import Damaged
 
 Kind: TypeAlias = Literal[
@@ -61,31 +62,6 @@ class Store(Protocol):
         ...
 
 
-class TraceSink(Protocol):
-    """Records the events of a session. Recording never blocks or fails; `flush` raises what went wrong."""
-
-    @property
-    def head(self) -> TraceHead | None:
-        """The newest event that is stored durably; None if this sink stores none."""
-        ...
-
-    def record(self, kind: Kind, body: object) -> None:
-        """Add an event that has no entry, such as a permission or an error. `body` must encode to a JSON object."""
-        ...
-
-    def record_entry(self, entry: AnyEntry) -> None:
-        """Add the events of an entry that was just appended to the log."""
-        ...
-
-    async def flush(self) -> None:
-        """Write what is pending. Raises `StorageError`; what could not be written stays pending."""
-        ...
-
-    async def close(self) -> None:
-        """Flush, and release what it holds. Raises `StorageError`."""
-        ...
-
-
 class Texts(Protocol):
     """Stores texts that entries refer to: full tool results, summarised turns."""
 
@@ -127,20 +103,6 @@ class MemoryStore:
         """Do nothing: the entries can still be loaded."""
 
 
-class NoTrace:
-    """Drops every event."""
-
-    head: TraceHead | None = None
-
-    def record(self, kind: Kind, body: object) -> None: ...
-
-    def record_entry(self, entry: AnyEntry) -> None: ...
-
-    async def flush(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 def check_numbers(entries: Sequence[AnyEntry], last: int) -> None:
     """Raise `ValueError` unless the numbers of `entries` continue from `last`, that of the newest stored entry."""
     numbers = [entry.seq for entry in entries]
@@ -164,10 +126,10 @@ class MemoryTexts:
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
         """Save a text; equal texts are saved once, whatever their names."""
-        data = valid_text(text).encode()
+        data = await asyncio.to_thread(lambda: valid_text(text).encode())
         path = next((path for path, kept in self._texts.items() if kept == text), f"large_tool_results/{name}")
         self._texts[path] = text
-        return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
+        return Artifact(path, len(data), await asyncio.to_thread(lambda: sha256(data).hexdigest()), evicted)
 
     async def append_history(self, thread: str, text: str) -> str:
         """Append turns to a history, and return its path."""

@@ -277,7 +277,7 @@ class WatchdogGuard:
         larger = self.larger(profile) if self.mode == "auto" else ""
         self._escalation = larger or self._escalation
         action = "escalate" if larger else "ask" if self.mode == "prompt" else "warn"
-        record.trace.record("alert", {"signal": alert.signal, "text": alert.text, "action": action, "model": larger})
+        record.note("alert", {"signal": alert.signal, "text": alert.text, "action": action, "model": larger})
         hint = "" if action == "ask" else f"{_ESCALATES} ({larger})" if larger else _BY_HAND
         emit(events.Alert(signal=alert.signal, text=alert.text, action=action, hint=hint))
         if action == "ask":

@@ -36,7 +36,7 @@ from tui_agent.context.effects import (
     StepStarted,
     WriteBeside,
 )
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import Text, valid_text
 from tui_agent.conversation.entries import Artifact, Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.durable import to_completion
@@ -272,7 +272,7 @@ class StepRunner:
         except StorageError as error:
             self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
         except Exception as error:
-            self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
+            self._record.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
             self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
         finally:
             beside.over.set()
@@ -344,17 +344,19 @@ class StepRunner:
 
     async def _ask_writer(self, asked: AskWriter) -> Answer | Refusal:
         try:
-            text = await self._writers[asked.step].write(asked.parts, asked.instruction, asked.subject)
+            text: object = await self._writers[asked.step].write(asked.parts, asked.instruction, asked.subject)
         except Exception as error:
-            self._record.trace.record("error", {"kind": "writer", "traceback": traceback.format_exc()})
+            self._record.note("error", {"kind": "writer", "traceback": traceback.format_exc()})
             return Refusal(f"{type(error).__name__}: {error}")
-        return Answer(text, "", Usage(), 0.0)
+        if not isinstance(text, str):
+            return Refusal(f"it wrote {type(text).__name__}, not a text")
+        return Answer(valid_text(text), "", Usage(), 0.0)
 
     def _note(self, done: StepDone) -> None:
         if done.error:
-            self._record.trace.record("error", {"kind": "context", "step": done.step, "message": done.error})
+            self._record.note("error", {"kind": "context", "step": done.step, "message": done.error})
         elif done.details and done.entry is not None:
-            self._record.trace.record("context", {"seq": done.entry.seq, **dict(done.details)})
+            self._record.note("context", {"seq": done.entry.seq, **dict(done.details)})
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -30,7 +31,7 @@ from tui_agent.conversation.entries import Artifact, tool_result
 from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
-from tui_agent.durable import being_cancelled, to_completion
+from tui_agent.durable import being_cancelled, in_thread, to_completion
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
 from tui_agent.text import error_text
@@ -55,6 +56,9 @@ BY_A_HOOK = "A hook of the user refuses this call:"
 CHANGED_BY_A_HOOK = "[a hook of the user changed the arguments of this call to {arguments}]"
 
 DECLINED = "The user declined to start so many agents. Start fewer, or ask what they want."
+
+LONG_CHARS = 100_000
+"""Longer results are cut in a thread: 15 million characters take half a second."""
 
 Expected: TypeAlias = Callable[[Sequence[ToolCall]], str]
 """The notice to show before these agents start; empty: none is needed. Called in a thread."""
@@ -202,7 +206,7 @@ class Toolbox:
         context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on, asking)
 
         async def finish(status: Status, output: ToolOutput) -> None:
-            fitted = await self._fit(call, valid_text(output.text), output.paged, engine)
+            fitted = await self._fit(call, output.text, output.paged, engine)
             seq = await keep(as_note(UserCommand(command, fitted.text)))
             emit(_finished(call, status, output, fitted, seq, _since(began)))
 
@@ -245,7 +249,7 @@ class Toolbox:
         output = await tool.run(arguments, context)
         told = UserCommand(arguments, output.text)
         text = output.text.rpartition("\n[")[0] if told.succeeded else output.text
-        fitted = await self._fit(call, valid_text(text), output.paged, engine)
+        fitted = await self._fit(call, text, output.paged, engine)
         return fitted.text.strip("\n")
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
@@ -307,9 +311,7 @@ class Toolbox:
             if said.arguments:
                 call = msgspec.structs.replace(call, arguments=said.arguments)
             verdict = await self.gate.check(tool, call, ask, doubted=said.asked)
-            record.trace.record(
-                "permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason}
-            )
+            record.note("permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason})
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice, verdict.reason)
             if verdict.notice:
@@ -344,7 +346,7 @@ class Toolbox:
             # A tool may raise anything, also BaseExceptions; that ends neither the program nor the turn.
             if isinstance(error, asyncio.CancelledError) and being_cancelled():
                 raise
-            record.trace.record("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
+            record.note("error", {"kind": "tool", "call_id": call.id, "traceback": traceback.format_exc()})
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
 
@@ -403,8 +405,7 @@ class Toolbox:
         record: Record,
         emit: Emit,
     ) -> None:
-        raw = valid_text(output.text) if output.text.strip() else NO_OUTPUT
-        fitted = await self._fit(call, raw, output.paged, record.engine)
+        fitted = await self._fit(call, output.text, output.paged, record.engine)
         attached = await attach(output.images, lambda: self._texts.folder)
         notes = [block.text for block in attached.blocks if isinstance(block, Text)]
         images = tuple(block for block in attached.blocks if isinstance(block, Image))
@@ -423,13 +424,21 @@ class Toolbox:
         seq = await record.append(answer)
         emit(_finished(call, status, output, fitted, seq, duration_ms))
 
-    async def _fit(self, call: ToolCall, raw: str, paged: bool, engine: ContextEngine) -> "_Fitted":
+    async def _fit(self, call: ToolCall, text: str, paged: bool, engine: ContextEngine) -> "_Fitted":
         """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
-        shortened = engine.shorten(raw, paged=paged)
+        long = len(text) > LONG_CHARS
+        raw = await asyncio.to_thread(_whole, text) if long else _whole(text)
+        shorten = partial(engine.shorten, raw, paged=paged)
+        shortened = await in_thread(shorten) if long else shorten()
         if isinstance(shortened, Whole):
             return _Fitted(raw, raw)
         artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
-        return _Fitted(raw, shortened.text(artifact.path), artifact)
+        shown = await asyncio.to_thread(shortened.text, artifact.path) if long else shortened.text(artifact.path)
+        return _Fitted(raw, shown, artifact)
+
+
+def _whole(text: str) -> str:
+    return valid_text(text) if text.strip() else NO_OUTPUT
 
 
 class _Fitted(NamedTuple):

@@ -57,6 +57,7 @@ NOT_ENTERED = "It did not enter the conversation{}. /extensions lists the hooks.
 UP = "; Up brings it back"
 
 INTERRUPTED_NOTICE = "[interrupted by the user]"
+GO_ON = "[the answer broke off here: go on]"
 
 UNEXPECTED = "Something went wrong inside the program ({what}). Everything up to it is kept."
 UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what happened, for a report of the fault."
@@ -85,8 +86,9 @@ class Parts(NamedTuple):
 
 @dataclass(slots=True)
 class Reply:
-    """The answer that has streamed in so far."""
+    """The answer that has streamed in so far; `completed` once it is complete."""
 
+    completed: Completed | None = None
     text: str = ""
     saved: int = 0
     restart: bool = False
@@ -151,6 +153,8 @@ class Turn:
     async def _run(self, prompt: Message | None) -> None:
         try:
             await self._begin(prompt)
+            if prompt is None and self._broke_off():
+                await self._record.append(notice(GO_ON))
             goes_on = self._is_asked()
             while goes_on:
                 goes_on = await self._step() or await self._goes_on_for_hooks()
@@ -303,6 +307,13 @@ class Turn:
         """Whether there is a message to answer."""
         return self._record.view.ends_with == "user"
 
+    def _broke_off(self) -> bool:
+        """Whether the newest message is an answer that failed midway."""
+        for entry in reversed(self._record.view.log.path()):
+            if isinstance(entry, Message):
+                return entry.role == "assistant" and entry.stop_reason == "interrupted"
+        return False
+
     # A call
 
     async def _ask_within_the_window(self) -> Completed:
@@ -412,13 +423,23 @@ class Turn:
                 edits=self._record.view.edits,
                 last=last.usage if last is not None else None,
             )
-            began = time.monotonic()
             self._reply = Reply()
-            completed = await self._listen(prepared)
-            duration_ms = int(1000 * (time.monotonic() - began))
-            await self._time(completed, prepared, last.usage if last is not None else None)
-            cost = cost_usd(completed.usage, profile.prices)
-            self._tracker.record(profile.name, completed.usage, cost)
+            try:
+                await self._listen(prepared)
+            finally:
+                # A complete answer counts, its cost and its calls, whatever stops the turn now.
+                completed = self._reply.completed
+                if completed is not None:
+                    completed = await to_completion(self._enter(completed, prepared, last))
+        if completed is None:
+            raise ModelError(f"{profile.name} ended its answer without completing it.")
+        return completed
+
+    async def _enter(self, completed: Completed, prepared: Prepared, last: Message | None) -> Completed:
+        """Append a complete answer; `last`: the call before. Returns it with its calls as they will be run."""
+        profile, duration_ms = self._active.profile, int(1000 * (time.monotonic() - self._reply.began))
+        await self._time(completed, prepared, last.usage if last is not None else None)
+        cost = cost_usd(completed.usage, profile.prices)
         missed = self._caches.answered(
             completed.usage,
             self._engine.model.rates(completed.usage.input_tokens),
@@ -426,7 +447,7 @@ class Turn:
             answer=completed.answer_id,
         )
         if missed is not None:
-            self._record.trace.record("cache_miss", {**missed._asdict(), "text": missed.text()})
+            self._record.note("cache_miss", {**missed._asdict(), "text": missed.text()})
         completed = as_meant(completed, prepared.request.tools, in_text=profile.loose_calls)
         completed = msgspec.structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
         message = Message(
@@ -439,10 +460,11 @@ class Turn:
             stop_reason=completed.stop_reason,
             duration_ms=duration_ms,
         )
-        # The entry is appended even on cancellation: it is the whole answer, so no partial one remains to be saved.
+        # This is the whole answer, so no partial one remains to be saved, and its usage is no longer to be added.
         self._reply = Reply()
-        seq = await self._record.append(message)
-        self._take_in(message, seq)
+        self._account.answered()
+        self._tracker.record(profile.name, completed.usage, cost)
+        self._take_in(message, await self._record.append(message))
         return completed
 
     async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
@@ -458,7 +480,8 @@ class Turn:
             kept = last.input_tokens + last.output_tokens
         await self._active.took(completed.timings or self._reply.timings, usage, kept)
 
-    async def _listen(self, prepared: Prepared) -> Completed:
+    async def _listen(self, prepared: Prepared) -> None:
+        """Receive the answer into `_reply`."""
         request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)
         async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
@@ -477,9 +500,9 @@ class Turn:
                     case Retrying():
                         await self._retrying(event)
                     case Completed():
-                        self._account.answered()
-                        return event
-        raise ModelError(f"{self._active.profile.name} ended its answer without completing it.")
+                        self._account.used_so_far(self._active.profile, event.usage)
+                        self._reply.completed = event
+                        return
 
     async def _save_partial(self) -> None:
         reply = self._reply
@@ -496,7 +519,7 @@ class Turn:
             await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
         self._reply = Reply()
         await self._account.broke_off()
-        self._record.trace.record(
+        self._record.note(
             "error", {"kind": error.kind, "message": error.message, "attempt": event.attempt, "retry_s": event.delay_s}
         )
         self._emit(
@@ -574,7 +597,7 @@ class Turn:
         told: dict[str, object] = {"kind": error.kind, "message": error.message}
         if error.__cause__ is not None:
             told["traceback"] = "".join(traceback.format_exception(error.__cause__))
-        self._record.trace.record("error", told)
+        self._record.note("error", told)
         self._fail(error.kind, error.message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
     async def _unapproved(self, refusal: NobodyToAsk) -> None:
@@ -583,7 +606,7 @@ class Turn:
         self._emit(unanswered(refusal))
 
     def _fail_unexpectedly(self, error: Exception) -> None:
-        self._record.trace.record("error", {"kind": "internal", "traceback": traceback.format_exc()})
+        self._record.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
         what = error_text(error, 300)
         self._fail("internal", UNEXPECTED.format(what=what), retryable=True, hint=UNEXPECTED_HINT)
 
@@ -595,7 +618,11 @@ class Turn:
         try:
             await self._record.flush()
         except StorageError as error:
-            self._emit(events.Notice(level="warning", title="The trace is behind", text=error.message, hint=error.hint))
+            self._emit(
+                events.Notice(
+                    level="warning", title="The end of the turn is not stored", text=error.message, hint=error.hint
+                )
+            )
 
     async def _keep_reply(self) -> None:
         if self._reply.text.strip():

@@ -4,6 +4,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from msgspec import structs
 
@@ -17,6 +18,8 @@ from tui_agent.conversation.blocks import Image, Text, valid_text
 from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
 from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
+
+_ANOTHER_ANSWERS: Final = "Another model answers from here on."
 
 
 class AgentBusy(RuntimeError):
@@ -134,18 +137,21 @@ class Turns:
     @asynccontextmanager
     async def _answered_by(self, name: str) -> AsyncIterator[None]:
         """A context in which this model is active; afterwards the one before it is again. Empty: no change."""
-        before = self._parts.active.profile.name
-        if name:
-            await self._change_model(name)
-        try:
+        if not name:
             yield
+            return
+        await self._parts.steps.drop_writing(_ANOTHER_ANSWERS)
+        try:
+            async with self._parts.active.lent(name):
+                self._tell_of_model()
+                try:
+                    yield
+                finally:
+                    await to_completion(self._parts.steps.drop_writing(_ANOTHER_ANSWERS))
         finally:
-            if name:
-                await to_completion(self._change_model(before))
+            self._tell_of_model()
 
-    async def _change_model(self, name: str) -> None:
-        await self._parts.steps.drop_writing("Another model answers from here on.")
-        await self._parts.active.take_over_by(name)
+    def _tell_of_model(self) -> None:
         profile = self._parts.active.profile
         self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
