@@ -11,8 +11,7 @@ Whatever model answered, the blocks that enter the log are valid for every provi
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -113,20 +112,14 @@ def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[Tool
     if call.name in tools or call.name not in _SEVERAL:
         return (_mended(call, tools),)
     told = (read_object(call.malformed or call.arguments) or {}).get("tool_uses")
-    held = [_held_in(each, tools) for each in told] if isinstance(told, list) else []
-    if not held or None in held:
-        return (call,)
-    calls = [ToolCall(fresh_id(), each.name, _text(each.arguments)) for each in held if each is not None]
-    return tuple(_mended(each, tools) for each in calls)
-
-
-def _held_in(value: object, tools: Mapping[str, ToolDefinition]) -> _Written | None:
-    """A call inside another one; None if it names no known tool."""
-    if not isinstance(value, dict):
-        return None
-    name, arguments = value.get("recipient_name"), value.get("parameters")
-    name = _own_name(name, tools) if isinstance(name, str) else ""
-    return _Written(name, arguments) if name in tools and isinstance(arguments, dict) else None
+    held: list[_Written] = []
+    for each in told if isinstance(told, list) else ():
+        match each:
+            case {"recipient_name": str(name), "parameters": dict(arguments)} if _own_name(name, tools) in tools:
+                held.append(_Written(_own_name(name, tools), arguments))
+            case _:
+                return (call,)
+    return tuple(_mended(ToolCall(fresh_id(), each.name, _text(each.arguments)), tools) for each in held) or (call,)
 
 
 def _own_name(name: str, tools: Mapping[str, ToolDefinition]) -> str:
@@ -137,48 +130,35 @@ def _own_name(name: str, tools: Mapping[str, ToolDefinition]) -> str:
 
 def _mended(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> ToolCall:
     name = _own_name(call.name, tools)
-    tool = tools.get(name)
+    tool, given = tools.get(name), read_object(call.malformed or call.arguments)
     if tool is None:
         return call
-    if name != call.name:
-        call = msgspec.structs.replace(call, name=name)
-    given = read_object(call.malformed or call.arguments)
-    if given is None:
-        return call
-    fitted = fit(given, _schema(tool))
-    if not call.malformed and _equal(fitted, given):
-        return call
-    return msgspec.structs.replace(call, arguments=_text(fitted), malformed="")
+    fitted = fit(given, _schema(tool)) if given is not None else None
+    if fitted is None or (not call.malformed and _text(fitted) == _text(given)):
+        return call if name == call.name else msgspec.structs.replace(call, name=name)
+    return msgspec.structs.replace(call, name=name, arguments=_text(fitted), malformed="")
 
 
 def _from_text(blocks: tuple[Block, ...], tools: Mapping[str, ToolDefinition]) -> tuple[Block, ...]:
-    place = next((number for number in reversed(range(len(blocks))) if isinstance(blocks[number], Text)), None)
-    if place is None or place != len(blocks) - 1:
-        return blocks
-    text = blocks[place]
+    text = blocks[-1] if blocks else None
     if not isinstance(text, Text) or len(text.text) > MAX_SEARCHED:
         return blocks
     said, written = _split(text.text)
     if not written or any(call.name not in tools for call in written):
         return blocks
     calls = [ToolCall(fresh_id(), call.name, _text(fit(call.arguments, _schema(tools[call.name])))) for call in written]
-    kept = (msgspec.structs.replace(text, text=said),) if said else ()
-    return (*blocks[:place], *kept, *calls)
+    return (*blocks[:-1], *((msgspec.structs.replace(text, text=said),) if said else ()), *calls)
 
 
 def _split(text: str) -> tuple[str, list[_Written]]:
     """Split a text into its prose and the calls at its end; no calls if it ends with anything else."""
     tagged = list(_TAGGED.finditer(text))
     if tagged:
-        between = [text[before.end() : after.start()] for before, after in pairwise(tagged)] + [
-            text[tagged[-1].end() :]
-        ]
-        if any(part.strip() for part in between):
+        if _TAGGED.sub("", text[tagged[0].start() :]).strip():
             return text, []
         calls = [_calls_in(found["body"], found["name"] or "") for found in tagged]
         return text[: tagged[0].start()].strip(), [one for each in calls for one in each] if all(calls) else []
-    fenced = _FENCED.search(text)
-    if fenced:
+    if fenced := _FENCED.search(text):
         return text[: fenced.start()].strip(), _calls_in(fenced["body"])
     bare = _MARK.sub("", text).strip()
     return "", _calls_in(bare) if bare[:1] in ("{", "[") else []
@@ -189,9 +169,8 @@ def _calls_in(text: str, name: str = "") -> list[_Written]:
     value = _read(text)
     if name:
         return [_Written(name, value)] if isinstance(value, dict) else []
-    each = value if isinstance(value, list) else [value]
-    calls = [_call_of(one) for one in each]
-    return [call for call in calls if call is not None] if calls and None not in calls else []
+    calls = [_call_of(one) for one in (value if isinstance(value, list) else [value])]
+    return [call for call in calls if call is not None] if None not in calls else []
 
 
 def _call_of(value: object) -> _Written | None:
@@ -206,8 +185,7 @@ def _call_of(value: object) -> _Written | None:
     if not name_key or not arguments_key or value.keys() - {name_key, arguments_key} - _BESIDE:
         return None
     name, arguments = value[name_key], value[arguments_key]
-    if isinstance(arguments, str):
-        arguments = _read(arguments)
+    arguments = _read(arguments) if isinstance(arguments, str) else arguments
     return _Written(name, arguments) if isinstance(name, str) and isinstance(arguments, dict) else None
 
 
@@ -215,16 +193,14 @@ def read_object(text: str) -> dict[str, object] | None:
     """Parse a text as an object: as JSON, or as what models write in its place; None if it is neither.
 
     Accepted: a fence around it, double encoding, trailing commas, line breaks in strings, and Python's quotes and
-    constants. A truncated text is rejected.
+    constants. A truncated text is rejected: packages that repair JSON would complete it, and half a call would run.
     """
     value = _read(text)
     return value if isinstance(value, dict) else None
 
 
 def _read(text: str) -> object:
-    if len(text) > MAX_SEARCHED:
-        return None
-    for _ in range(3):
+    for _ in range(3 if len(text) <= MAX_SEARCHED else 0):
         fence = _FENCE.match(text.strip())
         value = _value(fence[1] if fence else text.strip())
         if not isinstance(value, str):
@@ -235,65 +211,40 @@ def _read(text: str) -> object:
 
 def _value(text: str) -> object:
     """Parse a text as JSON or Python; None if it is neither, or its value has no JSON form."""
-    for read in (_json, _without_commas, _python):
+    for read in (_json, _without_commas, ast.literal_eval):
         try:
-            value = read(text)
-            return value if isinstance(value, str) or is_object(_text({"value": value})) else None
+            value: object = read(text)
+            # A set, a tuple, or a key that is no text would be something else in JSON.
+            if isinstance(value, str) or (is_object(_text({"value": value})) and _json(_text(value)) == value):
+                return value
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None
 
 
 def _json(text: str) -> object:
-    return _plain(json.loads(text, strict=False, parse_constant=_refused))
+    return json.loads(text, strict=False)
 
 
 def _without_commas(text: str) -> object:
     return _json(_COMMA.sub(lambda found: found[1] or "", text))
 
 
-def _python(text: str) -> object:
-    return _plain(ast.literal_eval(text))
-
-
-def _refused(constant: str) -> object:
-    raise ValueError(constant)
-
-
-def _plain(value: object) -> object:
-    """Convert a Python value to its JSON form. Raises TypeError if it has none."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float() if value == value and value not in (float("inf"), float("-inf")):
-            return value
-        case list():
-            return [_plain(each) for each in value]
-        case dict() if all(isinstance(key, str) for key in value):
-            return {key: _plain(each) for key, each in value.items()}
-        case _:
-            raise TypeError(type(value).__name__)
-
-
 def _text(value: object) -> str:
-    return valid_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return valid_text(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
 
 
 def fit(value: dict[str, object], schema: Mapping[str, object]) -> dict[str, object]:
     """The arguments with values of the wrong type converted to those of the tool's JSON Schema, where unambiguous."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return value
-    return {
-        key: _fitted(each, wanted, MAX_DEPTH) if isinstance(wanted := properties.get(key), dict) else each
-        for key, each in value.items()
-    }
+    found = _inside(value, schema, MAX_DEPTH)
+    return found if isinstance(found, dict) else value
 
 
-def _fitted(value: object, schema: Mapping[str, object], levels: int) -> object:
-    kinds = tuple(_kinds(schema))
-    if not kinds or not levels:
+def _fitted(value: object, schema: object, levels: int) -> object:
+    if not isinstance(schema, dict) or not levels:
         return value
+    said = schema.get("type")
+    kinds = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, str)]
     if any(_is(value, kind) for kind in kinds):
         return _inside(value, schema, levels - 1)
     choices = schema.get("enum")
@@ -306,45 +257,21 @@ def _fitted(value: object, schema: Mapping[str, object], levels: int) -> object:
 
 def _inside(value: object, schema: Mapping[str, object], levels: int) -> object:
     items, properties = schema.get("items"), schema.get("properties")
-    if isinstance(value, list) and isinstance(items, dict):
+    if isinstance(value, list):
         return [_fitted(each, items, levels) for each in value]
     if isinstance(value, dict) and isinstance(properties, dict):
-        return {
-            key: _fitted(each, wanted, levels) if isinstance(wanted := properties.get(key), dict) else each
-            for key, each in value.items()
-        }
+        return {key: _fitted(each, properties.get(key), levels) for key, each in value.items()}
     return value
 
 
-def _kinds(schema: Mapping[str, object]) -> Iterator[str]:
-    """The types a schema allows; empty if it does not say, or says more than a type."""
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        yield kind
-    elif isinstance(kind, list):
-        yield from (each for each in kind if isinstance(each, str))
-
-
 def _is(value: object, kind: str) -> bool:
-    match kind:
-        case "string":
-            return isinstance(value, str)
-        case "integer":
-            return (isinstance(value, int) and not isinstance(value, bool)) or (
-                isinstance(value, float) and value.is_integer()
-            )
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case "null":
-            return value is None
-        case _:
-            return True
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import UndefinedTypeCheck
+
+    try:
+        return bool(Draft202012Validator.TYPE_CHECKER.is_type(value, kind))
+    except UndefinedTypeCheck:
+        return True
 
 
 def _as(value: object, kind: str) -> object:
@@ -374,8 +301,3 @@ def _schema(tool: ToolDefinition) -> Mapping[str, object]:
         return msgspec.json.decode(tool.schema, type=dict[str, object])
     except msgspec.DecodeError:
         return {}
-
-
-def _equal(one: object, other: object) -> bool:
-    """Equality that also compares types: ``1`` is not ``True``."""
-    return _text(one) == _text(other)
