@@ -298,12 +298,26 @@ async def test_a_file_seen_through_a_changed_ignore_rule_is_never_removed(tmp_pa
     project = tmp_path / "project"
     async with talking(tmp_path) as session:
         (project / ".gitignore").write_text("*.env\n")
-        (project / "own.env").write_text("secret\n")
-        planned = await commanded(session, "rm .gitignore; echo x > new.env")
-        assert did(planned) == {".gitignore": "bring back", "new.env": "remove"}
+        (project / "deep").mkdir()
+        (project / "deep/own.env").write_text("secret\n")
+        planned = await commanded(session, "rm .gitignore; echo x > deep/new.env")
+        assert did(planned) == {".gitignore": "bring back", "deep/new.env": "remove"}
         assert "came into view" in planned.gaps[0]
         await session.agent.files.put_back(planned)
-        assert names(project, "*.env") == ["own.env"]
+        assert names(project / "deep", "*.env") == ["own.env"]
+
+
+async def test_an_ignored_file_in_the_projects_own_folder_is_put_back(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        (project / ".gitignore").write_text("*.env\n*.log\n")
+        (project / "own.env").write_text("secret\n")
+        planned = await commanded(session, "rm own.env; echo x > made.log")
+        assert did(planned) == {"made.log": "remove", "own.env": "bring back"}
+        assert planned.gaps == ()
+        await session.agent.files.put_back(planned)
+        assert (project / "own.env").read_text() == "secret\n"
+        assert not (project / "made.log").exists()
 
 
 async def test_a_link_is_put_back_and_never_followed(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_what_is_in_the_log_is_what_was_said(tmp_path: Path) -> None:
 
 def test_a_call_that_needs_an_approval_ends_with_its_own_exit_code(tmp_path: Path) -> None:
     program = Program.in_folder(tmp_path)
-    answer = program.ask("-p", "run python test_calc.py", "--model", "offline", "--ask", "auto")
+    answer = program.ask("-p", "run python test_calc.py", "--model", "offline", "--ask", "ask")
     assert answer["exit"] == 3
     assert answer["error"]["kind"] == "needs_approval"
     assert program.ask("-c", "-p", "read calc.py")["exit"] == 0

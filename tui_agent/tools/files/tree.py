@@ -2,7 +2,7 @@
 
 Before a command, every file's stamp is taken, and files whose stamp is new are read: their content is stashed, unless
 the project's git repository already has it. Afterwards, files whose stamps differ are read. Ignored files are left out,
-as in a search, and links are not followed.
+as in a search, except those in the project's own folder, and links are not followed.
 """
 
 import asyncio
@@ -290,7 +290,9 @@ class _Walk:
                 names.add(entry.name)
                 if entry.name == ".git":
                     continue
-                if entry.is_symlink() or (entry.name in wanted and not entry.is_dir(follow_symlinks=False)):
+                # What lies in the project's own folder is kept although it is ignored: an `.env` is written once.
+                kept = entry.name in wanted or not path
+                if entry.is_symlink() or (kept and not entry.is_dir(follow_symlinks=False)):
                     self._file(descriptor, path, entry)
                 elif entry.name not in folders and entry.is_dir(follow_symlinks=False):
                     others.append(entry.name)
