@@ -22,7 +22,10 @@ SIDE: Final = 9_000
 """Pixels of a picture's side."""
 TALK: Final = "".join(f"Line {number} of a long answer.\n\n" for number in range(400))
 LINGERS: Final = "trap '' TERM INT HUP; echo here to stay; while true; do sleep 1; done"
-SETTINGS: Final = ("--set", "compaction.keep_recent_tokens=1000", "--set", "agentic.small_model=claude-opus-5-5")
+SETTINGS: Final = (
+    *("--set", "compaction.keep_recent_tokens=1000", "--set", "agentic.small_model=claude-opus-5-5"),
+    *("--set", "permissions.unasked=known"),
+)
 
 
 def _said(request: ParsedRequest) -> Step:

@@ -25,7 +25,17 @@ def test_the_task_is_done_on_screen(provider: str, tmp_path: Path, monkeypatch: 
         environment = {"PATH": path, **(server.environment if server else {})}
         model = WITH_LOCAL.get(provider, "offline")
         terminal = Terminal(
-            project, tmp_path / "home", "--model", model, "--ask", "auto", environment=environment, rows=40, columns=120
+            project,
+            tmp_path / "home",
+            "--model",
+            model,
+            "--ask",
+            "auto",
+            "--set",
+            "permissions.unasked=known",
+            environment=environment,
+            rows=40,
+            columns=120,
         )
         try:
             terminal.shows("ready")

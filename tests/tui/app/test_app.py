@@ -26,7 +26,7 @@ from tui_agent.tui.session.states import Phase
 
 SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
-OFFLINE = Settings(model=Model(id="offline"))
+OFFLINE = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
 
 
 @pytest.fixture(autouse=True)

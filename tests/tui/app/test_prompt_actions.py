@@ -15,7 +15,7 @@ from tests.servers.script import Script, Step
 from tests.tui.app.test_terminal_app import Terminal
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import Model, Permissions, Settings
 from tui_agent.tui.actions import DIALOGS, TITLES
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState, UserBlock
@@ -24,7 +24,7 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen
 from tui_agent.tui.session.states import Phase
 
-OFFLINE: Final = Settings(model=Model(id="offline"))
+OFFLINE: Final = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
 SECRET: Final = "sk-ant-do-not-keep-me"
 PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -107,7 +107,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def terminal(folder: Path, tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal(folder, tmp_path / "home", "--model", "offline")
+    terminal = Terminal(folder, tmp_path / "home", "--model", "offline", "--set", "permissions.unasked=known")
     yield terminal
     terminal.close()
 

@@ -28,7 +28,7 @@ from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.reading import HelpScreen
 from tui_agent.tui.session.states import Phase
 
-CLAUDE: Final = Settings(model=Model(id="claude-opus-5-5"))
+CLAUDE: Final = Settings(model=Model(id="claude-opus-5-5"), permissions=Permissions(unasked="known"))
 TEXTS: Final = ["the first", "the second", "the third"]
 
 
