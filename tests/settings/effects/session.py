@@ -115,6 +115,22 @@ async def network(settings: Settings, folder: Path) -> object:
         return session.sandbox.request(["/bin/true"], folder, {}, guard=session.sandbox.guard()).network
 
 
+async def read_besides(settings: Settings, folder: Path) -> object:
+    """Whether a command that is confined may read this folder."""
+    async with talking(folder, settings) as session:
+        request = session.sandbox.request(["/bin/true"], folder, {}, guard=session.sandbox.guard())
+        return str(HERE.parent) in request.readonly
+
+
+async def variables(settings: Settings, folder: Path) -> object:
+    """Whether a command sees a variable that looks like a secret."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MY_SERVICE_TOKEN", "a token")
+        async with without_delay(), talking(folder, settings) as session:
+            told = await say(session, "run printenv MY_SERVICE_TOKEN")
+    return [event.status for event in told if isinstance(event, events.ToolFinished)]
+
+
 def reading(request: ParsedRequest) -> Step:
     if request.position < 4:
         return Step(text="I read on.", calls=(Call("read_file", {"path": f"page_{request.position}.txt"}),))
@@ -181,6 +197,8 @@ PROBES: Mapping[str, Probe] = {
     "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.sandbox": Probe("required" if mechanism().kind == "none" else "off", confinement, OFFLINE),
     "permissions.network": Probe(True, network, OFFLINE),
+    "permissions.read": Probe([str(HERE.parent)], read_besides, OFFLINE),
+    "permissions.variables": Probe(["MY_SERVICE_TOKEN"], variables, OFFLINE),
     "permissions.unasked": Probe("known", unasked, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
     "file_history.enabled": Probe(False, put_back, OFFLINE),
