@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
@@ -90,7 +89,7 @@ class BeforeTail(NamedTuple):
     tail: Size
 
 
-class _Totals(NamedTuple):
+class _Totals(msgspec.Struct, frozen=True, gc=False):
     """The request up to and including one message state: the number of messages, the number of blocks in the last one,
     the hash of everything but reasoning, the size, and the size and number of the results.
     """
@@ -101,40 +100,6 @@ class _Totals(NamedTuple):
     size: Size
     results: Size = NOTHING
     result_count: int = 0
-
-
-class _RunningTotals:
-    """The totals after each message state, packed: a third of the memory of the objects."""
-
-    _LAYOUT: Final = Struct("=qq16sqqdqqdq")
-
-    def __init__(self, packed: bytes | bytearray = b"") -> None:
-        self._packed = bytearray(packed)
-
-    def copy(self) -> "_RunningTotals":
-        return _RunningTotals(self._packed)
-
-    def append(self, totals: _Totals) -> None:
-        size, results = totals.size, totals.results
-        self._packed += self._LAYOUT.pack(
-            totals.messages,
-            totals.blocks,
-            totals.prefix,
-            *(size.ascii, size.other, size.images),
-            *(results.ascii, results.other, results.images),
-            totals.result_count,
-        )
-
-    def truncate(self, count: int) -> None:
-        del self._packed[count * self._LAYOUT.size :]
-
-    def __len__(self) -> int:
-        return len(self._packed) // self._LAYOUT.size
-
-    def __getitem__(self, index: int) -> _Totals:
-        fields = self._LAYOUT.unpack_from(self._packed, index * self._LAYOUT.size)
-        messages, blocks, prefix, *sizes, result_count = fields
-        return _Totals(messages, blocks, prefix, Size(*sizes[:3]), Size(*sizes[3:]), result_count)
 
 
 class Rendering:
@@ -153,7 +118,7 @@ class Rendering:
         self.counts = NO_COUNTS
         self._root = b""
         self._prefix_seq = -1
-        self._running = _RunningTotals()
+        self._running: list[_Totals] = []
         self._written: list[RequestMessage] = []
         self._written_states = 0
         self._boundary_sizes: dict[int, Size] = {}
@@ -163,7 +128,7 @@ class Rendering:
         """An independent copy; `fold` is a copy of the fold this one renders."""
         other = Rendering(self.policy)
         other.__dict__.update(self.__dict__)
-        other._written, other.sizes, other._running = list(self._written), dict(self.sizes), self._running.copy()
+        other._written, other.sizes, other._running = list(self._written), dict(self.sizes), list(self._running)
         other._boundary_sizes = dict(self._boundary_sizes)
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
@@ -218,8 +183,7 @@ class Rendering:
 
     @property
     def _end(self) -> _Totals:
-        count = len(self._running)
-        return self._running[count - 1] if count else _Totals(0, 0, self._root, NOTHING)
+        return self._running[-1] if self._running else _Totals(0, 0, self._root, NOTHING)
 
     def _read_prefix(self, fold: Fold) -> None:
         seq = fold.prefix.seq if fold.prefix else 0
@@ -247,7 +211,7 @@ class Rendering:
             self._shown_words = current
 
     def _rewind(self, start: int, totals: _Totals) -> None:
-        self._running.truncate(start)
+        del self._running[start:]
         if start < self._written_states:
             self._written_states = start
             del self._written[totals.messages :]
@@ -269,7 +233,7 @@ class Rendering:
         self._boundary_sizes[seq] = size
         for each in texts:
             totals = _totals_with(totals, fingerprint_of("user", (Text(each),)))
-        return totals._replace(size=totals.size.plus(size))
+        return msgspec.structs.replace(totals, size=totals.size.plus(size))
 
     def _pass_state(self, fold: Fold, state: MessageState, totals: _Totals) -> _Totals:
         with_reasoning = (
@@ -327,9 +291,8 @@ def _totals_with(totals: _Totals, fingerprint: Fingerprint) -> _Totals:
         messages, blocks = 1, 1
     same = messages > 0 and role_of_last(messages) == fingerprint.role
     prefix = blake2b(totals.prefix + fingerprint.digest, digest_size=16).digest()
-    if same:
-        return _Totals(messages, blocks + fingerprint.blocks, prefix, *totals[3:])
-    return _Totals(messages + 1, fingerprint.blocks, prefix, *totals[3:])
+    messages, blocks = (messages, blocks + fingerprint.blocks) if same else (messages + 1, fingerprint.blocks)
+    return _Totals(messages, blocks, prefix, totals.size, totals.results, totals.result_count)
 
 
 def role_of_last(messages: int) -> Role:
