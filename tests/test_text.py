@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len, get_character_cell_size
 
-from tui_agent.agent.commands.errands import init_message, review_message
-from tui_agent.text import StreamCleaner, as_typed, call_summary, clean, displayed, money_text, one_line, printable
+from tui_agent.text import StreamCleaner, call_summary, clean, displayed, money_text, one_line, printable
 
 _HOSTILE = st.text(
     st.sampled_from(
@@ -141,16 +140,3 @@ def test_amounts(usd: float | None, shown: str) -> None:
 def test_a_shown_amount_is_the_amount_within_a_twentieth(usd: float) -> None:
     shown = float(money_text(usd).lstrip("$").replace(",", ""))
     assert abs(shown - usd) <= max(0.00005, 0.05 * usd)
-
-
-def test_what_a_person_typed_of_a_message() -> None:
-    assert (
-        as_typed("review\n\n<standard_input>\na </standard_inputs>\n</standard_input>")
-        == "review [with standard input]"
-    )
-    assert as_typed("<user-command>\ngit status\n</user-command>\n<output>\nclean\n</output>") == "!git status"
-    assert as_typed("what is <standard_input>?") == "what is <standard_input>?"
-    for mend in (False, True):
-        assert as_typed(init_message("AGENTS.md", mend=mend)) == "/init"
-    for command in ("/review", "/review races (and locks)"):
-        assert as_typed(review_message(command.removeprefix("/review").strip())) == command

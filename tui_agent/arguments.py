@@ -41,6 +41,8 @@ class Arguments(NamedTuple):
     """Root of the project the folder is in."""
     prompt: str | None = None
     """The first message; None: wait for the user to type."""
+    typed: str = ""
+    """What the user typed, if that is not the prompt: a slash command that stands for it."""
     data: str = ""
     """What came on standard input beside the prompt."""
     output_format: OutputFormat = "text"

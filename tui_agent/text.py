@@ -26,10 +26,6 @@ _CONTROL = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"
 _COMMAND = rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_BODY}"
 _COMPLETE = rf"{_CONTROL}[@-~]|{_COMMAND}(?:\x07|\x1b\\|\x9c)"
 _UNFINISHED = rf"(?:{_CONTROL}|{_COMMAND}\x1b?|\x1b[ -/]*|\r)\Z"
-_OWN_COMMAND: Final = r"(?s)<user-command>\n(.*?)\n</user-command>\n<output>\n.*"
-_STANDARD_INPUT: Final = r"(?s)\n\n<(standard_input\w*)>\n.*\n</\1>\Z"
-_INIT: Final = r"Write a file \S+ in the root of this project: what a coding agent "
-_REVIEW: Final = r"Review what is changed in the working tree(?: \(above all: (.*?)\))?, as a colleague "
 _SHORT = r"\x1b[ -/]*[0-~]|\x1b"
 _LINE_BREAK = r"\r\n|\r|[\x0b\x0c\x85\u2028\u2029]"
 _SURROGATE = r"[\ud800-\udfff]"
@@ -207,23 +203,9 @@ def short_path(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
 
 
-def errand_typed(message: str) -> str:
-    """The slash command that sends this message (`tui_agent/prompts`: ``init``, ``review``); empty if none does."""
-    if re.match(_INIT, message):
-        return "/init"
-    review = re.match(_REVIEW, message)
-    return f"/review {review[1] or ''}".rstrip() if review else ""
-
-
-def as_typed(message: str) -> str:
-    """A user message as the user typed it: without data from standard input; only the command, after ``!``, of a shell
-    command of theirs; and the slash command instead of the text that it sends.
-    """
-    if errand := errand_typed(message):
-        return errand
-    if own := re.fullmatch(_OWN_COMMAND, message):
-        return f"!{own[1]}"
-    return re.sub(_STANDARD_INPUT, " [with standard input]", message)
+def how_it_ended(exit_code: int) -> str:
+    """``exit code 1``, or the signal that ended the command."""
+    return f"exit code {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
 
 
 def price_or_time(usd: float | None, seconds: float) -> str:

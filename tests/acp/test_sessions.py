@@ -174,7 +174,7 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             assert [text.split(" @")[0] for text in said] == [
                 "Please mend",
                 "Please plan it",
-                "Say hello to you.",
+                "/greet you",
                 "Talk for ever",
             ]
             assert editor.text(one).startswith("I mend it.")

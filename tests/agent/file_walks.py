@@ -27,7 +27,6 @@ from tests.forked import forking, start
 from tui_agent.agent.agent import Agent, SessionParts
 from tui_agent.agent.history.file_history import FileHistory, PutBackDone
 from tui_agent.agent.persistence import Persistence
-from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
 from tui_agent.conversation.file_changes import kept_contents
@@ -264,7 +263,7 @@ class Walk:
         """Rewind the files to some message: what nobody else has touched since is as it was. How many were put back."""
         chance = random.Random(f"{self.seed} end")
         async with self.agent() as agent:
-            prompts = [prompt for prompt in agent.branches.prompts() if not is_note(prompt.text)]
+            prompts = [prompt for prompt in agent.branches.prompts() if not prompt.text.startswith("!")]
             if not prompts:
                 return 0
             prompt = chance.choice(prompts)

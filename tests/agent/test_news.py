@@ -29,7 +29,7 @@ from tui_agent.agent.briefing.briefing import (
     system_prompt,
 )
 from tui_agent.context.counting import estimate
-from tui_agent.conversation.entries import HeadMoved, Message, Prefix, notice, user_message
+from tui_agent.conversation.entries import HeadMoved, Message, Prefix, user_message
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.session import Session
@@ -55,6 +55,10 @@ def add_skill(folder: Path, name: str, description: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"---\nname: {name}\ndescription: {description}\n---\nThe body of {name}.\n")
     return file
+
+
+def text_of(notice: Message) -> str:
+    return "".join(getattr(block, "text", "") for block in notice.blocks)
 
 
 def told(session: Session) -> list[str]:
@@ -88,26 +92,27 @@ def test_a_text_cannot_end_its_own_section() -> None:
 @given(SECTIONS, st.lists(SECTIONS, max_size=5))
 def test_news_is_said_once_and_leaves_nothing_unsaid(begun: Sections, later: list[Sections]) -> None:
     prompt = prompt_of(begun)
-    given_so_far: list[str] = []
+    given_so_far: dict[str, str] = {}
     before = begun
     for now in later:
-        found = news(prompt, now, given_so_far)
+        found = {notice.about: text_of(notice) for notice in news(prompt, now, given_so_far)}
         changed = [number for number in range(len(now)) if now[number] != before[number]]
         assert len(found) == len(changed)
-        for number, text in zip(changed, found, strict=True):
+        for number, text in zip(changed, found.values(), strict=True):
             assert text.endswith(now[number]) if now[number] else "no longer applies" in text
-        given_so_far += found
+        given_so_far |= found
         assert news(prompt, now, given_so_far) == ()
         before = now
 
 
 def test_a_long_section_is_cut_in_a_notice_and_told_from_another() -> None:
     prompt = prompt_of(Sections())
-    (one,) = news(prompt, Sections("x" * 2 * NEWS_LIMIT), [])
+    (notice,) = news(prompt, Sections("x" * 2 * NEWS_LIMIT), {})
+    one, told = text_of(notice), {notice.about: text_of(notice)}
     assert len(one) < NEWS_LIMIT + 500
     assert f"{NEWS_LIMIT:,} more characters" in one
-    assert news(prompt, Sections("x" * 2 * NEWS_LIMIT), [one]) == ()
-    assert news(prompt, Sections("x" * (2 * NEWS_LIMIT - 1) + "y"), [one]) != ()
+    assert news(prompt, Sections("x" * 2 * NEWS_LIMIT), told) == ()
+    assert news(prompt, Sections("x" * (2 * NEWS_LIMIT - 1) + "y"), told) != ()
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), max_size=60), st.integers(50, 600))
@@ -329,7 +334,7 @@ async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     await briefing.refresh(100_000)
     (found,) = briefing.news(log, begun)
     assert briefing.news(log, begun) == (found,)
-    log.append(log.stamp(notice(found), 3.0))
+    log.append(log.stamp(found, 3.0))
     assert briefing.news(log, begun) == ()
     log.append(log.stamp(user_message("more"), 4.0))
     assert briefing.news(log, begun) == ()

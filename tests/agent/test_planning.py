@@ -49,7 +49,9 @@ def newest_result(session: Session) -> str:
 
 def notices(session: Session) -> list[str]:
     path = session.agent.engine.view.log.path()
-    messages = (entry for entry in path if isinstance(entry, Message) and entry.kind == "notice")
+    messages = (
+        entry for entry in path if isinstance(entry, Message) and entry.kind in ("plan_begun", "plan_over", "approval")
+    )
     return [block.text for message in messages for block in message.blocks if isinstance(block, Text)]
 
 

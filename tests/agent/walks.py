@@ -10,7 +10,6 @@ import random
 import signal
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, NamedTuple
 
 from msgspec.json import encode as encode_json
 
+from tests.agent.extensions.test_hooks import hook
 from tests.agent.summaries import HANDOVER, asks_for_summary
 from tests.agent.talking import talking
 from tests.conversation.logs import broken_rules
@@ -25,8 +25,10 @@ from tests.forked import forking, start
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
+from tui_agent.agent.history.branches import Prompt
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.conversation.entries import AnyEntry, encode, model_call
+from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.anthropic.request import Options
@@ -36,6 +38,8 @@ from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.session import Session
 from tui_agent.storage.verify import verify
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.permissions import NobodyToAsk
 
 MODELS: Final = {
     "anthropic": ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-4-5"),
@@ -68,6 +72,10 @@ def answering(request: ParsedRequest) -> Step:
         return Step(text=HANDOVER, delay=chance.choice((0.0, 0.0, 0.05, 0.3)), chunk=200, fault=fails)
     words = request.prompt.split()
     verb, number = (words[0], int(words[1])) if len(words) > 1 and words[1].isdigit() else ("", 0)
+    if verb == "plan" and request.position == 0:
+        return Step(
+            text="This is what I would do.", calls=(Call("submit_plan", {"plan": "Mend it.", "steps": ["one"]}),)
+        )
     fault = {"overflow": "context_overflow", "refuse": "bad_request"}.get(verb)
     if request.position < number % 3 + 1 and verb in ("read", "overflow"):
         count = 1 + (number + request.position) % 3
@@ -155,12 +163,15 @@ class Walker:
         """All steps that are left, the session closed and opened again where the walk says so."""
         walk, before = self._walk, (b"", 0)
         while True:
-            async with talking(walk.folder, walk.settings, resume=walk.name or None) as session:
+            if walk.seed % 3 == 0 and not (walk.folder / "home/hooks.json").exists():
+                hook(walk.folder / "home", "echo at $(date +%s%N)", event="UserPromptSubmit")
+            async with talking(walk.folder, walk.settings, ask=person, resume=walk.name or None) as session:
                 self._know(session, before)
                 again = await self._steps(session)
                 before = (b"", 0)
                 # A summary that is written by then is entered when the session is closed.
-                if session.agent.engine.writing is None:
+                # Before the first turn the log names no model, so the next process may take another one.
+                if session.agent.engine.writing is None and session.agent.engine.view.model:
                     before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
                 said = len(session.agent.engine.view.log)
             if said:
@@ -211,8 +222,13 @@ class Walker:
         assert abs(sum(costs) - agent.tracker.session.cost_usd) < 1e-9 or agent.engine.writing is not None, kind
         stats = agent.context_stats()
         assert sum(stats.categories.values()) == stats.tokens, kind
-        if kind in ("rewind", "fork", "switch"):
+        path = set(view.log.path().numbers)
+        for entry in entries:
+            because = because_of(entry)
+            assert entry.seq not in path or because in {0, *path}, f"after {kind}, {entry} stands without {because}"
+        if kind in ("rewind", "undo turn", "fork", "switch"):
             assert agent.turns.queued() == (), "what waits on another branch would be delivered here"
+            assert view.mode in ("", agent.permissions.mode), f"after {kind}, the mode is not that of the time"
         digest = self._digests.follow(entries)
         self._walk.marks[len(entries)] = digest
         self._tell(Told("step", self._walk.done, session.id, len(entries), digest))
@@ -328,11 +344,87 @@ async def undo(agent: Agent, chance: random.Random, tell: Callable[[], None]) ->
 
 
 async def rewind(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    said = [event.seq for event in agent.branches.history() if isinstance(event, events.UserMessage)]
-    if said:
-        # A message that was summarised together with others is one of the user's all the same.
-        with suppress(ValueError):
-            await agent.branches.rewind(chance.choice(said))
+    if said := agent.branches.prompts():
+        await rewind_to(agent, chance.choice(said))
+
+
+async def rewind_to(agent: Agent, prompt: Prompt) -> None:
+    """Rewind: what the user typed comes back, and so does what waited and waits no more."""
+    waited = agent.turns.queued()
+    back = await agent.branches.rewind(prompt.seq)
+    assert back.startswith(prompt.text)
+    still = agent.turns.queued()
+    assert all(text in back for seq, text in waited if (seq, text) not in still), "a waiting text is lost"
+
+
+async def undo_turn(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    if said := agent.branches.prompts():
+        await rewind_to(agent, said[-1])
+
+
+async def person(question: PermissionQuestion) -> PermissionAnswer:
+    """Approves most plans, sends some back, and is not always there."""
+    chance = random.Random(question.call_id)
+    what = chance.choice(("ask", "auto", "back", "away"))
+    if what == "away":
+        raise NobodyToAsk(question)
+    return PermissionAnswer(what != "back", choice=what, feedback="not yet" if what == "back" else "")
+
+
+async def shell(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    await agent.run_shell(f"seq 1 {chance.choice((3, 300, 3_000))}; exit {chance.randrange(2)}")
+
+
+async def shell_meanwhile(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    ran: list[str] = []
+
+    async def on_event(event: events.AgentEvent) -> None:
+        tell()
+        if isinstance(event, events.ToolStarted) and not ran:
+            ran.append("echo meanwhile")
+            await agent.run_shell(ran[0])
+
+    await turn(agent, f"read {chance.randrange(100)} please", on_event)
+
+
+async def plan(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    """Plan mode; the plan is approved, sent back, or waits for words; sometimes all of it is taken back."""
+
+    async def on_event(_: events.AgentEvent) -> None:
+        tell()
+
+    agent.permissions.mode = "plan"
+    await turn(agent, f"plan {chance.randrange(100)} please", on_event)
+    if chance.random() < 0.5:
+        await turn(agent, "approve", on_event)
+    if chance.random() < 0.5:
+        planned = [prompt for prompt in agent.branches.prompts() if prompt.text.startswith("plan ")]
+        if planned:
+            await rewind_to(agent, planned[-1])
+            assert agent.permissions.mode == "plan", "an approval that was taken back counts"
+            assert not agent.context.todo().items or any(p.text.startswith("plan ") for p in agent.branches.prompts())
+
+
+async def again(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    """A prompt that fails is sent again and again: it stands once. What waited comes back with it."""
+    prompt, waiting = f"refuse {chance.randrange(100)} please", f"and {chance.randrange(100)} too"
+    sent: list[int] = []
+
+    async def on_event(event: events.AgentEvent) -> None:
+        tell()
+        if isinstance(event, events.ModelCallStarted) and not sent:
+            sent.append(await agent.queue(waiting))
+
+    for _ in range(3):
+        await turn(agent, prompt, on_event)
+    newest: list[str] = []
+    for said in reversed(list(agent.branches.history())):
+        if isinstance(said, events.AssistantMessage):
+            break
+        newest += [said.text] if isinstance(said, events.UserMessage) else []
+    assert newest.count(prompt) <= 1, "it stands more than once"
+    if chance.random() < 0.5 and (found := [each for each in agent.branches.prompts() if each.text == prompt]):
+        await rewind_to(agent, found[-1])
 
 
 async def fork(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
@@ -379,6 +471,11 @@ STEPS: Final[Mapping[str, tuple[int, Do]]] = {
     "restore": (2, restore),
     "undo": (3, undo),
     "rewind": (4, rewind),
+    "undo turn": (2, undo_turn),
+    "shell": (4, shell),
+    "shell meanwhile": (3, shell_meanwhile),
+    "plan": (4, plan),
+    "again": (3, again),
     "fork": (3, fork),
     "switch": (4, switch),
     "swap": (2, swap),

@@ -11,7 +11,16 @@ from msgspec.json import encode
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix, Usage, tool_result, user_message
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Message,
+    ModelSwitched,
+    Outcome,
+    Prefix,
+    Usage,
+    tool_result,
+    user_message,
+)
 from tui_agent.conversation.log import Log
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
@@ -114,7 +123,7 @@ class Script:
         return call_id
 
     def result(
-        self, call_id: str, text: str, *, summary: str, tokens: int = 0, ms: int = 0, diff: str = ""
+        self, call_id: str, text: str, *, summary: str, tokens: int = 0, ms: int = 0, diff: str = "", notes: int = 0
     ) -> "Script":
         """A call has its result."""
         self.events.append(
@@ -128,6 +137,7 @@ class Script:
                 duration_ms=ms,
                 summary=summary,
                 diff=diff,
+                outcome=Outcome(notes=notes),
             )
         )
         return self
@@ -185,7 +195,7 @@ def coding_turn() -> Script:
     script = edited()
     run = script.call("run_command", command="pytest -q")
     printed = "..............                                            [100%]\n14 passed in 0.31s\n[exit code 0]"
-    script.result(run, printed, summary="exit code 0 · 14 passed in 0.31s", ms=1240)
+    script.result(run, printed, summary="exit code 0", ms=1240, notes=1)
     return script.say(ANSWER).message().fill(71_900, 0.141)
 
 

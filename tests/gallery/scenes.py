@@ -97,7 +97,7 @@ async def own_command(stage: Stage) -> None:
     await stage.until(lambda: not stage.app.status.status.activity and len(stage.app.pane.transcript) > 1)
     (card,) = (block for block in stage.app.pane.transcript.blocks if isinstance(block, ToolBlock))
     text = re.sub(r"\d+\.\d s", "0.1 s", card.result)
-    stage.app.pane.transcript.finish_tool(card, ToolState.OK, text, size=card.size, note="exit code 0, 0.1 s")
+    stage.app.pane.transcript.finish_tool(card, ToolState.OK, text, size=card.size, outcome=card.facts)
     stage.app.pane.toggle_block(1)
     stage.fill()
     await stage.write("!git status")
@@ -214,7 +214,7 @@ async def hostile(stage: Stage) -> None:
     await stage.open()
     script = Script().ask(texts.HOSTILE_PROMPT)
     call = script.call("run_command", command=texts.HOSTILE_COMMAND)
-    script.result(call, texts.HOSTILE_OUTPUT, summary="exit code 0 · \x1b[31mred[/]")
+    script.result(call, texts.HOSTILE_OUTPUT, summary="exit code 0, \x1b[31mred[/]")
     stage.play(script.say(texts.HOSTILE_ANSWER).message().events)
 
 

@@ -15,6 +15,7 @@ from acp.schema import (
     ToolKind,
 )
 
+from tui_agent.conversation.entries import USER_SHELL
 from tui_agent.text import call_summary, clean, one_line
 from tui_agent.tools.base import PermissionQuestion
 from tui_agent.visible import visible, visible_line
@@ -36,7 +37,7 @@ KINDS: Final[dict[str, ToolKind]] = {
     "agentic_research": "search",
     "run_command": "execute",
     "stop_command": "execute",
-    "user_shell": "execute",
+    USER_SHELL: "execute",
     "submit_plan": "switch_mode",
     "fetch_url": "fetch",
     "agentic_fetch_url": "fetch",

@@ -206,7 +206,8 @@ class Conversation:
                 SessionInfoUpdate(session_update="session_info_update", title=one_line(said.text, TITLE_CHARS))
             )
         outcome, self._mode = _Outcome(), self.agent.permissions.mode
-        async with aclosing(self.agent.run(text, said.images)) as stream:
+        typed = "" if text == said.text else said.text.strip()
+        async with aclosing(self.agent.run(text, said.images, typed=typed)) as stream:
             async for event in stream:
                 await self._show(event, outcome)
         stats = self.agent.context_stats()

@@ -181,8 +181,11 @@ def _remark(event: events.AgentEvent) -> str:
 
 
 def _of_user(event: events.UserMessage) -> Iterator[Update]:
+    if event.kind:
+        # A command of the user's own, which was shown as a call.
+        return
     if event.text:
-        yield update_user_message_text(clean(event.text))
+        yield update_user_message_text(clean(event.typed or event.text))
     for image in event.images:
         if image.data:
             yield update_user_message(image_block(image.data, image.media_type))

@@ -11,7 +11,7 @@ from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.context.counting import load_tokenizer
-from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage, notice
+from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.base import Model
@@ -81,7 +81,7 @@ class ActiveModel:
         elif begun is None or bool(begun.tools) > self.profile.tools or self._renews(begun, prefix):
             await self._record.append(prefix)
         elif news := await in_thread(self._briefing.news, view.log, begun):
-            await self._record.append(*map(notice, news))
+            await self._record.append(*news)
 
     def _renews(self, before: Prefix, now: Prefix) -> bool:
         """Whether to add the tool for the user's first agents now rather than at the next summary.

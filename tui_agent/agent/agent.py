@@ -248,7 +248,7 @@ class Agent:
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
         self.context: Final = AgentContext(parts, self.turns, kept.texts, offered, session.recaller)
-        self.branches: Final = Branches(parts, self.turns)
+        self.branches: Final = Branches(parts, self.turns, kept.texts)
         self.files: Final = ChangedFiles(self._record, self.turns, session.files)
         self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, offered)
 
@@ -278,14 +278,18 @@ class Agent:
 
     # Turns
 
-    def run(self, prompt: str = "", images: tuple[Image, ...] = ()) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(
+        self, prompt: str = "", images: tuple[Image, ...] = (), *, typed: str = ""
+    ) -> AsyncGenerator[events.AgentEvent, None]:
         """Run one turn and yield its events as they happen; the last one is `TurnFinished`.
+
+        `typed`: what the user typed, if that is not the prompt, such as a slash command; people are shown this.
 
         Without a prompt it delivers queued texts, or retries if the last turn failed. Leaving the loop, closing the
         iterator or cancelling its consumer ends the turn and leaves a valid log. Raises `AgentBusy` while a turn runs,
         and `AgentClosed`, both at the call.
         """
-        return self.turns.run(prompt, images)
+        return self.turns.run(prompt, images, typed)
 
     @overload
     async def ask(self, prompt: str = "", *, images: tuple[Image, ...] = ()) -> str: ...
@@ -345,9 +349,12 @@ class Agent:
         """Stop the running turn, whose last events still arrive. False if none was running."""
         return self.turns.interrupt()
 
-    async def queue(self, text: str, images: tuple[Image, ...] = ()) -> int:
-        """Queue a text for the running turn's next step; returns its number. Raises `NotRunning`, `StorageError`."""
-        return await self.turns.queue(text, images)
+    async def queue(self, text: str, images: tuple[Image, ...] = (), *, typed: str = "") -> int:
+        """Queue a text for the running turn's next step; returns its number. `typed`: see `run`.
+
+        Raises `NotRunning`, `StorageError`.
+        """
+        return await self.turns.queue(text, images, typed)
 
     async def add(self, entry: Custom) -> int:
         """Add an entry of your own, see `entries.custom`; returns its number. It is kept, replayed and exported.
@@ -380,7 +387,7 @@ class Agent:
 
         When cancelled, it stops the command and notes the output so far. Raises `StorageError`.
         """
-        await self._toolbox.run_for_user(command, self.engine, self._tell, self.turns.note)
+        await self._toolbox.run_for_user(command, self.engine, self._tell, self.turns.add)
 
     # The model
 

@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import newest, replay
 from tui_agent.agent.history.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
+from tui_agent.conversation.entries import typed_in
+from tui_agent.conversation.log import because_of
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.store import Texts
 
 Told = Iterator[events.AgentEvent]
 
@@ -18,9 +23,15 @@ class Branches:
     What moves the head raises `AgentBusy`, `StorageError` and ValueError.
     """
 
-    def __init__(self, parts: Parts, turns: Turns) -> None:
-        self._record, self._active, self._steps = parts.record, parts.active, parts.steps
+    def __init__(self, parts: Parts, turns: Turns, texts: Texts) -> None:
+        self._record, self._active, self._steps, self._planning = (
+            parts.record,
+            parts.active,
+            parts.steps,
+            parts.planning,
+        )
         self._turns = turns
+        self._texts = texts
 
     def all(self) -> tuple[Branch, ...]:
         """Every branch of the conversation, the present one first, then the newest."""
@@ -50,14 +61,23 @@ class Branches:
         return replay(entries[: entries.numbers.index(first)]), replay(entries[entries.numbers.index(last) + 1 :])
 
     async def rewind(self, seq: int) -> str:
-        """Go back to before the user's message `seq`; returns its text. What followed becomes another branch.
+        """Go back to before the user's message `seq`, with all that came because of it; returns what they typed.
 
-        Raises ValueError if `seq` is no message of the user's on this branch.
+        Texts that still waited to be delivered come back as well: they follow, each after a blank line. What followed
+        becomes another branch. The permission mode is again that of the time. Raises ValueError if `seq` is no message
+        of the user's on this branch.
         """
         async with self._turns.held():
-            to, text = turn_start(self._record.view.log, seq)
+            to, message = turn_start(self._record.view.log, seq)
+            text = message.typed or typed_in(message) or ""
+            if message.artifact is not None and not message.typed:
+                # It entered as a preview.
+                with suppress(StorageError):
+                    text = await self._texts.read(message.artifact)
+            waited = self._turns.queued()
             await self._move(to, "rewind")
-            return text
+            still = self._turns.queued()
+            return "\n\n".join((text, *(other for number, other in waited if (number, other) not in still)))
 
     async def fork(self, seq: int | None = None) -> int:
         """Start another branch after message `seq` (None: the newest); the present branch stays as it is.
@@ -65,7 +85,11 @@ class Branches:
         Returns the number of the entry after which the new branch continues.
         """
         async with self._turns.held():
-            to = self._record.view.end_of(seq) if seq is not None else self._record.view.head
+            log = self._record.view.log
+            to = self._record.view.end_of(seq) if seq is not None else log.head
+            if to and (prompt := because_of(log[to])) > to:
+                # Without the message that it came because of, it does not stand.
+                to = log[log.group_start(prompt)].parent
             if not to:
                 missing = "no message yet" if seq is None else f"no message {seq} on this branch"
                 raise ValueError(f"there is {missing}")
@@ -81,7 +105,7 @@ class Branches:
                 raise ValueError(f"no branch ends at entry {tip}")
 
     async def _move(self, to: int, reason: events.MoveReason) -> None:
-        before = self._record.engine.tokens
+        before, left = self._record.engine.tokens, self._record.view.head
         await self._record.answer_open_calls()
         if self._turns.busy:
             raise AgentBusy("a turn waits to go on here")
@@ -90,5 +114,7 @@ class Branches:
         if self._record.view.model not in ("", self._active.profile.name):
             # Record the present model on that branch too, so that a restart continues with it.
             await self._active.introduce()
-        after = self._record.engine.tokens
+        mode, after = self._planning.follow(left), self._record.engine.tokens
         self._steps.tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=after))
+        if mode:
+            self._steps.tell(events.Notice(level="info", title=f"Mode {mode} again", text="As it was at this point."))

@@ -26,7 +26,7 @@ from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy
 from tui_agent.storage.store import Texts
-from tui_agent.text import as_typed, call_summary, one_line
+from tui_agent.text import call_summary, one_line
 from tui_agent.tool_titles import tool_title
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.recall import RecallHits, RecallSource
@@ -198,7 +198,7 @@ class AgentContext:
         for block in entry.blocks:
             match block:
                 case Text() if block.text.strip():
-                    return (as_typed(block.text) if entry.role == "user" else block.text)[:EXCERPT_CHARS]
+                    return (entry.typed or block.text)[:EXCERPT_CHARS]
                 case ToolResult():
                     call = self._record.view.call(block.call_id)
                     asked = call_summary(call.arguments)[:EXCERPT_CHARS] if call is not None else ""

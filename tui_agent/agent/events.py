@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import Image
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
 from tui_agent.tools.base import PermissionQuestion
 
 MoveReason: TypeAlias = Literal["rewind", "fork", "switch"]
@@ -24,11 +24,14 @@ class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
 
 class UserMessage(Event, frozen=True, kw_only=True, tag="user_message"):
     """The user's message as it entered the conversation. `queued`: the number of the queued entry if it was delivered
-    during a turn, else 0.
+    during a turn, else 0. `typed`: what they typed, if that is not the text. `kind` is ``user_shell`` for a command of
+    theirs that had been queued; its output came with `ToolFinished`.
     """
 
     seq: int
     text: str
+    typed: str = ""
+    kind: str = ""
     images: tuple[Image, ...] = ()
     queued: int = 0
 
@@ -122,8 +125,8 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     """A call has its result, in the log. `text` is what the model sees; `size` is the size of the raw result in
     characters.
 
-    `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people. `evicted`: `text`
-    is a preview, and the whole result is in the file `artifact`.
+    `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people, `outcome` are facts
+    about the result. `evicted`: `text` is a preview, and the whole result is in the file `artifact`.
     """
 
     call_id: str
@@ -135,6 +138,7 @@ class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
     duration_ms: int = 0
     summary: str = ""
     diff: str = ""
+    outcome: Outcome = NO_OUTCOME
     seq: int = 0
     artifact: str = ""
     evicted: bool = False

@@ -18,6 +18,9 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     ContextEntry,
     HeadMoved,
+    Message,
+    ModeChanged,
+    Outcome,
     Prefix,
     Recorded,
     UnattributedCall,
@@ -60,13 +63,17 @@ class Record:
         async with self._lock:
             return await in_thread(work)
 
-    async def append(self, *entries: AnyEntry) -> int:
+    async def append(self, *entries: AnyEntry, because: Sequence[Message | ModeChanged] = ()) -> int:
         """Commit these entries and apply them to the view; returns the number of the last one.
+
+        `because`: what comes because of the last one. It is committed right before it, with its number.
 
         A cancellation takes effect only afterwards, so an append is never partial. Raises `StorageError`, and then
         nothing was appended.
         """
-        return await to_completion(self._append(entries))
+        if not (entries or self._waiting):
+            return len(self.view.log)
+        return await to_completion(self._append(entries, because))
 
     def append_soon(self, entry: AnyEntry) -> None:
         """Append an entry together with the next append, or with `flush`."""
@@ -109,15 +116,18 @@ class Record:
         calls = self.view.unanswered()
         if calls:
             results = (ToolResult(call.id, text, is_error=True) for call in calls)
-            await self.append(*(tool_result(result, stop_reason="interrupted") for result in results))
+            told = Outcome(notes=1)
+            await self.append(*(tool_result(each, stop_reason="interrupted", outcome=told) for each in results))
         return calls
 
-    async def _append(self, entries: Sequence[AnyEntry]) -> int:
+    async def _append(self, entries: Sequence[AnyEntry], because: Sequence[Message | ModeChanged]) -> int:
         async with self._lock:
             await self._mend()
             now, waiting = self.engine.clock(), len(self._waiting)
             stamped: list[AnyEntry] = []
-            for entry in (*self._waiting, *entries):
+            last = len(self.view.log) + waiting + len(because) + len(entries)
+            group = (msgspec.structs.replace(entry, because=last) for entry in because)
+            for entry in (*self._waiting, *entries[:-1], *group, *entries[-1:]):
                 stamped.append(self.view.log.stamp(valid_entry(entry), now, after=stamped[-1:]))
             then: View | None = None
             if any(isinstance(entry, HeadMoved) for entry in stamped):

@@ -17,13 +17,11 @@ from tui_agent.conversation.entries import (
     AnyEntry,
     Checkpointed,
     Cleared,
-    Delivered,
     Digested,
     Message,
     ModelSwitched,
     Pinned,
     Prefix,
-    Queued,
     Restored,
     Shortened,
     Summarized,
@@ -32,6 +30,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, Category, Size
+from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
 PURE = 0.95
@@ -269,14 +268,8 @@ class TokenMeter:
 
 def _said_in(entry: AnyEntry, log: Log) -> tuple[Block, ...]:
     """The blocks of an entry that the next request contains."""
-    match entry:
-        case Message(agent_visible=True):
-            return entry.blocks
-        case Delivered():
-            queued = log[entry.queued] if 1 <= entry.queued <= len(log) else None
-            return queued.blocks if isinstance(queued, Queued) else ()
-        case _:
-            return ()
+    message = log.message(entry.seq)
+    return sent_blocks(message) if message is not None and message.agent_visible else ()
 
 
 def _doubt(message: Message, usage: Usage) -> int:

@@ -8,11 +8,11 @@ gives one conversation, so a rewind or a fork leaves the other branch as it was.
 """
 
 import json
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolDefinition, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolDefinition, ToolResult, valid_text
 
 T = TypeVar("T")
 
@@ -25,6 +25,7 @@ Kind: TypeAlias = Literal[
     "approval",
     "plan_begun",
     "plan_over",
+    "interrupted",
     "notice",
     "tool_result",
     "tool_result_archived",
@@ -37,9 +38,12 @@ Kind: TypeAlias = Literal[
 
 Empty: said by the user or the model. ``user_shell``: a shell command that the user ran, one call and its result.
 ``hook``, ``resource``: what the user's hook or a server's resource added. ``approval``: the user approved a plan.
-``plan_begun``, ``plan_over``: the model is told of plan mode. ``notice``: any other word of the program to the model.
-``custom``: an entry of a host program's own.
+``plan_begun``, ``plan_over``: the model is told of plan mode. ``interrupted``: the user stopped the turn. ``notice``:
+any other word of the program to the model. ``custom``: an entry of a host program's own.
 """
+USER_SHELL: Final = "your shell"
+"""The name of the user's own commands in calls and events; no tool of the model has this name."""
+
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
 """What a boundary is. Its default is a function because the encoder leaves out other defaults, and this is written."""
 Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
@@ -92,6 +96,13 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     notes: int = 0
     steps: tuple[str, ...] = ()
 
+    def with_notes(self, more: int) -> "Outcome":
+        """The same, with this many more lines of notes at the end of the text."""
+        return msgspec.structs.replace(self, notes=self.notes + more) if more else self
+
+
+NO_OUTCOME: Final = Outcome()
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="entry"):
     """The header of every entry: its number in the log (from 1), its parent's (0: none), seconds since the epoch."""
@@ -120,6 +131,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
     `because` is the number of the user's message that it came because of, which may follow it; 0: none. Taking that
     message back takes this one back too. `typed` is what the user typed, if that is not the text: a slash command.
+    `about` is the section of the system prompt that a notice brings up to date.
     """
 
     role: Role
@@ -136,9 +148,10 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     artifact: Artifact | None = None
     summary: str = ""
     diff: str = ""
-    outcome: Outcome | None = None
+    outcome: Outcome = NO_OUTCOME
     because: int = 0
     typed: str = ""
+    about: str = ""
 
 
 class Custom(Message, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):
@@ -193,9 +206,10 @@ class Queued(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="queued")
     kind: Literal["", "user_shell"] = ""
     typed: str = ""
     summary: str = ""
-    outcome: Outcome | None = None
+    outcome: Outcome = NO_OUTCOME
     artifact: Artifact | None = None
     duration_ms: int = 0
+    stop_reason: str = ""
 
 
 class Delivered(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="delivered"):
@@ -526,6 +540,20 @@ def user_message(text: str, *images: Image, typed: str = "") -> Message:
     return Message(role="user", blocks=blocks, typed=typed if typed != text else "")
 
 
+def typed_in(message: Message) -> str | None:
+    """What the user typed in a message of theirs; None if it is none."""
+    if message.role != "user" or message.kind not in ("", "user_shell"):
+        return None
+    return message.typed or "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
+
+
+def user_shell(call_id: str, command: str, text: str, *, is_error: bool = False) -> Message:
+    """A shell command that the user ran, and its output."""
+    call = ToolCall(call_id, USER_SHELL, msgspec.json.encode({"command": command}).decode())
+    result = ToolResult(call_id, text, is_error=is_error)
+    return Message(role="user", kind="user_shell", blocks=(call, result), typed=f"!{command}")
+
+
 def notice(text: str, kind: Kind = "notice") -> Message:
     """A message from the program to the model: role user, not shown to the user."""
     return Message(role="user", kind=kind, blocks=(Text(text),), user_visible=False)
@@ -541,6 +569,7 @@ def queued_of(message: Message) -> Queued:
         outcome=message.outcome,
         artifact=message.artifact,
         duration_ms=message.duration_ms,
+        stop_reason=message.stop_reason,
     )
 
 
@@ -558,6 +587,7 @@ def delivered(queued: Queued, entry: Entry) -> Message:
         outcome=queued.outcome,
         artifact=queued.artifact,
         duration_ms=queued.duration_ms,
+        stop_reason=queued.stop_reason,
     )
 
 
@@ -569,7 +599,7 @@ def tool_result(
     summary: str = "",
     diff: str = "",
     stop_reason: str = "",
-    outcome: Outcome | None = None,
+    outcome: Outcome = NO_OUTCOME,
 ) -> Message:
     """The message that carries one tool result."""
     return Message(

@@ -19,6 +19,7 @@ from tui_agent.conversation.entries import (
     Delivered,
     HeadMoved,
     Message,
+    ModeChanged,
     Queued,
     decode,
     delivered,
@@ -138,6 +139,13 @@ class Log:
             case _:
                 return None
 
+    def group_start(self, seq: int) -> int:
+        """The first of the entries that came because of message `seq` and stand right before it; `seq` if none does."""
+        start = seq
+        while (parent := self._parents[start - 1]) and because_of(self[parent]) == seq:
+            start = parent
+        return start
+
     def fork_point(self, one: int, other: int) -> int:
         """The newest common entry of the conversations that end at `one` and at `other`; 0 if there is none."""
         while one != other:
@@ -218,6 +226,11 @@ class Entries(Sequence[AnyEntry]):
 @lru_cache(_CACHED_BLOCKS)
 def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
     return tuple(map(decode, zlib.decompress(block).split(b"\n")))
+
+
+def because_of(entry: AnyEntry) -> int:
+    """The number of the user's message that an entry came because of; 0: none."""
+    return entry.because if isinstance(entry, Message | ModeChanged) else 0
 
 
 def _head_after(entry: AnyEntry) -> int:

@@ -1,15 +1,16 @@
 """The model's plans and questions to the user, as recorded in the log. All of it is untrusted text.
 
-An approved plan becomes the task list. The text of the approval is the result of the call if the user answered at once,
-and a notice if they answered later.
+An approved plan becomes the task list. Its steps come with the result of the call if the user answered at once, and
+with a message of its own if they answered later.
 """
 
+from collections import deque
 from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Message, Prefix
+from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.entries import Message, ModeChanged, Prefix
 from tui_agent.conversation.log import Log
 
 ASK: Final = "ask_user"
@@ -24,14 +25,11 @@ PLAN_BEGUN: Final = (
 )
 PLAN_OVER: Final = "[notice] Plan mode is over: you may make changes."
 
-_APPROVED: Final = "[the user approved the plan; "
 _STEPS_HEADING: Final = "Steps:"
-_LIST_HEADING: Final = "The task list:"
-_CHECKBOX: Final = "[ ] "
 
 
 class Plan(NamedTuple):
-    """A plan in prose, and its steps."""
+    """A plan in prose, and its steps, each on one line."""
 
     text: str
     steps: tuple[str, ...]
@@ -45,24 +43,18 @@ class Plan(NamedTuple):
         """Parse a text from `whole`, possibly edited by a person; without a list of steps, each line is a step."""
         before, found, after = text.rpartition(f"\n{_STEPS_HEADING}\n") if text.strip() else ("", "", "")
         lines = (after if found else text).splitlines()
-        steps = tuple(step for line in lines if (step := line.strip().removeprefix("- ").strip()))
+        steps = tuple(step for line in lines if (step := " ".join(line.strip().removeprefix("- ").split())))
         return cls((before if found else text).strip(), steps)
 
 
 def approval(plan: Plan, mode: str, *, edited: bool) -> str:
     """The text that tells the model that the user approved its plan, and the permission mode from now on."""
     changed = f"They changed it. It is now:\n\n{plan.text}\n\n" if edited else ""
-    tasks = "\n".join(f"{_CHECKBOX}{' '.join(step.split())}" for step in plan.steps)
-    listed = f"{_LIST_HEADING}\n{tasks}\n"
-    return f"{_APPROVED}the mode is now {mode}]\n{changed}{listed}Carry it out, and keep the list with todo."
-
-
-def approved_steps(text: str) -> tuple[str, ...] | None:
-    """The steps in the text of an `approval`; None if the text is something else."""
-    if not text.startswith(_APPROVED):
-        return None
-    lines = text.rpartition(f"\n{_LIST_HEADING}\n")[2].splitlines()
-    return tuple(line.removeprefix(_CHECKBOX) for line in lines if line.startswith(_CHECKBOX))
+    tasks = "\n".join(f"[ ] {step}" for step in plan.steps)
+    return (
+        f"[the user approved the plan; the mode is now {mode}]\n{changed}The task list:\n{tasks}\n"
+        "Carry it out, and keep the list with todo."
+    )
 
 
 def waiting_plan(log: Log) -> Plan | None:
@@ -72,11 +64,11 @@ def waiting_plan(log: Log) -> Plan | None:
     while seq:
         entry = log[seq]
         seq = entry.parent
-        if not isinstance(entry, Message) or entry.kind == "notice":
+        if not isinstance(entry, Message) or entry.kind not in ("", "tool_result"):
             continue
         if entry.kind == "tool_result":
-            unanswered = (block for block in entry.blocks if isinstance(block, ToolResult) and block.text == UNANSWERED)
-            waiting = next((block.call_id for block in unanswered), waiting)
+            if entry.stop_reason == "unanswered":
+                waiting = next((block.call_id for block in entry.blocks if isinstance(block, ToolResult)), waiting)
             continue
         calls = (block for block in entry.blocks if isinstance(block, ToolCall))
         asked = next((call for call in calls if call.id == waiting and call.name == PLAN), None)
@@ -90,7 +82,7 @@ def read_plan(arguments: str) -> Plan | None:
         found = _decoder.decode(arguments.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    return Plan(found.plan, found.steps)
+    return Plan(found.plan, tuple(" ".join(step.split()) for step in found.steps))
 
 
 def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool:
@@ -100,19 +92,24 @@ def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool
     """
     seq = log.head
     while seq and seq != known_at:
-        entry = log[seq]
-        if isinstance(entry, Prefix):
-            return False
-        for block in entry.blocks if isinstance(entry, Message) and entry.kind else ():
-            match block:
-                case Text(text=text) | ToolResult(text=text) if text == PLAN_BEGUN:
-                    return True
-                case Text(text=text) | ToolResult(text=text) if text == PLAN_OVER or text.startswith(_APPROVED):
-                    return False
-                case _:
-                    pass
-        seq = entry.parent
+        match entry := log[seq]:
+            case Message(kind="plan_begun"):
+                return True
+            case Prefix() | Message(kind="plan_over" | "approval"):
+                return False
+            case Message() if entry.outcome.steps:
+                return False
+            case _:
+                seq = entry.parent
     return known if seq else False
+
+
+def mode_at_head(log: Log, left: int) -> str:
+    """The permission mode at the log's head, which was moved there from entry `left`; empty: the same as there."""
+    here = deque(log.path().of(ModeChanged), maxlen=1)
+    if here:
+        return here[0].mode
+    return next((entry.before for entry in log.path(left).of(ModeChanged)), "")
 
 
 class _Arguments(msgspec.Struct, frozen=True):

@@ -239,6 +239,15 @@ def blocks_of(log: Log, seq: int) -> tuple[Block, ...]:
     return message.blocks if message is not None else ()
 
 
+def sent_blocks(message: Message) -> tuple[Block, ...]:
+    """A whole message as it is sent: a command that the user ran is text."""
+    if message.kind != "user_shell":
+        return message.blocks
+    calls = calls_in(message.blocks)
+    results = (block for block in message.blocks if isinstance(block, ToolResult))
+    return tuple(user_shell_text(calls[result.call_id], result) for result in results if result.call_id in calls)
+
+
 def user_shell_text(call: ToolCall, result: ToolResult) -> Text:
     """What the model reads of a command that the user ran."""
     arguments = msgspec.json.decode(call.arguments)

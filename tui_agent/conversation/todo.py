@@ -12,7 +12,7 @@ from msgspec import Meta
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.plan import PLAN, approved_steps
+from tui_agent.conversation.plan import PLAN
 
 TODO: Final = "todo"
 """The tool's name."""
@@ -76,15 +76,17 @@ def newest_todo(log: Log) -> TodoList:
     seq = log.head
     while seq:
         entry = log[seq]
-        for block in reversed(entry.blocks) if isinstance(entry, Message) else ():
+        seq = entry.parent
+        if not isinstance(entry, Message):
+            continue
+        for block in reversed(entry.blocks):
             match block:
                 case ToolResult(is_error=False):
                     carried_out.add(block.call_id)
-                    if (steps := approved_steps(block.text)) is not None:
-                        approved[block.call_id] = _begun(steps)
-                case Text() if isinstance(entry, Message) and entry.kind == "notice":
-                    if (steps := approved_steps(block.text)) is not None:
-                        return _begun(steps)
+                    if entry.outcome.steps:
+                        approved[block.call_id] = _begun(entry.outcome.steps)
+                case Text() if entry.outcome.steps:
+                    return _begun(entry.outcome.steps)
                 case ToolCall(name=name) if name == PLAN and block.id in approved:
                     return approved[block.id]
                 case ToolCall() if block.id in carried_out:
@@ -94,7 +96,6 @@ def newest_todo(log: Log) -> TodoList:
                         return found
                 case _:
                     pass
-        seq = entry.parent
     return TodoList()
 
 

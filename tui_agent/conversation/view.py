@@ -407,12 +407,14 @@ class View:
         """The newest answer with known usage."""
         return self._fold.last_call
 
-    def unanswered_prompt(self) -> tuple[int, tuple[Block, ...]]:
-        """Number and blocks of the user's newest message if nothing follows it, else 0 and ()."""
-        newest = self._fold.states[-1] if self._fold.states else None
-        if newest is None or newest.role != "user" or newest.kind:
-            return 0, ()
-        return newest.seq, blocks_of(self.log, newest.seq)
+    def unanswered_prompt(self) -> Message | None:
+        """The user's newest message, if there is no answer to it and they did not stop that."""
+        for state in reversed(self._fold.states):
+            if state.role != "user" or state.kind == "interrupted":
+                return None
+            if not state.kind:
+                return self.log.message(state.seq)
+        return None
 
     def queued(self) -> tuple[Queued, ...]:
         """The user's messages that wait to be delivered."""

@@ -46,7 +46,7 @@ def run(arguments: Arguments, settings: Settings) -> int:
     """Run one turn and print its result; returns the exit code (docs/headless.md, "Exit codes"). Raises UsageError."""
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
-        arguments = arguments._replace(prompt=asked)
+        arguments = arguments._replace(prompt=asked, typed=(arguments.prompt or "").strip())
     if schema is not None and is_command(arguments.prompt or ""):
         raise UsageError("--json-schema is for a prompt, not for a command")
     return asyncio.run(_run(arguments, settings, schema))
@@ -132,9 +132,10 @@ def _is_command(arguments: Arguments) -> bool:
 
 async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: "_Outcome") -> Arguments:
     """The arguments with the expanded command as the prompt; a failure is recorded in `outcome`."""
-    argument = (arguments.prompt or "").strip().partition(" ")[2].strip()
+    typed = (arguments.prompt or "").strip()
     try:
-        return arguments._replace(prompt=await session.agent.own_commands.expand(prompt, argument))
+        text = await session.agent.own_commands.expand(prompt, typed.partition(" ")[2].strip())
+        return arguments._replace(prompt=text, typed=typed)
     except NobodyToAsk as refusal:
         outcome.failure = unanswered(refusal)
     except ToolFailure as failure:
@@ -149,20 +150,23 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
         begun = {"type": "session", "session_id": session.id, "model": session.agent.profile.name}
         _print_json(msgspec.json.encode(begun))
     images = await _pictures(session, arguments)
-    words = with_data(arguments.prompt or "", arguments.data)
+    prompt = arguments.prompt or ""
+    words, typed = with_data(prompt, arguments.data), arguments.typed or prompt
+    if arguments.data:
+        typed += " [with standard input]"
     if schema is None:
-        await _turn(session, arguments, outcome, words, images)
+        await _turn(session, arguments, outcome, words, images, typed)
         return
     told = f"{words}\n\n{schema.instruction()}"
     problems: tuple[str, ...] = ()
     for _ in range(1 + REPAIRS):
-        await _turn(session, arguments, outcome, told, images)
+        await _turn(session, arguments, outcome, told, images, typed)
         if not outcome.ended_well:
             return
         outcome.structured, problems = schema.find(outcome.text)
         if not problems:
             return
-        told, images = schema.repair(problems), ()
+        told, images, typed = schema.repair(problems), (), ""
     outcome.failure = events.TurnFailed(
         kind="invalid_result",
         message=f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",
@@ -172,11 +176,11 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
 
 
 async def _turn(
-    session: Session, arguments: Arguments, outcome: "_Outcome", words: str, images: tuple[Image, ...] = ()
+    session: Session, arguments: Arguments, outcome: "_Outcome", words: str, images: tuple[Image, ...], typed: str
 ) -> None:
     streaming = arguments.output_format == "stream-json"
     finished: events.TurnFinished | None = None
-    async with aclosing(session.agent.run(words, images)) as stream:
+    async with aclosing(session.agent.run(words, images, typed=typed)) as stream:
         async for event in stream:
             match event:
                 case events.TurnFailed():

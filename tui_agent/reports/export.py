@@ -17,11 +17,13 @@ from tui_agent.conversation.entries import (
     ModelSwitched,
     Prefix,
     Queued,
+    delivered,
+    typed_in,
 )
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import time_text
-from tui_agent.text import as_typed, call_summary, clean, one_line
+from tui_agent.text import call_summary, clean, one_line
 from tui_agent.tool_titles import tool_title
 
 ENDINGS: Final = (".md", ".html", ".json")
@@ -58,8 +60,7 @@ def file_name(entries: Sequence[AnyEntry]) -> str:
 
 
 def _first_words(entries: Sequence[AnyEntry]) -> str:
-    said = (entry for entry in entries if isinstance(entry, Message) and entry.role == "user" and not entry.kind)
-    texts = (as_typed(block.text) for entry in said for block in entry.blocks if isinstance(block, Text))
+    texts = (typed_in(entry) or "" for entry in entries if isinstance(entry, Message))
     return one_line(next((text for text in texts if text.strip()), ""), TITLE_CHARACTERS)
 
 
@@ -95,10 +96,14 @@ def markdown(name: str, entries: Sequence[AnyEntry]) -> Iterator[str]:
                 yield f"\n## {one_line(entry.name)} · {time_text(entry.time)}\n"
                 yield from map(_said, entry.blocks)
                 yield f"\n{_fenced(entry.data)}\n"
+            case Message(kind="user_shell"):
+                yield from _ran(entry)
             case Message():
                 title = "You" if entry.user_visible and not entry.kind else "Told to the model"
                 yield f"\n## {title} · {time_text(entry.time)}\n"
                 yield from map(_said, entry.blocks)
+            case Delivered() if entry.queued in queued and queued[entry.queued].kind:
+                yield from _ran(delivered(queued[entry.queued], entry))
             case Delivered():
                 yield f"\n## You · {time_text(entry.time)}\n"
                 yield from map(_said, queued[entry.queued].blocks if entry.queued in queued else ())
@@ -164,6 +169,12 @@ def _called(call: ToolCall, entry: Message | None) -> str:
     failed = any(block.is_error for block in entry.blocks if isinstance(block, ToolResult))
     ended = entry.stop_reason or ("failed" if failed else "")
     return _folded(f"{title} · {ended}" if ended else title, f"{_fenced(call.arguments, 'json')}{_result(entry)}")
+
+
+def _ran(entry: Message) -> Iterator[str]:
+    """A command that the user ran, and its output."""
+    yield f"\n## You · {time_text(entry.time)}\n"
+    yield from (_called(block, entry) for block in entry.blocks if isinstance(block, ToolCall))
 
 
 def _result(entry: Message) -> str:

@@ -34,7 +34,9 @@ from tui_agent.conversation.entries import (
     Summarized,
     Undone,
     WordsEdited,
+    delivered,
     model_call,
+    typed_in,
 )
 from tui_agent.conversation.log import Log
 from tui_agent.reports.charts import STYLE as CHART_STYLE
@@ -142,6 +144,8 @@ class _Session:
         texts = 1
         for entry in entries:
             match entry:
+                case Message(kind="user_shell"):
+                    texts += 1
                 case Message(kind="tool_result" | "tool_result_archived"):
                     for block in entry.blocks:
                         if isinstance(block, ToolResult):
@@ -237,10 +241,9 @@ class _Session:
             case Message(role="assistant"):
                 yield from self._answer(entry)
             case Message() if self._words(entry) is not None:
-                yield from self._said(entry.blocks, entry.time)
-            case Delivered():
-                queued = self._queued.get(entry.queued)
-                yield from self._said(queued.blocks if queued else (), entry.time)
+                yield from self._said(entry)
+            case Delivered() if (queued := self._queued.get(entry.queued)) is not None:
+                yield from self._said(delivered(queued, entry))
             case Message(kind="tool_result" | "tool_result_archived") if entry.seq in self._alone:
                 for block in entry.blocks:
                     if isinstance(block, ToolResult):
@@ -248,7 +251,7 @@ class _Session:
             case Custom():
                 shown = "\n".join(filter(None, (_joined(entry.blocks), entry.data)))
                 yield self._card_of(entry.name, one_line(entry.data, 120), self._pre(shown))
-            case Message(kind="notice"):
+            case Message(kind="notice" | "hook" | "resource" | "approval" | "plan_begun" | "plan_over" | "interrupted"):
                 text = "\n".join(block.text for block in entry.blocks if isinstance(block, Text))
                 yield self._card_of("Told to the model", one_line(text, 120), self._pre(text))
             case Prefix():
@@ -262,10 +265,12 @@ class _Session:
             case _:
                 pass
 
-    def _said(self, blocks: Iterable[object], time: float) -> Iterator[str]:
-        yield f'<p class="quiet">{time_text(time)}</p>'
-        for block in blocks:
-            if isinstance(block, Text):
+    def _said(self, message: Message) -> Iterator[str]:
+        yield f'<p class="quiet">{time_text(message.time)}</p>'
+        for block in message.blocks:
+            if isinstance(block, ToolCall):
+                yield self._call(block, message)
+            elif isinstance(block, Text):
                 yield f'<div class="user">{safe(_cut(block.text, PROSE_CHARACTERS))}</div>\n'
             elif isinstance(block, Image):
                 yield self._picture(block)
@@ -320,11 +325,10 @@ class _Session:
     def _words(self, entry: AnyEntry) -> str | None:
         """The user's text in this entry; None if it is not the user's."""
         match entry:
-            case Message(role="user", kind="", user_visible=True):
-                return _joined(entry.blocks)
-            case Delivered():
-                queued = self._queued.get(entry.queued)
-                return _joined(queued.blocks) if queued else None
+            case Message(user_visible=True):
+                return typed_in(entry)
+            case Delivered() if (queued := self._queued.get(entry.queued)) is not None:
+                return typed_in(delivered(queued, entry))
             case _:
                 return None
 

@@ -16,7 +16,7 @@ from tui_agent.storage.log import log_file, read_entries
 from tui_agent.storage.store import Kind
 from tui_agent.storage.trace import TraceEvent, read_events
 from tui_agent.storage.verify import verify
-from tui_agent.text import as_typed, call_summary, counted, money_text, one_line
+from tui_agent.text import call_summary, counted, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 FOLLOW_S: Final = 0.3
@@ -127,7 +127,7 @@ def _session(body: dict[str, object]) -> str:
         texts = (
             [_text(block, "text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
         )
-        return f"queued for the next step: {as_typed(' '.join(filter(None, texts)))}"
+        return f"queued for the next step: {_text(body, 'typed') or ' '.join(filter(None, texts))}"
     return _of_entry(body)
 
 
@@ -137,8 +137,7 @@ def _message(body: dict[str, object]) -> str:
     shown = f" ({counted(int(pictures), 'picture')})" if pictures else ""
     stopped = _text(body, "stop_reason")
     how = f" ({stopped})" if stopped not in {"", "end_turn", "tool_calls"} else ""
-    said = _text(body, "text")
-    return f"{who}{how}: {as_typed(said) if who == 'user' else said}{shown}"
+    return f"{who}{how}: {_text(body, 'typed') or _text(body, 'text')}{shown}"
 
 
 def _model_usage(body: dict[str, object]) -> str:

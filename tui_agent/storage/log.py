@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,
     Delivered,
@@ -20,6 +19,7 @@ from tui_agent.conversation.entries import (
     ModelSwitched,
     Recorded,
     model_call,
+    typed_in,
 )
 from tui_agent.conversation.log import Entries, Log
 from tui_agent.durable import in_thread, make_private_folder, sync_folder, to_completion
@@ -40,7 +40,6 @@ from tui_agent.storage.rows import EntryRow, RowReader, row_of
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace
-from tui_agent.text import as_typed
 
 LOG_NAME: Final = "checkpoints.sqlite"
 TITLE_LENGTH: Final = 80
@@ -430,7 +429,10 @@ def _finish_salvage(path: Path) -> None:
 
 def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
     updated = max((entry.time for entry in entries if not isinstance(entry, Recorded)), default=0.0)
-    messages = sum(isinstance(entry, Delivered) or (isinstance(entry, Message) and not entry.kind) for entry in entries)
+    messages = sum(
+        isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
+        for entry in entries
+    )
     models = [entry.model for entry in entries if isinstance(entry, Message | ModelSwitched) and entry.model]
     steps: list[Step] = [
         (
@@ -456,8 +458,7 @@ def _meta_step(values: Mapping[str, str]) -> Step:
 
 def _title(entries: Iterable[AnyEntry]) -> str:
     for entry in entries:
-        if isinstance(entry, Message) and entry.role == "user" and not entry.kind:
-            said = as_typed(" ".join(block.text for block in entry.blocks if isinstance(block, Text)))
+        if isinstance(entry, Message) and (said := typed_in(entry)):
             title = " ".join(said.split()[:TITLE_LENGTH])
             if title:
                 return title if len(title) <= TITLE_LENGTH else f"{title[: TITLE_LENGTH - 1]}…"

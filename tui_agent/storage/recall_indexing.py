@@ -27,6 +27,7 @@ from tui_agent.conversation.entries import (
     Queued,
     Summarized,
     Withdrawn,
+    delivered,
     encode,
 )
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
@@ -139,8 +140,7 @@ def passages_of(entry: AnyEntry, calls: dict[str, Call]) -> Iterator[Passage]:
                 yield from _block(entry, block, calls)
         case Queued():
             for block in entry.blocks:
-                if isinstance(block, Text):
-                    yield Passage(seq=entry.seq, time=entry.time, role="user", text=block.text)
+                yield from _block(delivered(entry, entry), block, calls)
         case Digested():
             yield Passage(seq=entry.seq, time=entry.time, role="digest", text=entry.text)
         case Summarized() | Checkpointed():
@@ -174,7 +174,7 @@ def _file_of(message: Message, path: str, calls: dict[str, Call]) -> Passage:
     return Passage(
         seq=message.seq,
         time=message.time,
-        role="tool_result" if message.kind == "tool_result" else message.role,
+        role="tool_result" if message.kind in ("tool_result", "user_shell") else message.role,
         text="",
         tool=call.tool,
         call=call.arguments,
@@ -186,7 +186,7 @@ def _file_of(message: Message, path: str, calls: dict[str, Call]) -> Passage:
 def _block(message: Message, block: Block, calls: dict[str, Call]) -> Iterator[Passage]:
     match block:
         case Text():
-            role: Role = "notice" if message.kind == "notice" else message.role
+            role: Role = "notice" if message.kind else message.role
             yield Passage(seq=message.seq, time=message.time, role=role, text=block.text)
         case Reasoning():
             yield Passage(seq=message.seq, time=message.time, role="reasoning", text=block.text)

@@ -28,7 +28,6 @@ from tui_agent.storage.log import (
 )
 from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
-from tui_agent.text import as_typed
 
 SESSIONS_FOLDER: Final = "sessions"
 INDEX_NAME: Final = ".index.json"
@@ -251,7 +250,7 @@ def _last_words(folder: Path) -> str:
         return ""
     for entry in reversed(entries):
         if isinstance(entry, Message) and not entry.kind:
-            said = as_typed(" ".join(block.text for block in entry.blocks if isinstance(block, Text)))
+            said = entry.typed or " ".join(block.text for block in entry.blocks if isinstance(block, Text))
             if said.strip():
                 # Markdown's markers are only noise on one line.
                 words = said[: 4 * WORDS_SHOWN].replace("**", "").replace("`", "").lstrip("# ")

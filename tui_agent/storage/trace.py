@@ -111,7 +111,8 @@ def _of_message(message: Message) -> Iterator[tuple[str, dict[str, object]]]:
     text = "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
     pictures = sum(isinstance(block, Image) for block in message.blocks)
     if text or pictures:
-        seen = {"images": pictures} if pictures else {}
+        seen: dict[str, object] = {"images": pictures} if pictures else {}
+        seen |= {"typed": message.typed} if message.typed else {}
         yield "message", {**said, "kind": message.kind, "text": text, "stop_reason": message.stop_reason, **seen}
     for block in message.blocks:
         match block:

@@ -2,6 +2,7 @@
 
 from typing import Final, Literal
 
+from tui_agent.conversation.entries import Outcome
 from tui_agent.conversation.plan import ASK, PLAN, Plan, approval
 from tui_agent.tools.base import (
     Access,
@@ -108,7 +109,8 @@ class SubmitPlan:
         agreed = Plan.read(answer.edited) if edited else given
         self._gate.mode = mode
         summary = f"approved{' as you changed it' * edited}, mode {mode}"
-        return ToolOutput(approval(agreed, mode, edited=edited), summary=summary)
+        text, outcome = approval(agreed, mode, edited=edited), Outcome(steps=agreed.steps)
+        return ToolOutput(text, summary=summary, outcome=outcome)
 
 
 def modes_after_plan(gate: PermissionGate) -> tuple[Mode, ...]:

@@ -42,6 +42,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome
 from tui_agent.visible import visible_line
 
 Effect: TypeAlias = Literal["read", "write", "run", "network", "call", "none"]
@@ -116,6 +117,8 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     is_error: bool = False
     images: tuple[Image, ...] = ()
     """Pictures for the model, in addition to the text."""
+    outcome: Outcome = NO_OUTCOME
+    """Facts about the result for the program, such as a command's exit code."""
     summary: str = ""
     """A few words for the user, shown on the folded card: ``12 files``."""
     diff: str = ""

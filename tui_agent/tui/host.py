@@ -119,8 +119,8 @@ class Host(Protocol):
 
     # Texts the user sent
 
-    def ask_model(self, text: str) -> None:
-        """Send a text as if the user had typed it."""
+    def ask_model(self, text: str, typed: str) -> None:
+        """Send a text for the user, who typed the slash command `typed`."""
         ...
 
     def give_back(self, text: str) -> None:
@@ -131,8 +131,8 @@ class Host(Protocol):
         """Show the texts that wait to be sent. `held`: no turn is running, so they go with the user's next message."""
         ...
 
-    def forget_waiting(self) -> None:
-        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
+    def forget_waiting(self, *, give_back: bool) -> None:
+        """After a change of branch: forget texts that waited on the old one; `give_back`: they go to the prompt."""
         ...
 
     async def pictures(self, text: str) -> "tuple[Image, ...]":

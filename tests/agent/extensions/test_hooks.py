@@ -41,7 +41,7 @@ def results(session: Session) -> list[ToolResult]:
 
 def notices(session: Session) -> list[str]:
     path = session.agent.engine.view.log.path()
-    messages = (entry for entry in path if isinstance(entry, Message) and entry.kind == "notice")
+    messages = (entry for entry in path if isinstance(entry, Message) and entry.kind == "hook")
     return [block.text for message in messages for block in message.blocks if isinstance(block, Text)]
 
 

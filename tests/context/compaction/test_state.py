@@ -11,7 +11,16 @@ from tests.conversation.logs import logs
 from tui_agent.context.compaction.state import HEADING, MOST_TOKENS, where_things_are
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Checkpointed, HeadMoved, Message, Summarized, Undone, tool_result
+from tui_agent.conversation.entries import (
+    NO_OUTCOME,
+    Checkpointed,
+    HeadMoved,
+    Message,
+    Outcome,
+    Summarized,
+    Undone,
+    tool_result,
+)
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 
@@ -32,17 +41,21 @@ class Work(Talk):
         call = ToolCall(f"c{self.calls}", name, json.dumps(arguments))
         self.add(Message(role="assistant", blocks=(call,)))
 
-    def run(self, command: str, printed: str, *, failed: bool = False, summary: str = "", stopped: str = "") -> None:
+    def run(
+        self, command: str, printed: str, *, failed: bool = False, outcome: Outcome | None = None, stopped: str = ""
+    ) -> None:
         self.begin("run_command", {"command": command})
-        self.answer(printed, failed=failed, summary=summary or f"exit code {int(failed)}, 0.4 s", stopped=stopped)
+        self.answer(printed, failed=failed, outcome=outcome or Outcome(exit_code=int(failed)), stopped=stopped)
 
-    def look(self, process: int, printed: str, *, failed: bool = False, summary: str) -> None:
+    def look(self, process: int, printed: str, *, failed: bool = False, outcome: Outcome) -> None:
         self.call("command_output", process=process)
-        self.answer(printed, failed=failed, summary=summary)
+        self.answer(printed, failed=failed, outcome=outcome)
 
-    def answer(self, text: str, *, failed: bool = False, summary: str = "", stopped: str = "") -> None:
+    def answer(self, text: str, *, failed: bool = False, outcome: Outcome = NO_OUTCOME, stopped: str = "") -> None:
+        notes = sum(line.startswith("[") and line != "[no output]" for line in text.split("\n"))
+        notes += text.startswith("[no output]") and not outcome.timed_out
         result = ToolResult(f"c{self.calls}", text, is_error=failed)
-        self.add(tool_result(result, summary=summary, stop_reason=stopped))
+        self.add(tool_result(result, outcome=outcome.with_notes(notes), stop_reason=stopped))
 
     def plan(self, *items: tuple[str, str]) -> None:
         self.tool("Noted.", "todo", items=[{"text": text, "state": state} for text, state in items])
@@ -196,7 +209,7 @@ def test_a_command_that_was_not_done_did_not_fail(stopped: str) -> None:
 def test_a_timeout_is_told() -> None:
     work = Work()
     note = "[timeout: ended after 120 s with everything it had started]"
-    work.run("make", f"[no output]\n{note}", failed=True)
+    work.run("make", f"[no output]\n{note}", failed=True, outcome=Outcome(timed_out=True))
     assert work.block() == ["Failed and has not succeeded since: `make`", f"  {note}"]
 
 
@@ -216,16 +229,15 @@ def test_a_traceback_is_told_by_where_and_what() -> None:
 
 def test_a_background_command_is_judged_when_it_has_ended() -> None:
     work = Work()
-    started = "still running in the background as process 71: command_output(process=71) reads"
-    work.run("make test", f"[{started}]", summary=started)
+    work.run("make test", "[it goes on]", outcome=Outcome(left_running=71))
     assert work.block() == []
-    work.look(71, "[no new output]\n[still running after 3.0 s]", summary="still running after 3.0 s")
+    work.look(71, "[no new output]\n[still running after 3.0 s]", outcome=Outcome(left_running=71))
     assert work.block() == []
-    work.look(71, "make: *** Error 2\n[exit code 2]", failed=True, summary="exit code 2 · make: *** Error 2")
+    work.look(71, "make: *** Error 2\n[exit code 2]", failed=True, outcome=Outcome(exit_code=2))
     assert work.block() == ["Failed and has not succeeded since: `make test`", "  make: *** Error 2"]
-    work.run("make test", f"[{started.replace('71', '72')}]", summary=started.replace("71", "72"))
+    work.run("make test", "[it goes on]", outcome=Outcome(left_running=72))
     assert len(work.block()) == 2
-    work.look(72, "ok\n[exit code 0]", summary="exit code 0 · ok")
+    work.look(72, "ok\n[exit code 0]", outcome=Outcome(exit_code=0))
     assert work.block() == []
 
 

@@ -41,7 +41,7 @@ class Desk(Talk):
         accesses = tool.access(call.arguments, self._workspace)
         output = await tool.run(call.arguments, Call(self._workspace, accesses, self.folder / "session"))
         result = ToolResult(call.id, output.text, is_error=output.is_error)
-        self.add(tool_result(result, summary=output.summary, diff=output.diff))
+        self.add(tool_result(result, summary=output.summary, diff=output.diff, outcome=output.outcome))
 
     def lines(self) -> list[str]:
         return where_things_are(self.view, self.background.running).split("\n")[1:]

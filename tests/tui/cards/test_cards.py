@@ -1,9 +1,10 @@
 """Tool cards and reasoning: what the header tells, what the preview shows, what is inside."""
 
 from tui_agent.context.layers.limits import Evicted
+from tui_agent.conversation.entries import Outcome
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.cards.blocks import Block, Level, ToolBlock, ToolState
-from tui_agent.tui.cards.tool import DIFF_LINES
+from tui_agent.tui.cards.tool import DIFF_LINES, ResultSize
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
@@ -144,5 +145,6 @@ def test_what_the_user_ran_shows_more_and_a_cut_result_counts_all_that_was_print
     assert painted(own)[1:] == ["    … +10 lines", *(f"    line {number}" for number in range(11, 21))]
     whole = "".join(f"line {number}\n" for number in range(1, 3_001)) + "[exit code 0, 0.1 s]"
     cut = Evicted(whole, whole[:900], whole[-900:])
-    transcript.finish_tool(models, ToolState.OK, cut.text("large/1"), note="exit code 0, 0.1 s")
+    outcome = Outcome(exit_code=0, line_count=3_001, notes=1)
+    transcript.finish_tool(models, ToolState.OK, cut.text("large/1"), outcome=outcome, size=ResultSize(lines=3_001))
     assert painted(models)[1:3] == ["    … +2,997 lines", "    line 2998"]

@@ -315,7 +315,7 @@ async def test_a_command_that_still_runs_keeps_its_card(arguments: Arguments) ->
         await until(pilot, lambda: any("ended" in b.result for b in app.pane.transcript if isinstance(b, ToolBlock)))
         await done(app, pilot)
         app.pane.flush()
-        assert [prompt.text[:14] for prompt in agent_of(app).branches.prompts()] == ["read part0.txt", "<user-command>"]
+        assert [prompt.text[:12] for prompt in agent_of(app).branches.prompts()] == ["read part0.t", "!echo begun;"]
 
 
 async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None:
@@ -331,4 +331,4 @@ async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None
         await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")
         await done(app, pilot)
         assert list(app.entry.waiting.texts) == []
-        assert app.entry.prompt.text == "and one thing more\nread part1.txt"
+        assert app.entry.prompt.text == "read part1.txt\n\nand one thing more"

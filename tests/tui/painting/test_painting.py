@@ -14,6 +14,7 @@ from rich.style import Style
 from textual.theme import Theme
 
 from tests.examples import examples
+from tui_agent.conversation.entries import Outcome
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
 from tui_agent.tui.painting.chunks import CHUNK_CHARACTERS
@@ -278,8 +279,8 @@ def test_a_command_shows_the_newest_of_its_output_while_it_runs_and_when_it_is_d
     transcript.show_progress(tool, "one\ntwo\n\nthree\nfour\n", above=1_000)
     assert texts(paint(BlockPainting(tool, None, 60, LOOK)))[1] == "    … +1,001 lines"
     output = "\n".join(["begin", *(f"line {number}" for number in range(2000)), "", "the end"])
-    note = "exit code 1, 0.3 s · the end"
-    transcript.finish_tool(tool, ToolState.ERROR, f"{output}\n[exit code 1, 0.3 s]\n[and a note]", note=note)
+    facts = Outcome(exit_code=1, notes=2)
+    transcript.finish_tool(tool, ToolState.ERROR, f"{output}\n[exit code 1, 0.3 s]\n[and a note]", outcome=facts)
     painting = BlockPainting(tool, None, 60, LOOK)
     assert painting.height == 5
     assert texts(paint(painting)) == [
@@ -295,7 +296,8 @@ def test_a_command_left_running_says_so_however_long_its_line_is() -> None:
     transcript = Transcript()
     tool = transcript.add_tool("1", "run_command", summary="serve --all " * 20)
     note = "still running in the background as process 71: command_output(process=71) reads what it prints"
-    transcript.finish_tool(tool, ToolState.OK, f"ready\n[{note}]", note=f"{note} · ready", seconds=1.1)
+    facts = Outcome(left_running=71, notes=1)
+    transcript.finish_tool(tool, ToolState.OK, f"ready\n[{note}]", note=note, outcome=facts, seconds=1.1)
     header, *below = texts(paint(BlockPainting(tool, None, 79, LOOK)))
     assert header.endswith("…  in the background · 1.1s")
     assert below == ["    ready"]

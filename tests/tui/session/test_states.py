@@ -191,7 +191,7 @@ def test_what_cannot_be_opened_gives_everything_back() -> None:
 
 
 def test_pictures_that_were_read_go_with_their_text() -> None:
-    assert work(Read(1, (PICTURE,))) == {"preparing": (RunTurn("a", (PICTURE,)), ReadPictures(B))}
+    assert work(Read(1, (PICTURE,))) == {"preparing": (RunTurn(A, (PICTURE,)), ReadPictures(B))}
     assert work(Read(2, (PICTURE,))) == {"running": (TakeIn(B, (PICTURE,)),)}
     assert phases(Read(1)) == staying(preparing=Phase.RUNNING)
     assert work(Read(9)) == {}
@@ -208,6 +208,13 @@ def test_a_text_that_cannot_be_sent_comes_back_and_the_next_one_goes() -> None:
     assert step(alone, NotSent(1)) == (State(Phase.IDLE, 1), (GiveBack(("a",)), *AWAY))
 
 
+def test_a_slash_command_is_shown_and_given_back_as_it_was_typed() -> None:
+    state = step(IN["idle"], Send("look at all of it", "/review"))[0]
+    assert (state.shown, step(state, Stop())[1][:2]) == (("/review",), (StopReading(), GiveBack(("/review",))))
+    state, done = step(state, Read(state.reading))
+    assert done == (RunTurn(Outgoing(state.sent, "look at all of it", "/review"), ()),)
+
+
 def test_what_the_turn_took_in_waits_for_its_step() -> None:
     state, done = step(IN["taking"], Taken(2, 9))
     assert (state.waiting, state.shown, done) == (((7, "waits"), (9, "b")), ("waits", "b", "c"), (ReadPictures(C),))
@@ -219,7 +226,7 @@ def test_a_text_that_came_too_late_for_the_turn_begins_the_next() -> None:
     late, done = step(IN["taking"], NoTurn(2, (PICTURE,)))
     assert done == ()
     state, done = step(late, TurnEnded())
-    assert done == (*AWAY, ShowTurn(runs=True), RunTurn("b", (PICTURE,)), ReadPictures(C))
+    assert done == (*AWAY, ShowTurn(runs=True), RunTurn(B, (PICTURE,)), ReadPictures(C))
     assert (state.phase, state.outbox) == (Phase.RUNNING, (C,))
     stopping = replace(IN["taking"], stopping=True)
     assert step(stopping, NoTurn(2))[1] == (GiveBack(("b",)),)
@@ -237,6 +244,7 @@ def test_waiting_texts_come_and_go() -> None:
     assert step(IN["idle"], Waits(4, "w"))[0].shown == ("w",)
     assert step(IN["running"], WaitsNoMore(7))[0].waiting == ()
     assert work(Moved(frozenset())) == {"running": (GiveBack(("waits",)),), "taking": (GiveBack(("waits",)),)}
+    assert work(Moved(frozenset(), gives_back=False)) == {}
     assert work(Moved(frozenset((7,)))) == work(Waits(4, "w")) == work(WaitsNoMore(7)) == {}
 
 
@@ -293,7 +301,7 @@ def test_nothing_typed_is_lost_whatever_comes_when(chance: Random, steps: int) -
             if isinstance(each, GiveBack):
                 where.update(each.texts)
             elif isinstance(each, RunTurn):
-                where[each.text] += 1
+                where[each.outgoing.text] += 1
             if isinstance(each, StopReading):
                 pending = [other for other in pending if not isinstance(other[0], Read)]
             if follows := outcomes(each):

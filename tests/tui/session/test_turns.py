@@ -4,14 +4,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from msgspec import structs
 from textual.app import App, ComposeResult
 from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.turn.user_shell import UserCommand, as_note
+from tui_agent.agent.history.as_events import replay
 from tui_agent.conversation.blocks import Image
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import Usage, queued_of, user_shell
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.cards.blocks import (
     Block,
@@ -275,13 +276,13 @@ async def test_what_changes_the_context_is_passed_on(screen: Screen) -> None:
 
 
 async def test_a_command_of_the_users_own_that_waited_has_its_card_again_and_one_only(screen: Screen) -> None:
-    note = as_note(UserCommand("ls", "calc.py"))
-    screen.turns.show_waiting([(4, note), (5, "and then?")])
-    assert screen.waiting == {5: "and then?"}
-    screen.show(events.UserMessage(seq=9, text=note, queued=4))
+    waits = structs.replace(queued_of(user_shell("user-1", "ls", "calc.py")), seq=4)
+    screen.show(*replay([waits]))
     (card,) = screen.transcript.blocks
     assert isinstance(card, ToolBlock)
-    assert (card.summary, card.result) == ("ls", "calc.py")
+    assert (card.summary, card.result, card.said, card.seq) == ("ls", "calc.py", "!ls", 4)
+    screen.show(events.UserMessage(seq=9, text="", typed="!ls", kind="user_shell", queued=4))
+    assert (screen.transcript.blocks, card.seq) == ([card], 9)
 
 
 async def test_what_runs_is_named_and_an_answer_ends_where_a_call_begins(screen: Screen) -> None:

@@ -6,11 +6,13 @@ it started with; a section that changes later reaches the model as a notice.
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import structs
 
 from tui_agent.agent.briefing.bounded import bounded
 from tui_agent.agent.briefing.tool_servers import OfferedTools
@@ -18,7 +20,7 @@ from tui_agent.agent.extensions.agents import INTRODUCTION, agents_signature, in
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.styles import style_text, styles_signature
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
-from tui_agent.conversation.entries import Message, Prefix
+from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
@@ -79,40 +81,24 @@ def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> 
     return valid_text("\n\n".join([rules.strip(), *tagged, facts]))
 
 
-def news(prompt: str, sections: Sections, told: Iterable[str], own_memory: str = "") -> tuple[str, ...]:
+def news(prompt: str, sections: Sections, told: Mapping[str, str], own_memory: str = "") -> tuple[Message, ...]:
     """Notices to bring a model with the system prompt `prompt` up to date with `sections`: one for each that differs.
 
-    `told`: the notices given since that prompt, oldest first. `own_memory`: the memory section as the model itself left
-    it, which is no news to it.
+    `told`: the newest notice about each section since that prompt, by its tag. `own_memory`: the memory section as the
+    model itself left it, which is no news to it.
     """
-    given = list(told)
-    known = sections.memory == own_memory != ""
-    notices = (
-        _news_of(number, prompt, text, given)
-        for number, text in enumerate(sections)
-        if not (known and _TAGS[number] == "memory")
-    )
-    return tuple(notice for notice in notices if notice)
-
-
-def is_news(text: str) -> bool:
-    """Whether a notice was made by `news`."""
-    return any(text.startswith(_heads(number)) for number in range(len(_TAGS)))
-
-
-def _news_of(number: int, prompt: str, text: str, told: list[str]) -> str:
-    changed, removed = _heads(number)
-    now = valid_text(changed + _cut(text)) if text else removed
-    last = next((notice for notice in reversed(told) if notice.startswith((changed, removed))), "")
-    if last:
-        return "" if last == now else now
-    tag = _TAGS[number]
-    known = valid_text(_tagged(tag, text)) in prompt if text else f"\n<{tag}>\n" not in prompt
-    return "" if known else now
-
-
-def _heads(number: int) -> tuple[str, str]:
-    return _CHANGED.format(name=_NAMES[number]), _REMOVED.format(name=_NAMES[number])
+    found: list[Message] = []
+    for tag, name, text in zip(_TAGS, _NAMES, sections, strict=True):
+        if tag == "memory" and text == own_memory != "":
+            continue
+        now = valid_text(_CHANGED.format(name=name) + _cut(text) if text else _REMOVED.format(name=name))
+        if tag in told:
+            known = told[tag] == now
+        else:
+            known = valid_text(_tagged(tag, text)) in prompt if text else f"\n<{tag}>\n" not in prompt
+        if not known:
+            found.append(structs.replace(notice(now), about=tag))
+    return tuple(found)
 
 
 def _cut(text: str) -> str:
@@ -366,7 +352,7 @@ class Briefing:
         """A listing of the notes about the project, for people."""
         return await asyncio.to_thread(self._knowledge.memory_text) if self._knowledge else "There are no notes."
 
-    def news(self, log: Log, begun: Prefix) -> tuple[str, ...]:
+    def news(self, log: Log, begun: Prefix) -> tuple[Message, ...]:
         """The notices that a conversation with the prefix `begun` needs now, without those it was given already.
 
         Takes time proportional to what was appended since it last returned none.
@@ -377,7 +363,7 @@ class Briefing:
         if settled is not None and settled[:2] == (self._sections, begun.seq) and _goes_on(log, settled[2]):
             self._settled = (self._sections, begun.seq, log.head)
             return ()
-        told = [text for text in _notices(log) if is_news(text)] if begun.seq else []
+        told = _told(log) if begun.seq else {}
         own = self._knowledge.own_memory if self._knowledge else ""
         # Say nothing of agents without a tool to run them: both come when the prefix is renewed.
         sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections
@@ -391,13 +377,12 @@ def _goes_on(log: Log, seq: int) -> bool:
     return log.fork_point(seq, log.head) == seq
 
 
-def _notices(log: Log) -> list[str]:
-    """The notices given since the present prefix, oldest first."""
-    texts: list[str] = []
+def _told(log: Log) -> dict[str, str]:
+    """The newest notice about each section since the present prefix, by its tag."""
+    texts: dict[str, str] = {}
     for entry in reversed(log.path()):
         if isinstance(entry, Prefix):
             break
-        if isinstance(entry, Message) and entry.kind == "notice":
-            texts.extend(block.text for block in entry.blocks if isinstance(block, Text))
-    texts.reverse()
+        if isinstance(entry, Message) and entry.about:
+            texts.setdefault(entry.about, "".join(block.text for block in entry.blocks if isinstance(block, Text)))
     return texts

@@ -20,9 +20,9 @@ from tui_agent.conversation.entries import (
     Queued,
     Undone,
     Usage,
+    delivered,
 )
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.states import INTERRUPTED
 
 
 def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
@@ -33,10 +33,11 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
         match entry:
             case Queued():
                 queued[entry.seq] = entry
+                if entry.kind == "user_shell":
+                    yield from _shown(delivered(entry, entry), calls)
             case Delivered():
-                waiting = queued.pop(entry.queued, None)
-                if waiting is not None:
-                    yield said(entry.seq, waiting.blocks)
+                if (waiting := queued.pop(entry.queued, None)) is not None:
+                    yield said(delivered(waiting, entry), entry.queued)
             case Custom() if entry.user_visible:
                 yield custom_event(entry)
             case Message() if entry.user_visible:
@@ -117,9 +118,12 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
                 block = inner_call(block)
                 calls[block.id] = block
                 yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
-    elif message.kind == "tool_result":
+    elif message.kind in ("tool_result", "user_shell"):
         for block in message.blocks:
-            if isinstance(block, ToolResult):
+            if isinstance(block, ToolCall):
+                calls[block.id] = block
+                yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
+            elif isinstance(block, ToolResult):
                 call, artifact = calls.get(block.call_id), message.artifact
                 yield events.ToolFinished(
                     call_id=block.call_id,
@@ -131,26 +135,31 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
                     duration_ms=message.duration_ms,
                     summary=message.summary,
                     diff=message.diff,
+                    outcome=message.outcome,
                     seq=message.seq,
                     artifact=artifact.path if artifact else "",
                     evicted=artifact is not None and artifact.evicted,
                 )
     else:
-        yield said(message.seq, message.blocks)
+        yield said(message)
 
 
 def _status(message: Message, result: ToolResult) -> str:
-    if message.stop_reason == "denied":
-        return "denied"
-    if message.stop_reason == "interrupted" or result.text == INTERRUPTED:
-        return "interrupted"
+    if message.stop_reason:
+        return "denied" if message.stop_reason == "denied" else "interrupted"
     return "error" if result.is_error else "ok"
 
 
-def said(seq: int, blocks: tuple[Block, ...], queued: int = 0) -> events.UserMessage:
+def said(message: Message, queued: int = 0) -> events.UserMessage:
     """The event of a user message; `queued`: the number of the `Queued` entry it waited as."""
-    images = tuple(block for block in blocks if isinstance(block, Image))
-    return events.UserMessage(seq=seq, text=text_of(blocks, Text), images=images, queued=queued)
+    return events.UserMessage(
+        seq=message.seq,
+        text=text_of(message.blocks, Text),
+        typed=message.typed,
+        kind=message.kind,
+        images=tuple(block for block in message.blocks if isinstance(block, Image)),
+        queued=queued,
+    )
 
 
 def custom_event(entry: Custom) -> events.CustomEntry:

@@ -1,10 +1,10 @@
 """The branches of a conversation: moving the head leaves a branch behind, to which the user can return."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import AnyEntry, Delivered, HeadMoved, Message, Queued
+from tui_agent.conversation.entries import Delivered, HeadMoved, Message, typed_in
 from tui_agent.conversation.log import Log
 
 
@@ -61,22 +61,21 @@ def is_end_of_present(log: Log, tip: int) -> bool:
     return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path())
 
 
-def turn_start(log: Log, seq: int) -> tuple[int, str]:
-    """The number of the entry before the user's message `seq` on this branch, and its text. Raises ValueError."""
-    entry = log[seq] if 1 <= seq <= len(log) else None
-    if entry is None or log.fork_point(seq, log.head) != seq or (text := _said_by_user(entry, log)) is None:
+def turn_start(log: Log, seq: int) -> tuple[int, Message]:
+    """Where a rewind to before the user's message `seq` on this branch goes, and the message. Raises ValueError."""
+    on_branch = 1 <= seq <= len(log) and log.fork_point(seq, log.head) == seq
+    message = log.message(seq) if on_branch else None
+    if message is None or typed_in(message) is None:
         raise ValueError(f"number {seq} is not a message of yours on this branch")
-    return entry.parent, text
+    return log[log.group_start(seq)].parent, message
 
 
 def prompts(log: Log) -> tuple[Prompt, ...]:
     """The user's messages on the present branch, oldest first."""
     found: list[Prompt] = []
-    messages = 0
-    for entry in reversed(log.path()):
-        messages += isinstance(entry, Delivered) or _is_said(entry)
-        if (text := _said_by_user(entry, log)) is not None:
-            found.append(Prompt(entry.seq, text, entry.time, messages))
+    for place, message in enumerate(reversed(list(_said(log, log.head))), 1):
+        if (text := typed_in(message)) is not None:
+            found.append(Prompt(message.seq, text, message.time, place))
     return tuple(reversed(found))
 
 
@@ -92,35 +91,24 @@ def _kept(moves: Iterable[HeadMoved]) -> set[int]:
 
 
 def _branch(log: Log, tip: int, fork: int) -> Branch:
-    said = [entry for entry in log.path(tip) if isinstance(entry, Delivered) or _is_said(entry)]
-    words = [(entry.seq, text) for entry in said if (text := _said_by_user(entry, log)) is not None]
+    said = list(_said(log, tip))
+    words = [(message.seq, text) for message in said if (text := typed_in(message)) is not None]
     newest = words[-1][1] if words else ""
     text = next((text for seq, text in words if seq > fork), newest)
     answer = next((told for entry in reversed(said) if entry.seq > fork and (told := _answered(entry))), "")
     return Branch(tip, fork, len(said), text, log[tip].time, tip == log.head, answer)
 
 
-def _answered(entry: AnyEntry) -> str:
-    """The model's text in an entry; empty if it has none."""
-    if not isinstance(entry, Message) or entry.role != "assistant":
+def _answered(message: Message) -> str:
+    """The model's text in a message; empty if it has none."""
+    if message.role != "assistant":
         return ""
-    return "\n".join(block.text for block in entry.blocks if isinstance(block, Text)).strip()
+    return "\n".join(block.text for block in message.blocks if isinstance(block, Text)).strip()
 
 
-def _is_said(entry: AnyEntry) -> bool:
-    return isinstance(entry, Message) and not entry.kind
-
-
-def _said_by_user(entry: AnyEntry, log: Log) -> str | None:
-    """The user's words in an entry; None if it has none."""
-    match entry:
-        case Message(role="user", kind=""):
-            blocks = entry.blocks
-        case Delivered():
-            queued = log[entry.queued]
-            if not isinstance(queued, Queued):
-                return None
-            blocks = queued.blocks
-        case _:
-            return None
-    return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
+def _said(log: Log, tip: int) -> Iterator[Message]:
+    """The messages of the user and the model on the branch that ends at `tip`, oldest first."""
+    for entry in log.path(tip).of(Message, Delivered):
+        message = log.message(entry.seq)
+        if message is not None and message.kind in ("", "user_shell"):
+            yield message

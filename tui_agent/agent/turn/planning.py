@@ -1,10 +1,23 @@
-"""Tells the model about plan mode, and reads the user's later approval of a plan that nobody was there to approve."""
+"""The permission mode in the log: tells the model about plan mode, reads the user's later approval of a plan that
+nobody was there to approve, and goes back to the earlier mode when such a change is taken back.
+"""
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, get_args
+
+from msgspec import structs
 
 from tui_agent.agent.record import Record
-from tui_agent.conversation.entries import notice
-from tui_agent.conversation.plan import PLAN, PLAN_BEGUN, PLAN_OVER, approval, knows_of_plan_mode, waiting_plan
+from tui_agent.conversation.entries import Message, ModeChanged, Outcome, notice
+from tui_agent.conversation.plan import (
+    PLAN,
+    PLAN_BEGUN,
+    PLAN_OVER,
+    approval,
+    knows_of_plan_mode,
+    mode_at_head,
+    waiting_plan,
+)
 from tui_agent.durable import in_thread
 from tui_agent.tools.asking import modes_after_plan
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
@@ -14,34 +27,67 @@ APPROVING: Final = frozenset(("approve", "approved", "yes", "ok"))
 """Words that approve a plan; the name of a mode may follow."""
 
 
+_LOOSEST_LAST: Final[tuple[Mode, ...]] = get_args(Mode)
+
+
 class Planning:
-    """Tells the model when plan mode begins and ends."""
+    """Keeps the log and the model told of the permission mode."""
 
     def __init__(self, record: Record, gate: PermissionGate, registry: ToolRegistry) -> None:
         self._record = record
         self._gate = gate
         self._registry = registry
+        self._opened_in = self._loosest = gate.mode
         self._head = 0
         self._told = False
 
-    async def announce_mode(self, words: str) -> None:
-        """Call it before the user's words enter: tells the model of changes of the mode, also those that the words
-        make.
+    async def news(self, words: str) -> list[Message | ModeChanged]:
+        """What enters with the user's words to tell the model of the mode, also of changes that the words make; call
+        `entered` once it has.
 
         Raises `StorageError`.
         """
         if PLAN not in self._registry:
-            return
-        log = self._record.view.log
+            return []
+        gate, log = self._gate, self._record.view.log
+        before = self._record.view.mode or self._opened_in
+        self._loosest = max(self._loosest, gate.mode, key=_LOOSEST_LAST.index)
+        if gate.mode != before:
+            # The user changed it themselves: that is not because of these words.
+            await self._record.append(ModeChanged(mode=gate.mode, before=before))
+        told: list[Message | ModeChanged] = []
+        mode: Mode | None = gate.mode
         plan = waiting_plan(log) if words else None
-        if plan is not None and (mode := approving_mode(words, self._gate)) is not None:
-            self._gate.mode = mode
-            await self._record.append(notice(approval(plan, mode, edited=False)))
-        self._told = await in_thread(knows_of_plan_mode, log, self._head, self._told)
-        if self._told != (self._gate.mode == "plan"):
-            self._told = not self._told
-            await self._record.append(notice(PLAN_BEGUN if self._told else PLAN_OVER))
-        self._head = log.head
+        if plan is not None and (mode := approving_mode(words, gate)) is not None:
+            told.append(ModeChanged(mode=mode, before=gate.mode))
+            approved = notice(approval(plan, mode, edited=False), "approval")
+            told.append(structs.replace(approved, outcome=Outcome(steps=plan.steps)))
+        knows = await in_thread(knows_of_plan_mode, log, self._head, self._told)
+        self._head, self._told = log.head, knows
+        plans = (mode or gate.mode) == "plan"
+        if plans != (knows and not told):
+            told.append(notice(PLAN_BEGUN, "plan_begun") if plans else notice(PLAN_OVER, "plan_over"))
+        return told
+
+    def entered(self, told: Iterable[Message | ModeChanged]) -> None:
+        """Change the mode as these entries say."""
+        for entry in told:
+            if isinstance(entry, ModeChanged):
+                self._gate.mode = next(mode for mode in _LOOSEST_LAST if mode == entry.mode)
+
+    def follow(self, left: int) -> str:
+        """After the head was moved from entry `left`: go back to the mode of that time; returns it if it is another.
+
+        A mode that allows more than the user has allowed since the program started is not entered.
+        """
+        gate = self._gate
+        loosest = max(self._loosest, gate.mode, key=_LOOSEST_LAST.index)
+        then = mode_at_head(self._record.view.log, left)
+        mode = next((mode for mode in _LOOSEST_LAST[: _LOOSEST_LAST.index(loosest) + 1] if mode == then), gate.mode)
+        if mode == gate.mode:
+            return ""
+        gate.mode = mode
+        return mode
 
 
 def approving_mode(words: str, gate: PermissionGate) -> Mode | None:

@@ -21,13 +21,21 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.turn.interceptors import Interceptors
 from tui_agent.agent.turn.pictures import attach
 from tui_agent.agent.turn.steps import Emit
-from tui_agent.agent.turn.user_shell import USER_SHELL, UserCommand, as_arguments, as_note, as_shown, stopped
 from tui_agent.context.counting import estimate
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.layers.limits import Evicted, Whole
+from tui_agent.context.layers.limits import Cut, Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call
-from tui_agent.conversation.entries import Artifact, tool_result
+from tui_agent.conversation.entries import (
+    USER_SHELL,
+    AnyEntry,
+    Artifact,
+    Message,
+    ModeChanged,
+    Outcome,
+    tool_result,
+    user_shell,
+)
 from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
@@ -70,7 +78,15 @@ PARALLEL = 8
 NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
 """The result for calls of a turn that ended because nobody could answer a question."""
 
-Status: TypeAlias = Literal["ok", "error", "denied", "interrupted"]
+USERS_TIMEOUT_S = 86_400
+"""The time limit of the user's own commands, in seconds; they can stop one at any time."""
+STOPPED = "stopped by the user"
+
+Status: TypeAlias = Literal["ok", "error", "denied", "interrupted", "unanswered"]
+
+_STOPPED = ToolOutput(INTERRUPTED, is_error=True, outcome=Outcome(notes=1))
+_NOT_APPROVED = ToolOutput(NOT_APPROVED, is_error=True, outcome=Outcome(notes=1))
+_UNANSWERED = ToolOutput(UNANSWERED, outcome=Outcome(notes=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +172,11 @@ class Toolbox:
         except NobodyToAsk as refusal:
             asked = {question.call_id for question in refusal.questions if question.kind != "call"}
             left = [call for call in calls if call.id in asked and call.id in unfinished]
-            await to_completion(self._leave(left, UNANSWERED, record, tell, is_error=False))
-            await to_completion(self._leave(unfinished.values(), NOT_APPROVED, record, tell))
+            await to_completion(self._leave(left, _UNANSWERED, record, tell, "unanswered"))
+            await to_completion(self._leave(unfinished.values(), _NOT_APPROVED, record, tell))
             raise
         except BaseException:
-            await to_completion(self._leave(unfinished.values(), INTERRUPTED, record, tell))
+            await to_completion(self._leave(unfinished.values(), _STOPPED, record, tell))
             raise
 
     async def _declined(self, calls: Sequence[ToolCall], emit: Emit) -> list[ToolCall]:
@@ -177,21 +193,26 @@ class Toolbox:
         return [] if answer.allowed else agents
 
     async def _leave(
-        self, calls: Iterable[ToolCall], text: str, record: Record, emit: Emit, *, is_error: bool = True
+        self,
+        calls: Iterable[ToolCall],
+        output: ToolOutput,
+        record: Record,
+        emit: Emit,
+        status: Status = "interrupted",
     ) -> None:
         """Answer calls that will not be run."""
         for call in list(calls):
-            output = ToolOutput(text, is_error=is_error)
             try:
-                await self._finish(call, "interrupted", output, time.monotonic(), record, emit)
+                await self._finish(call, status, output, time.monotonic(), record, emit)
             except StorageError:
-                emit(_finished(call, "interrupted", output, _Fitted(text, text), 0, 0))
+                emit(_finished(call, status, output, _Fitted(output.text, output.text, output.outcome), 0, 0))
 
     async def run_for_user(
-        self, command: str, engine: ContextEngine, emit: Emit, keep: Callable[[str], Awaitable[int]]
+        self, command: str, engine: ContextEngine, emit: Emit, keep: Callable[[Message], Awaitable[int]]
     ) -> None:
-        """Run a user's own command without asking; `keep` gets its text for the conversation, even if stopped."""
-        call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, as_shown(command))
+        """Run a user's own command without asking; `keep` gets its message for the conversation, even if stopped."""
+        arguments: dict[str, object] = {"command": command}
+        call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, _json(arguments))
         emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         began, shown = time.monotonic(), ""
 
@@ -206,13 +227,21 @@ class Toolbox:
         context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on, asking)
 
         async def finish(status: Status, output: ToolOutput) -> None:
-            fitted = await self._fit(call, output.text, output.paged, engine)
-            seq = await keep(as_note(UserCommand(command, fitted.text)))
-            emit(_finished(call, status, output, fitted, seq, _since(began)))
+            fitted, duration_ms = await self._fit(call, output, engine), _since(began)
+            message = msgspec.structs.replace(
+                user_shell(call.id, valid_text(command), fitted.text, is_error=output.is_error),
+                summary=valid_text(output.summary),
+                outcome=fitted.outcome,
+                artifact=fitted.artifact,
+                duration_ms=duration_ms,
+                stop_reason=_undone(status),
+            )
+            emit(_finished(call, status, output, fitted, await keep(message), duration_ms))
 
         try:
             if await self.gate.check_own(command, asking, call.id):
-                output = await self.registry.get("run_command").run(as_arguments(command), context)
+                timed = _json({**arguments, "timeout": USERS_TIMEOUT_S})
+                output = await self.registry.get("run_command").run(timed, context)
             else:
                 output = _refusal("You declined it: nothing was run.")
         except ToolFailure as failure:
@@ -220,7 +249,9 @@ class Toolbox:
         except NobodyToAsk as unasked:
             output = _refusal(f"Nothing was run. {unasked.question.reason} Look at it, then run it in the app.")
         except asyncio.CancelledError:
-            await to_completion(finish("interrupted", stopped(shown)))
+            text = f"{shown.rstrip()}\n[{STOPPED}]".lstrip()
+            output = ToolOutput(text, is_error=True, summary=STOPPED, outcome=Outcome(notes=1))
+            await to_completion(finish("interrupted", output))
             raise
         except Exception as error:
             output = _broke("The command", error)
@@ -247,10 +278,10 @@ class Toolbox:
             self._deps,
         )
         output = await tool.run(arguments, context)
-        told = UserCommand(arguments, output.text)
-        text = output.text.rpartition("\n[")[0] if told.succeeded else output.text
-        fitted = await self._fit(call, text, output.paged, engine)
-        return fitted.text.strip("\n")
+        if not output.is_error and output.outcome.notes:
+            printed = output.text.split("\n")[: -output.outcome.notes]
+            output = msgspec.structs.replace(output, text="\n".join(printed) or NO_OUTPUT)
+        return (await self._fit(call, output, engine)).text.strip("\n")
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
         batch: list[ToolCall] = []
@@ -277,7 +308,7 @@ class Toolbox:
             return True
 
     async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
-        began = time.monotonic()
+        began, mode = time.monotonic(), self.gate.mode
         asking = self._asking(emit)
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
@@ -292,11 +323,14 @@ class Toolbox:
         try:
             status, output = await self._attempt(call, record, emit, ask)
         except asyncio.CancelledError:
-            await self._finish(call, "interrupted", ToolOutput(INTERRUPTED, is_error=True), began, record, emit)
+            await self._finish(call, "interrupted", _STOPPED, began, record, emit)
             raise
         if status == "error":
             output = bounded_error(output, record.engine.settings.output.error_bytes)
-        await self._finish(call, status, output, began, record, emit)
+        changed: tuple[AnyEntry, ...] = ()
+        if self.gate.mode not in (mode, record.view.mode):
+            changed = (ModeChanged(mode=self.gate.mode, before=mode),)
+        await self._finish(call, status, output, began, record, emit, changed)
 
     async def _attempt(self, call: ToolCall, record: Record, emit: Emit, ask: Ask) -> tuple[Status, ToolOutput]:
         if call.malformed:
@@ -373,7 +407,11 @@ class Toolbox:
         after = await self._hooks.fire("PostToolUse", {**_told_of(call), **answer}, emit, call.name)
         notes = [CHANGED_BY_A_HOOK.format(arguments=call.arguments)] if before.arguments else []
         notes += [f"[a hook of the user says] {told}" for told in (before.told, after.told) if told]
-        return msgspec.structs.replace(output, text="\n".join((output.text, *notes))) if notes else output
+        if not notes:
+            return output
+        added = "\n".join(notes)
+        outcome = output.outcome.with_notes(added.count("\n") + 1)
+        return msgspec.structs.replace(output, text=f"{output.text}\n{added}", outcome=outcome)
 
     @asynccontextmanager
     async def _keeping(self, context: CallContext, record: Record, changes: tuple[Access, ...]) -> AsyncIterator[None]:
@@ -404,37 +442,42 @@ class Toolbox:
         began: float,
         record: Record,
         emit: Emit,
+        before: Sequence[AnyEntry] = (),
     ) -> None:
-        fitted = await self._fit(call, output.text, output.paged, record.engine)
+        """Append a call's result, after the entries `before`, and announce it."""
+        fitted = await self._fit(call, output, record.engine)
         attached = await attach(output.images, lambda: self._texts.folder)
         notes = [block.text for block in attached.blocks if isinstance(block, Text)]
         images = tuple(block for block in attached.blocks if isinstance(block, Image))
         duration_ms = _since(began)
         shown = "\n".join((fitted.text, *notes))
         result = ToolResult(call.id, shown, is_error=output.is_error, images=images, tools=output.tools)
-        undone = status if status in ("denied", "interrupted") else ""
         answer = tool_result(
             result,
             artifact=fitted.artifact,
             duration_ms=duration_ms,
             summary=valid_text(output.summary),
             diff=valid_text(output.diff),
-            stop_reason=undone,
+            stop_reason=_undone(status),
+            outcome=fitted.outcome.with_notes(len(notes)),
         )
-        seq = await record.append(answer)
+        seq = await record.append(*before, answer)
         emit(_finished(call, status, output, fitted, seq, duration_ms))
 
-    async def _fit(self, call: ToolCall, text: str, paged: bool, engine: ContextEngine) -> "_Fitted":
+    async def _fit(self, call: ToolCall, output: ToolOutput, engine: ContextEngine) -> "_Fitted":
         """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
-        long = len(text) > LONG_CHARS
-        raw = await asyncio.to_thread(_whole, text) if long else _whole(text)
-        shorten = partial(engine.shorten, raw, paged=paged)
+        long = len(output.text) > LONG_CHARS
+        raw = await asyncio.to_thread(_whole, output.text) if long else _whole(output.text)
+        shorten = partial(engine.shorten, raw, paged=output.paged)
         shortened = await in_thread(shorten) if long else shorten()
         if isinstance(shortened, Whole):
-            return _Fitted(raw, raw)
+            return _Fitted(raw, raw, output.outcome)
         artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
         shown = await asyncio.to_thread(shortened.text, artifact.path) if long else shortened.text(artifact.path)
-        return _Fitted(raw, shown, artifact)
+        outcome = msgspec.structs.replace(output.outcome, line_count=raw.count("\n") + (not raw.endswith("\n")))
+        if isinstance(shortened, Cut):
+            outcome = outcome.with_notes(1) if shortened.tail else msgspec.structs.replace(outcome, notes=1)
+        return _Fitted(raw, shown, outcome, artifact)
 
 
 def _whole(text: str) -> str:
@@ -446,6 +489,7 @@ class _Fitted(NamedTuple):
 
     raw: str
     text: str
+    outcome: Outcome
     artifact: Artifact | None = None
 
 
@@ -456,13 +500,14 @@ def _finished(
     return events.ToolFinished(
         call_id=call.id,
         name=call.name,
-        status=status,
+        status="interrupted" if status == "unanswered" else status,
         text=fitted.text,
         size=len(fitted.raw),
         tokens=estimate(size_of_text(fitted.text)),
         duration_ms=duration_ms,
         summary=output.summary,
         diff=output.diff,
+        outcome=fitted.outcome,
         seq=seq,
         artifact=artifact.path if artifact else "",
         evicted=artifact is not None and artifact.evicted,
@@ -506,6 +551,15 @@ def _told_of(call: ToolCall) -> dict[str, object]:
 
 def _broke(name: str, error: BaseException) -> ToolOutput:
     return _refusal(f"{name} failed inside: {error_text(error)}. Try another way, or tell the user.")
+
+
+def _undone(status: Status) -> str:
+    """Why a call was not carried out, for its result's `stop_reason`; empty if it was."""
+    return "" if status in ("ok", "error") else status
+
+
+def _json(arguments: dict[str, object]) -> str:
+    return msgspec.json.encode(arguments).decode()
 
 
 def _refusal(text: str, summary: str = "") -> ToolOutput:

@@ -3,17 +3,17 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
-from tui_agent.agent.history.as_events import said, text_of, user_blocks
+from tui_agent.agent.history.as_events import said, text_of
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.call_repair import as_meant, valid_blocks
 from tui_agent.agent.turn.guards import WATCHDOG, Guards, not_done
@@ -22,12 +22,22 @@ from tui_agent.agent.turn.interceptors import Interceptors
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Emit, StepRunner
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, Toolbox
-from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import WriteBeside
 from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Partial, Queued, Usage, Withdrawn, notice
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Delivered,
+    Message,
+    ModeChanged,
+    Partial,
+    Usage,
+    Withdrawn,
+    delivered,
+    notice,
+    queued_of,
+)
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.durable import to_completion
 from tui_agent.models.base import (
@@ -110,7 +120,8 @@ class Turn:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
         self._caches, self._planning = parts.caches, parts.planning
         self._resources, self._hooks, self._interceptors = parts.resources, parts.hooks, parts.interceptors
-        self._told_to_go_on = self._heard_by_hooks = 0
+        self._told_to_go_on = self._waits = 0
+        self._said_by_hooks: list[Message] | None = None
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
@@ -128,10 +139,13 @@ class Turn:
         """Whether it ended in an error."""
         return self._stop_reason == "error"
 
-    async def run(self, prompt: Message | None) -> None:
+    async def run(self, prompt: Message | None, waits: int = 0) -> None:
         """Run to the end. Errors become events, and the last event is `TurnFinished`. A cancellation is raised, after
         the log was made valid.
+
+        `waits`: instead of a `prompt`, the number of the entry as which it is queued.
         """
+        self._waits = waits
         self._tracker.start_turn()
         try:
             await self._run(prompt)
@@ -199,7 +213,13 @@ class Turn:
         await self._active.introduce()
         self._tell_of_tools()
         await self._complete_what_a_crash_left()
-        await self._ask_hooks(prompt)
+        if self._hooks is not None:
+            await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
+        if prompt is not None:
+            said = await self._submitted(prompt)
+            if said.refused:
+                raise HookBlocked(said.refused)
+            self._said_by_hooks = _of_hook(said)
         try:
             self._guards.ceiling.check()
         except ModelError:
@@ -211,26 +231,17 @@ class Turn:
         first = await self._steps.start(steps)
         if prompt is not None and first is not None and not isinstance(first, WriteBeside):
             # Context work that takes a while comes first; meanwhile the user's words are safe on disk.
-            self._heard_by_hooks = await self._record.append(Queued(blocks=user_blocks(prompt.blocks)))
+            self._waits = await self._record.append(queued_of(prompt))
             prompt = None
         if first is not None:
             await self._steps.run(steps, self._emit, first)
         await self._hear(prompt)
 
-    async def _ask_hooks(self, prompt: Message | None) -> None:
-        """Run the user's hooks for the session and the prompt. Raises `HookBlocked` if one refuses the prompt."""
+    async def _submitted(self, prompt: Message) -> Say:
+        """What the user's hooks say to a prompt."""
         if self._hooks is None:
-            return
-        await self._tell_the_model(await self._hooks.begin_turn(self._emit))
-        if prompt is not None:
-            said = await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
-            if said.refused:
-                raise HookBlocked(said.refused)
-            await self._tell_the_model(said)
-
-    async def _tell_the_model(self, said: Say) -> None:
-        if said.told:
-            await self._record.append(notice(f"[a hook of the user says] {said.told}"))
+            return Say()
+        return await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
 
     async def _goes_on_for_hooks(self) -> bool:
         """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
@@ -241,7 +252,7 @@ class Turn:
         if not said.refused:
             return False
         self._told_to_go_on += 1
-        await self._record.append(notice(f"[a hook of the user has you go on] {said.refused}"))
+        await self._record.append(notice(f"[a hook of the user has you go on] {said.refused}", "hook"))
         return True
 
     async def _complete_what_a_crash_left(self) -> None:
@@ -251,57 +262,65 @@ class Turn:
         await self._record.answer_open_calls()
 
     async def _hear(self, prompt: Message | None) -> None:
-        """Take in queued texts, then `prompt`, unless that is already the newest message and still unanswered."""
-        await self._deliver()
-        await self._planning.announce_mode(text_of(prompt.blocks, Text) if prompt is not None else "")
-        if prompt is None:
-            return
-        fitted = await self._steps.run(self._engine.fitted(prompt), self._emit)
-        seq, blocks = self._record.view.unanswered_prompt()
-        if blocks != fitted.blocks:
-            await self._read_resources(text_of(prompt.blocks, Text))
-            seq = await self._record.append(fitted)
-        self._emit(said(seq, fitted.blocks))
+        """Take in queued texts, then `prompt`."""
+        delivered = await self._deliver()
+        if prompt is not None:
+            await self._take_in_prompt(prompt, self._said_by_hooks or [])
+        elif not delivered:
+            told = await self._planning.news("")
+            await self._record.append(*told)
+            self._planning.entered(told)
 
     async def _deliver(self) -> bool:
-        """Deliver texts that the user sent meanwhile; True if any of them needs an answer."""
-        waiting = self._record.view.queued()
-        for queued in waiting:
-            if await self._refused_by_hooks(queued):
-                continue
-            await self._read_resources(text_of(queued.blocks, Text))
-            whole = Message(role="user", blocks=queued.blocks)
-            fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
-            if fitted is whole:
+        """Deliver what the user sent meanwhile; True if any of it needs an answer."""
+        needed = False
+        for queued in self._record.view.queued():
+            whole = delivered(queued, Delivered(queued=queued.seq))
+            if queued.kind == "user_shell":
                 seq = await self._record.append(Delivered(queued=queued.seq))
-            else:
-                seq = await self._record.append(Withdrawn(queued=queued.seq), fitted)
-            self._emit(said(seq, fitted.blocks, queued.seq))
-        return any(not is_note(text_of(queued.blocks, Text)) for queued in waiting)
-
-    async def _read_resources(self, text: str) -> None:
-        """Add the contents of MCP resources that the user's text mentions."""
-        for told in () if is_note(text) else await self._resources(text):
-            await self._record.append(notice(told))
-
-    async def _refused_by_hooks(self, queued: Queued) -> bool:
-        """Whether a hook refuses a queued text; then it is withdrawn, and the user told."""
-        text = text_of(queued.blocks, Text)
-        if self._hooks is None or is_note(text) or queued.seq == self._heard_by_hooks:
-            return False
-        said = await self._hooks.fire("UserPromptSubmit", {"prompt": text}, self._emit)
-        if said.refused:
-            await self._record.append(Withdrawn(queued=queued.seq))
+                self._emit(said(structs.replace(whole, seq=seq), queued.seq))
+                continue
+            needed = True
+            if queued.seq == self._waits and self._said_by_hooks is not None:
+                await self._take_in_prompt(whole, self._said_by_hooks, queued.seq)
+                continue
+            answer = await self._submitted(whole)
+            if not answer.refused:
+                await self._take_in_prompt(whole, _of_hook(answer), queued.seq)
+                continue
+            await self._record.append(Withdrawn(queued=queued.seq), *_of_hook(answer))
             self._emit(
                 events.Notice(
                     level="warning",
                     title="A hook refuses what you sent",
-                    text=said.refused,
+                    text=answer.refused,
                     hint=NOT_ENTERED.format(UP),
                 )
             )
-        await self._tell_the_model(said)
-        return bool(said.refused)
+        return needed
+
+    async def _take_in_prompt(self, whole: Message, hooks: Sequence[Message], queued: int = 0) -> None:
+        """Enter what the user said, with all that comes because of it. `queued`: the number of the entry it waits as.
+
+        What they said in vain before and now say again stands once: only what is new because of it is added.
+        """
+        text = text_of(whole.blocks, Text)
+        fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
+        because: list[Message | ModeChanged] = [*hooks, *await self._planning.news(whole.typed or text)]
+        because += [notice(read, "resource") for read in await self._resources(text)]
+        withdrawn = (Withdrawn(queued=queued),) if queued else ()
+        before = self._record.view.unanswered_prompt() if queued in (0, self._waits) else None
+        if before is not None and before.blocks == fitted.blocks:
+            log, seq = self._record.view.log, before.seq
+            stands = {each.blocks for each in log.path().after(log.group_start(seq) - 1).of(Message)}
+            new = [each for each in because if isinstance(each, ModeChanged) or each.blocks not in stands]
+            await self._record.append(*withdrawn, *(structs.replace(each, because=seq) for each in new))
+        elif queued and fitted is whole:
+            seq = await self._record.append(Delivered(queued=queued), because=because)
+        else:
+            seq = await self._record.append(*withdrawn, fitted, because=because)
+        self._planning.entered(because)
+        self._emit(said(structs.replace(fitted, seq=seq), queued))
 
     def _is_asked(self) -> bool:
         """Whether there is a message to answer."""
@@ -449,7 +468,7 @@ class Turn:
         if missed is not None:
             self._record.note("cache_miss", {**missed._asdict(), "text": missed.text()})
         completed = as_meant(completed, prepared.request.tools, in_text=profile.loose_calls)
-        completed = msgspec.structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
+        completed = structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
             blocks=completed.blocks,
@@ -482,7 +501,7 @@ class Turn:
 
     async def _listen(self, prepared: Prepared) -> None:
         """Receive the answer into `_reply`."""
-        request = msgspec.structs.replace(prepared.request, follows=self._caches.newest)
+        request = structs.replace(prepared.request, follows=self._caches.newest)
         async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
                 self._reply.first = self._reply.first or time.monotonic()
@@ -588,7 +607,7 @@ class Turn:
     async def _interrupted(self) -> None:
         self._stop_reason = "interrupted"
         await self._leave()
-        await self._record.append(notice(INTERRUPTED_NOTICE))
+        await self._record.append(notice(INTERRUPTED_NOTICE, "interrupted"))
 
     async def _failed(self, error: ModelError) -> None:
         await self._leave(not_done(error))
@@ -658,6 +677,10 @@ def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
         return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
     message = f"{message}, and there is nobody to ask."
     return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
+
+
+def _of_hook(said: Say) -> list[Message]:
+    return [notice(f"[a hook of the user says] {said.told}", "hook")] if said.told else []
 
 
 def _cut_short(text: str, model: str) -> AnyEntry:

@@ -13,9 +13,8 @@ from tui_agent.agent.history.as_events import text_of, user_blocks
 from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.steps import Emit
 from tui_agent.agent.turn.turn import Parts, Turn
-from tui_agent.agent.turn.user_shell import is_note
 from tui_agent.conversation.blocks import Image, Text, valid_text
-from tui_agent.conversation.entries import Message, Queued, Withdrawn, user_message
+from tui_agent.conversation.entries import Message, Queued, Withdrawn, queued_of, user_message
 from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
 
@@ -56,11 +55,11 @@ class Turns:
         self._wished = ("", "")
         """The expanded text of a user's own command, and the model to answer a turn that starts with it."""
 
-    def run(self, prompt: str, images: tuple[Image, ...]) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> AsyncGenerator[events.AgentEvent, None]:
         """See `Agent.run`."""
         self._must_be_free()
         own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]] = []
-        stream = self._run(prompt, images, own)
+        stream = self._run(prompt, images, typed, own)
         own.append(weakref.ref(stream))
         return stream
 
@@ -74,6 +73,7 @@ class Turns:
         self,
         prompt: str,
         images: tuple[Image, ...],
+        typed: str,
         own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]],
     ) -> AsyncGenerator[events.AgentEvent, None]:
         self._must_be_free()
@@ -83,7 +83,8 @@ class Turns:
             self._must_be_free()
         (self._consumer,) = own
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
-        message = user_message(valid_text(prompt), *images) if prompt.strip() or images else None
+        typed = valid_text(typed)
+        message = user_message(valid_text(prompt), *images, typed=typed) if prompt.strip() or images else None
         self._turn = None
         worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
         # A callback, because a task cancelled before its first step never runs its own `finally`.
@@ -100,7 +101,7 @@ class Turns:
                 await to_completion(_ended(worker))
 
     async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
-        begun = finished = 0
+        begun = finished = waits = 0
 
         def tell(event: events.AgentEvent) -> None:
             nonlocal begun, finished
@@ -115,10 +116,10 @@ class Turns:
                 message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
             if message is not None and self._lock.locked():
                 # A compaction that the user asked for is running: keep their words on disk meanwhile.
-                await self._record.append(Queued(blocks=user_blocks(message.blocks)))
+                waits = await self._record.append(queued_of(message))
                 message = None
             async with self._lock, self._answered_by(self._take_wish(text)):
-                await self._turns(message, tell)
+                await self._turns(message, waits, tell)
         finally:
             self._worker = None
             if finished < begun:
@@ -155,14 +156,14 @@ class Turns:
         profile = self._parts.active.profile
         self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
-    async def _turns(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+    async def _turns(self, message: Message | None, waits: int, emit: Callable[[events.AgentEvent], None]) -> None:
         """Run one turn, and another one for texts that were sent too late for it."""
         while True:
             turn = self._turn = Turn(self._parts, emit)
-            await turn.run(message)
-            message = None
+            await turn.run(message, waits)
+            message, waits = None, 0
             async with self._finishing:
-                if turn.failed or all(is_note(text) for _, text in self.queued()):
+                if turn.failed or not self.queued():
                     self._worker = None
                     return
             emit(events.TurnStarted(seq=len(self._record.view.log), text=""))
@@ -194,16 +195,16 @@ class Turns:
 
     # Texts during a turn
 
-    async def queue(self, text: str, images: tuple[Image, ...]) -> int:
+    async def queue(self, text: str, images: tuple[Image, ...], typed: str) -> int:
         """See `Agent.queue`."""
         if not self._takes_texts:
             raise NotRunning("no turn is running")
-        said: tuple[Text | Image, ...] = (Text(valid_text(text)), *images) if text.strip() else images
-        blocks = await self._attached(said, self._tell)
+        said = user_message(valid_text(text), *images, typed=valid_text(typed))
+        blocks = await self._attached(user_blocks(said.blocks), self._tell)
         async with self._finishing:
             if not self._takes_texts:
                 raise NotRunning("no turn is running")
-            return await self._record.append(Queued(blocks=blocks))
+            return await self._record.append(Queued(blocks=blocks, typed=said.typed))
 
     @property
     def _takes_texts(self) -> bool:
@@ -226,15 +227,18 @@ class Turns:
         return tuple(next(made) if isinstance(block, Image) else block for block in blocks)
 
     def queued(self) -> tuple[tuple[int, str], ...]:
-        """The queued texts with their entry numbers."""
-        return tuple((queued.seq, text_of(queued.blocks, Text)) for queued in self._record.view.queued())
+        """The queued texts, as the user typed them, with their entry numbers."""
+        return tuple((each.seq, _typed(each)) for each in self._record.view.queued() if not each.kind)
 
     async def withdraw(self, seq: int) -> str:
-        """Withdraw a queued text; returns it, or an empty string if it was delivered already. Raises `StorageError`."""
+        """Withdraw a queued text; returns it as it was typed, or an empty string if it was delivered already.
+
+        Raises `StorageError`.
+        """
         for queued in self._record.view.queued():
             if queued.seq == seq:
                 await self._record.append(Withdrawn(queued=seq))
-                return text_of(queued.blocks, Text)
+                return _typed(queued)
         return ""
 
     async def note(self, text: str) -> int:
@@ -242,10 +246,12 @@ class Turns:
 
         While a turn or a context step runs, it is added at the next step. Raises `StorageError`.
         """
+        return await self.add(user_message(valid_text(text)))
+
+    async def add(self, message: Message) -> int:
+        """Add a message of the user's as `note` does."""
         async with self._finishing:
-            message = user_message(valid_text(text))
-            waits = self.taken
-            return await self._record.append(Queued(blocks=user_blocks(message.blocks)) if waits else message)
+            return await self._record.append(queued_of(message) if self.taken else message)
 
     # Exclusive access
 
@@ -284,6 +290,10 @@ class Turns:
                 yield
             finally:
                 self._holder = None
+
+
+def _typed(queued: Queued) -> str:
+    return queued.typed or text_of(queued.blocks, Text)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

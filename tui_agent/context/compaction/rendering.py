@@ -9,13 +9,14 @@ import msgspec
 
 from tui_agent.context.compaction.facts import Source
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
+from tui_agent.conversation.entries import AnyEntry, Digested, Message
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.view import View
 
 OPEN: Final = "<transcript>"
 CLOSE: Final = "</transcript>"
 
+_SPEAKERS: Final = {"tool_summary": "digest of earlier results", "user_shell": "the user's own command"}
 _BACKTICKS: Final = re.compile(r"`{3,}")
 
 PASTE_CHARS: Final = 1_500
@@ -53,10 +54,10 @@ def fact_sources(groups: Iterable[Group]) -> list[Source]:
         for segment in group.segments:
             for block in segment.blocks:
                 match block:
-                    case Text() if group.kind == "notice":
-                        sources.append(Source("tool", block.text))
                     case Text() if group.kind == "tool_summary":
                         sources.append(Source("assistant", block.text))
+                    case Text() if group.kind:
+                        sources.append(Source("tool", block.text))
                     case Text() if group.role == "assistant" or len(block.text) > PASTE_CHARS:
                         sources.append(Source(group.role, block.text))
                     case ToolCall():
@@ -119,9 +120,7 @@ def _group_text(group: Group, limit: int) -> str:
 
 
 def _speaker(group: Group) -> str:
-    if group.kind == "notice":
-        return "program"
-    return "digest of earlier results" if group.kind == "tool_summary" else group.role
+    return _SPEAKERS.get(group.kind, "program") if group.kind else group.role
 
 
 def _title(entry: AnyEntry, view: View) -> str:
@@ -129,29 +128,22 @@ def _title(entry: AnyEntry, view: View) -> str:
         case Message(kind="tool_result"):
             calls = [view.call(block.call_id) for block in entry.blocks if isinstance(block, ToolResult)]
             return "result of " + ", ".join(call.name for call in calls if call)
-        case Message():
-            return "program" if entry.kind == "notice" else entry.role
         case Digested():
-            return "digest of earlier results"
+            return _SPEAKERS["tool_summary"]
         case _:
-            return "user"
+            message = view.log.message(entry.seq)
+            kind = message.kind if message is not None else ""
+            return _SPEAKERS.get(kind, "program") if kind else message.role if message is not None else "user"
 
 
 def _whole(entry: AnyEntry, view: View) -> list[str]:
-    match entry:
-        case Message():
-            parts = [_block_text(block) for block in entry.blocks]
-            if entry.artifact is not None:
-                parts.append(f"(whole text: {entry.artifact.path})")
-            return [part for part in parts if part]
-        case Digested():
-            return [entry.text]
-        case Delivered():
-            queued = view.log[entry.queued]
-            blocks = queued.blocks if isinstance(queued, Queued) else ()
-            return [part for block in blocks if (part := _block_text(block))]
-        case _:
-            return []
+    if isinstance(entry, Digested):
+        return [entry.text]
+    message = view.log.message(entry.seq)
+    parts = [_block_text(block) for block in message.blocks] if message is not None else []
+    if message is not None and message.artifact is not None:
+        parts.append(f"(whole text: {message.artifact.path})")
+    return [part for part in parts if part]
 
 
 def _block_text(block: Block) -> str:

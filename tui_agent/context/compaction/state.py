@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message
+from tui_agent.conversation.entries import AnyEntry, Checkpointed, Message, Outcome
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.conversation.todo import TodoItem, TodoList, newest_todo
 from tui_agent.conversation.view import View
 from tui_agent.text import one_line
@@ -37,10 +36,6 @@ _RESULT_CHARS: Final = 6_000
 """Characters at the end of a result in which to look for its most informative lines."""
 
 _LOOK: Final = "command_output"
-_ENDED: Final = re.compile(r"exit code |ended by signal |the background command has already ended")
-_STARTED: Final = re.compile(r"still running in the background as process (\d+)")
-_NOTE: Final = re.compile(r"\[(?!timeout:).*\]")
-"""Matches the program's own notes in a result, except on a timeout, which is why the command failed."""
 _TELLING: Final = re.compile(
     r"^FAILED\b|^FAIL\b|^--- FAIL|^E {2,}|^\s*File \"|^[\w.]*(?:Error|Exception)\b|\b[Ee]rror(?:\[\w+\])?:"
     r"|\bpanicked at\b|\b\d+ (?:failed|failing|errors?)\b|\bnot found\b|No such file"
@@ -122,7 +117,7 @@ class _Findings:
             match block:
                 case ToolCall():
                     self._calls[block.id] = block
-                case ToolResult() if block.call_id in self._calls and not _not_done(entry, block):
+                case ToolResult() if block.call_id in self._calls and not entry.stop_reason:
                     self._take_result(self._calls[block.call_id], block, entry)
                 case _:
                     pass
@@ -134,8 +129,8 @@ class _Findings:
             self._take_run(command, result, entry)
         elif call.name == _LOOK and isinstance(process, int):
             started = self._background.get(process)
-            if started is not None and _ENDED.match(entry.summary):
-                self._take_outcome(started, result)
+            if started is not None and entry.outcome.exit_code is not None:
+                self._take_outcome(started, result, entry.outcome)
         elif not result.is_error and (entry.diff or CHANGES.search(call.name)):
             for path in (given[key] for key in PATH_KEYS if key in given):
                 if isinstance(path, str) and path.strip():
@@ -144,17 +139,16 @@ class _Findings:
                     self._changed[shown] = None
 
     def _take_run(self, command: str, result: ToolResult, entry: Message) -> None:
-        started = _STARTED.search(entry.summary) if not result.is_error else None
-        if started is not None:
-            self._background[int(started[1])] = command
+        if entry.outcome.left_running:
+            self._background[entry.outcome.left_running] = command
         else:
-            self._take_outcome(command, result)
+            self._take_outcome(command, result, entry.outcome)
 
-    def _take_outcome(self, command: str, result: ToolResult) -> None:
+    def _take_outcome(self, command: str, result: ToolResult, outcome: Outcome) -> None:
         key = " ".join(_FILTER.sub("", command).split())
         if not _failed(command, result):
             self._failures.pop(key, None)
-        elif lines := tuple(_said(result.text)):
+        elif lines := tuple(_said(result.text, outcome)):
             # A search without hits also fails, without output: there is nothing to fix.
             self._failures.pop(key, None)
             self._failures[key] = _Failure(_quoted(command), lines)
@@ -173,14 +167,14 @@ def _failed(command: str, result: ToolResult) -> bool:
     return hidden and _FAILED_TESTS.search(result.text[-_RESULT_CHARS:]) is not None
 
 
-def _not_done(entry: Message, result: ToolResult) -> bool:
-    """Whether the call was refused or stopped, so that its result says nothing about the command."""
-    return entry.stop_reason in ("denied", "interrupted") or result.text == INTERRUPTED
+def _said(text: str, outcome: Outcome) -> list[str]:
+    """The last lines of a result that best explain the failure, and its very last line.
 
-
-def _said(text: str) -> list[str]:
-    """The last lines of a result that best explain the failure, and its very last line."""
-    lines = [line for line in text[-_RESULT_CHARS:].splitlines() if line.strip() and not _NOTE.fullmatch(line.strip())]
+    The program's notes are left out, except that a timeout is why the command failed.
+    """
+    lines = text[-_RESULT_CHARS:].splitlines()
+    notes = max(0, outcome.notes - outcome.timed_out)
+    lines = [line for line in lines[: len(lines) - notes] if line.strip()]
     telling = [line for line in lines[:-1] if _TELLING.search(line)][-(_FAILURE_LINES - 1) :]
     return [_line(line) for line in [*telling, *lines[-1:]]]
 

@@ -15,9 +15,10 @@ from tui_agent.context.cutting import head, tail
 from tui_agent.context.economics import Situation
 from tui_agent.context.layers.limits import quoted
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Digested, Message, Queued
+from tui_agent.conversation.entries import AnyEntry, Digested
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
+from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
 OverflowStep: TypeAlias = Literal["clear_old", "extract_if_enough", "clear_newest", "extract", "shorten"]
@@ -169,7 +170,8 @@ def _items(view: View, tokens_of: Callable[[Size], int]) -> Iterable[_Item]:
     for group in view.groups():
         for seq, shown in shown_of(group):
             entry = view.log[seq]
-            path = entry.artifact.path if isinstance(entry, Message) and entry.artifact is not None else ""
+            message = view.log.message(seq)
+            path = message.artifact.path if message is not None and message.artifact is not None else ""
             # Shorten from the full text again: otherwise the notice would be about the previous cut.
             whole = _said_in(entry, view) if seq in shortened_before else shown
             results: dict[str, tuple[int, int]] = {}
@@ -196,15 +198,10 @@ def shown_of(group: Group) -> Iterable[tuple[int, tuple[Block, ...]]]:
 
 def _said_in(entry: AnyEntry, view: View) -> tuple[Block, ...]:
     """The blocks of an entry in the log."""
-    match entry:
-        case Message():
-            return entry.blocks
-        case Delivered() if isinstance(queued := view.log[entry.queued], Queued):
-            return queued.blocks
-        case Digested():
-            return (Text(entry.text),)
-        case _:
-            return ()
+    if isinstance(entry, Digested):
+        return (Text(entry.text),)
+    message = view.log.message(entry.seq)
+    return sent_blocks(message) if message is not None else ()
 
 
 def _calls(blocks: Iterable[Block]) -> list[ToolCall]:

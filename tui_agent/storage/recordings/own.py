@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.conversation.blocks import Text, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, ModelSwitched, Prefix, Queued
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Prefix
 from tui_agent.conversation.log import Log
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
@@ -42,14 +42,10 @@ async def read_session(folder: Path) -> Recording:
 
 def _message_of(entry: AnyEntry, log: Log) -> Message | None:
     """What was said by this entry; the context's own messages and what never was sent are left out."""
-    match entry:
-        case Message(kind="" | "tool_result") | Message(kind="notice"):
-            return entry if entry.agent_visible or entry.kind == "tool_result" else None
-        case Delivered():
-            queued = log[entry.queued]
-            return Message(role="user", blocks=queued.blocks, time=entry.time) if isinstance(queued, Queued) else None
-        case _:
-            return None
+    message = log.message(entry.seq)
+    if message is None or message.kind in ("tool_result_archived", "tool_summary", "summary", "checkpoint"):
+        return None
+    return message if message.agent_visible or message.kind == "tool_result" else None
 
 
 async def _whole(message: Message, artifacts: Artifacts) -> Message:
@@ -60,7 +56,7 @@ async def _whole(message: Message, artifacts: Artifacts) -> Message:
         text = await artifacts.read(message.artifact)
     except StorageError:
         return message
-    if message.kind == "tool_result":
+    if message.kind in ("tool_result", "user_shell"):
         blocks = [
             msgspec.structs.replace(block, text=text) if isinstance(block, ToolResult) else block
             for block in message.blocks

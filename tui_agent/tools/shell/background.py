@@ -9,10 +9,12 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 from msgspec.structs import replace
 
+from tui_agent.conversation.entries import Outcome
+from tui_agent.text import how_it_ended
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
+from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
 from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
@@ -97,7 +99,7 @@ class BackgroundCommand:
             self._pieces.clear()
             self._unread = self._dropped = 0
             lasted = f"{time.monotonic() - self._started:,.1f} s"
-            notes = [note or (f"[{how_it_ended(ended)}]" if ended else f"[still running after {lasted}]")]
+            notes = [note or (f"[{how_it_ended(ended.exit_code)}]" if ended else f"[still running after {lasted}]")]
             if ended and ended.left and not note and not self._settle.done():
                 notes.append(what_still_runs(ended, self.command.pid))
             if ended and not self._is_settled and (self._settle.done() or not ended.left):
@@ -110,7 +112,8 @@ class BackgroundCommand:
                     self._terminal.finish()
                 self._raw.sync()
                 failed = bool(ended and ended.exit_code and not note)
-                told = answer(self._terminal, self._raw, notes, is_error=failed, nothing="[no new output]")
+                outcome = Outcome(ended.exit_code) if ended else Outcome(left_running=self.command.pid)
+                told = answer(self._terminal, self._raw, notes, outcome, is_error=failed, nothing="[no new output]")
                 self._terminal.clear()
                 return told
 

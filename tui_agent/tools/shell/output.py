@@ -5,6 +5,9 @@ import re
 import tempfile
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from tui_agent.conversation.entries import Outcome
 from tui_agent.text import counted
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.workspace import shown
@@ -13,7 +16,6 @@ from tui_agent.tools.shell.terminal import Terminal
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARACTERS = 60
-_SUMMARY_CHARACTERS = 80
 
 
 class RawStream:
@@ -101,7 +103,13 @@ class RawStream:
 
 
 def answer(
-    terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool, nothing: str = "[no output]"
+    terminal: Terminal,
+    raw: RawStream,
+    notes: list[str],
+    outcome: Outcome,
+    *,
+    is_error: bool,
+    nothing: str = "[no output]",
 ) -> ToolOutput:
     """The result for the model: the terminal's text (or `nothing`), then the notes. The first note is also the summary.
 
@@ -114,18 +122,14 @@ def answer(
         output = f"{lost}; {raw.description}]\n{output}"
     if raw.failure:
         notes = [*notes, f"[the raw output could not be stored: {raw.failure}]"]
-    last = next((line for line in reversed(output.split("\n")) if line.strip()), "").strip()
+    told = "\n".join(notes)
     return ToolOutput(
         stream=True,
-        text="\n".join([output or nothing, *notes]),
+        text=f"{output or nothing}\n{told}",
         is_error=is_error,
-        summary=f"{notes[0].strip('[]')}" + (f" · {last[:_SUMMARY_CHARACTERS]}" if last else ""),
+        summary=notes[0].strip("[]"),
+        outcome=replace(outcome, notes=told.count("\n") + 1 + (not output and not outcome.timed_out)),
     )
-
-
-def how_it_ended(ended: Ended) -> str:
-    """``exit code 1``, or the signal that ended the command."""
-    return f"exit code {ended.exit_code}" if ended.exit_code >= 0 else f"ended by signal {-ended.exit_code}"
 
 
 def what_still_runs(ended: Ended, process: int) -> str:

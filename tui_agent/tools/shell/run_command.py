@@ -15,7 +15,9 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Meta
 
+from tui_agent.conversation.entries import Outcome
 from tui_agent.durable import to_completion
+from tui_agent.text import how_it_ended
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.gate.workspace import access_to, shown
 from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
@@ -25,7 +27,7 @@ from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
 from tui_agent.tools.shell.environment import child_environment, sandboxed_environment
-from tui_agent.tools.shell.output import RawStream, answer, how_it_ended, what_still_runs
+from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
 from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
 
@@ -175,7 +177,8 @@ class RunCommand:
             end = terminal.tail(_DENIAL_LINES)
             notes += await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
             notes += refused_note(self._sandbox.proxy.take_refused()) if self._sandbox is not None else []
-        return await _finished(terminal, raw, notes, is_error=failed)
+        outcome = Outcome(exit_code=ended.exit_code, timed_out=timed_out)
+        return await _finished(terminal, raw, notes, outcome, is_error=failed)
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
         """Prepare to run a command, inside the sandbox or outside. Reads files. Raises ToolFailure."""
@@ -216,7 +219,8 @@ class RunCommand:
                     f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to "
                     f"{shown(str(raw.path))}]"
                 )
-                told = await asyncio.to_thread(answer, terminal, raw, [note], is_error=False)
+                outcome = Outcome(left_running=pid)
+                told = await asyncio.to_thread(answer, terminal, raw, [note], outcome, is_error=False)
                 terminal.clear()
                 return told
         except BaseException:
@@ -226,13 +230,14 @@ class RunCommand:
             progress.stop()
         raw.close()
         notes = [
-            f"[the background command has already ended, {how_it_ended(ended)}]",
+            f"[the background command has already ended, {how_it_ended(ended.exit_code)}]",
             *await asyncio.to_thread(settled),
         ]
         if ended.left:
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
-        return await _finished(terminal, raw, notes, is_error=ended.exit_code != 0)
+        outcome = Outcome(exit_code=ended.exit_code)
+        return await _finished(terminal, raw, notes, outcome, is_error=ended.exit_code != 0)
 
 
 class _Prepared(NamedTuple):
@@ -288,13 +293,15 @@ async def _wait(running: RunningCommand, seconds: float) -> tuple[Ended, bool]:
         raise
 
 
-async def _finished(terminal: Terminal, raw: RawStream, notes: list[str], *, is_error: bool) -> ToolOutput:
+async def _finished(
+    terminal: Terminal, raw: RawStream, notes: list[str], outcome: Outcome, *, is_error: bool
+) -> ToolOutput:
     """The result of a command that has ended."""
 
     def finish() -> ToolOutput:
         terminal.finish()
         raw.sync()
-        return answer(terminal, raw, notes, is_error=is_error)
+        return answer(terminal, raw, notes, outcome, is_error=is_error)
 
     return await asyncio.to_thread(finish)
 
@@ -302,7 +309,7 @@ async def _finished(terminal: Terminal, raw: RawStream, notes: list[str], *, is_
 def _last_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> str:
     if timed_out:
         return f"[timeout: ended after {timeout} s with everything it had started; raise `timeout` or use `background`]"
-    return f"[{how_it_ended(ended)}, {seconds:.1f} s]"
+    return f"[{how_it_ended(ended.exit_code)}, {seconds:.1f} s]"
 
 
 def _advice(error: OSError) -> str:

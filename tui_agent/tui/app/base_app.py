@@ -203,9 +203,9 @@ class BaseApp(TerminalApp):
         """Close this session cleanly, then open another one."""
         self.conductor.switch(target)
 
-    def forget_waiting(self) -> None:
-        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
-        self.conductor.forget_waiting()
+    def forget_waiting(self, *, give_back: bool) -> None:
+        """After a change of branch: forget texts that waited on the old one; `give_back`: they go to the prompt."""
+        self.conductor.forget_waiting(give_back=give_back)
 
     async def agent(self) -> "Agent":
         """The agent, once the session is open. Raises SessionUnavailable."""
@@ -306,9 +306,9 @@ class BaseApp(TerminalApp):
 
         await self.push_screen(TextScreen(title, text, self.glyphs, again))
 
-    def ask_model(self, text: str) -> None:
-        """Send a text as if the user had typed it."""
-        self.conductor.send(text)
+    def ask_model(self, text: str, typed: str) -> None:
+        """Send a text for the user, who typed the slash command `typed`."""
+        self.conductor.send(text, typed)
 
     def refuse(self, reason: str) -> None:
         """Quit with an error: the settings do not allow what was asked for."""

@@ -1,28 +1,19 @@
 """The card of a shell command, the model's or the user's own: its last lines of output, while it runs and after."""
 
-import re
 from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from tui_agent.text import counted
-from tui_agent.tui.cards.tool import BODY_INDENT, INTERRUPTED_START, NOTE_PARTS, PREVIEW_LINES, ToolBlock, ToolState
+from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.text import counted, how_it_ended
+from tui_agent.tui.cards.tool import BODY_INDENT, PREVIEW_LINES, ToolBlock, ToolState
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
 
 _PREVIEW_SEARCH: Final = 4_000
 """Characters at the end of an output that its preview is taken from."""
-_MAX_REASON: Final = 60
-_SUCCEEDED: Final = "exit code 0"
-_LEFT_RUNNING: Final = "still running in the background"
-_USER_SHELL: Final = "your shell"
 USER_SHELL_LINES: Final = 10
 """Preview lines of a command of the user's own: they ran it to read its output."""
-_CUT_MARK: Final = " characters left out ...]"
-_LINES_OF_CUT: Final = re.compile(
-    r"^\[(?:This result is too large to show|Cut at [^:\n]*): ([\d,]+) lines, ", re.MULTILINE
-)
-"""Finds the line count in the note that `tui_agent.context.layers.limits` adds to a cut result."""
 _STATES_WITH_A_WORD: Final = (ToolState.DENIED, ToolState.INTERRUPTED)
 """States whose own word already says how the command ended."""
 
@@ -34,9 +25,9 @@ class _Newest(NamedTuple):
 
 
 class CommandBlock(ToolBlock, eq=False, kw_only=True):
-    """A command. Its `note` says how it ended and how long it took, then the last line it printed."""
+    """A command. Its `facts` say how it ended."""
 
-    TOOLS = frozenset(("run_command", _USER_SHELL, "command_output"))
+    TOOLS = frozenset(("run_command", USER_SHELL, "command_output"))
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
@@ -46,7 +37,7 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
 
     @override
     def state_word(self) -> str:
-        return "in the background" if self._left_running else ToolBlock.state_word(self)
+        return "in the background" if self.facts.left_running else ToolBlock.state_word(self)
 
     @override
     def preview_height(self) -> int:
@@ -66,53 +57,33 @@ class CommandBlock(ToolBlock, eq=False, kw_only=True):
 
     @override
     def outcome(self, look: Look) -> list[Run]:
-        ended = self._ended.partition(", ")[0]
-        unsaid = not ended or ended == _SUCCEEDED or self._left_running or self.state in _STATES_WITH_A_WORD
-        told = [] if unsaid or not self.state.finished else [ended]
-        return [
-            *(Run(fit(reason, _MAX_REASON, look.glyphs.ellipsis), look.palette.faint) for reason in told),
-            *self.figures(look),
-        ]
-
-    @property
-    def _left_running(self) -> bool:
-        return self.state is ToolState.OK and self.note.startswith(_LEFT_RUNNING)
-
-    @property
-    def _ended(self) -> str:
-        return self.note.split(NOTE_PARTS, 1)[0]
+        code = self.facts.exit_code
+        if self.state in _STATES_WITH_A_WORD or not (code or self.facts.timed_out):
+            return self.figures(look)
+        ended = "timed out" if self.facts.timed_out else how_it_ended(code or 0)
+        return [Run(ended, look.palette.faint), *self.figures(look)]
 
     @property
     def _max_lines(self) -> int:
         """The most lines a preview shows."""
-        return USER_SHELL_LINES if self.name == _USER_SHELL else PREVIEW_LINES
+        return USER_SHELL_LINES if self.name == USER_SHELL else PREVIEW_LINES
 
     def _newest(self) -> _Newest:
         if not self.state.finished:
             return _newest_of(self.tail, self._max_lines, self.above + self.tail.removesuffix("\n").count("\n") + 1)
         if self.state is ToolState.DENIED:
             return _Newest([self.note] if self.note else [], 0)
-        if self.state is ToolState.INTERRUPTED and self.result.startswith(INTERRUPTED_START):
-            return _Newest([], 0)
-        return _newest_of(self.result, self._max_lines, _line_count(self.result) or self.size.lines, self._ended)
+        return _newest_of(self.result, self._max_lines, self.size.lines, self.facts.notes)
 
 
-def _line_count(result: str) -> int:
-    """How many lines were printed, if the result was cut; else 0."""
-    found = _LINES_OF_CUT.search(result) if _CUT_MARK in result else None
-    return int(found[1].replace(",", "")) if found else 0
-
-
-def _newest_of(output: str, most: int, count: int = 0, ended: str = "") -> _Newest:
+def _newest_of(output: str, most: int, count: int, notes: int = 0) -> _Newest:
     """The last non-blank lines of an output, `most` at most.
 
-    `count`: how many lines it has at least. `ended`: the first of the notes that follow the output, which are left out.
+    `count`: how many lines it has at least. `notes`: how many of the last ones are the program's, and are left out.
     """
     lines = output[-_PREVIEW_SEARCH:].removesuffix("\n").split("\n")
     above = max(0, count - len(lines))
-    told = next((place for place in range(len(lines) - 1, -1, -1) if ended and lines[place].strip("[]") == ended), None)
-    if told is not None:
-        lines = lines[:told]
+    lines = lines[: max(0, len(lines) - notes)]
     while lines and not lines[-1].strip():
         lines.pop()
     newest: list[str] = []

@@ -4,7 +4,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.conversation.plan import PLAN, approved_steps
+from tui_agent.conversation.plan import PLAN
 from tui_agent.text import counted
 from tui_agent.tui.cards.tool import ToolBlock
 
@@ -22,7 +22,7 @@ class PlanBlock(ToolBlock, eq=False, kw_only=True):
 
     @override
     def preview_lines(self) -> list[str]:
-        steps = approved_steps(self.result)
+        steps = self.facts.steps
         if not steps:
             return ToolBlock.preview_lines(self)
         left = len(steps) - PREVIEW_STEPS

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
 
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome
 from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.base import Block, Card, packed, unpacked
 from tui_agent.tui.painting.diffs import counts, diff_sections, draw_diff_start
@@ -29,8 +30,6 @@ LARGE_TOKENS: Final = 5_000
 """A result of at least this many tokens shows its size even on a collapsed card."""
 BODY_INDENT: Final = GUTTER + 2
 """Indent of the lines under a header, in cells."""
-INTERRUPTED_START: Final = "[interrupted:"
-"""Start of the result of a call that was interrupted before it had one; it repeats what the header says."""
 NOTE_PARTS: Final = " · "
 """Separates the parts of a tool's summary."""
 _PREVIEW_SEARCH: Final = 2000
@@ -86,7 +85,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
     tail: the last lines printed while it runs; `above`: how many lines came before them.
     held: the result, as `packed` returns it; `length`: its characters.
     diff: a unified diff, for edits. note: one line on the outcome, or on why it was denied or failed.
-    seconds: how long it ran. seq: for a command of the user's own, the number of the message it became; else 0.
+    facts: about the result, for the program. seconds: how long it ran.
+    seq: for a command of the user's own, the number of the message it became; else 0.
     """
 
     TOOLS: ClassVar[frozenset[str]] = frozenset()
@@ -104,6 +104,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
     size: ResultSize = ResultSize()
     diff: str = ""
     note: str = ""
+    facts: Outcome = NO_OUTCOME
     seconds: float | None = None
     seq: int = 0
 
@@ -226,8 +227,9 @@ class ToolBlock(Card, eq=False, kw_only=True):
         if self.state is ToolState.DENIED and self.note:
             # The result is for the model.
             return [self.note]
-        if self.state is ToolState.INTERRUPTED:
-            lines = [line for line in lines if not line.startswith(INTERRUPTED_START)]
+        if self.state is ToolState.INTERRUPTED and self.facts.notes:
+            # They repeat what the header says.
+            lines = lines[: -self.facts.notes]
         reason = [self.note] if self.note and self.note not in lines[:PREVIEW_LINES] else []
         return [*reason, *lines][:PREVIEW_LINES]
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.durable import in_thread
-from tui_agent.text import as_typed, counted, one_line, sentence
+from tui_agent.text import counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.session.past import SubtaskSteps, in_slices
@@ -94,9 +94,7 @@ class Branches:
                 self._tell_of_files(self._host.say)
                 return
             # The notice on the files is for the conversation after the rewind.
-            whole = await _as_written(agent, seq)
-            text = await agent.branches.rewind(seq)
-            self._host.entry.prompt.begin(as_typed(whole or text), given_back=True)
+            self._host.entry.prompt.begin(await agent.branches.rewind(seq), given_back=True)
 
         unchanged, hint = "Nothing was taken back", "/rewind alone lists your messages"
         if not await self._move(look, unchanged, hint):
@@ -250,7 +248,8 @@ class Branches:
 
     def moved(self, agent: "Agent", view: "TurnView", event: "HeadMoved") -> None:
         """Show the conversation after a change of branch, whoever made it."""
-        self._host.forget_waiting()
+        # A rewind returns them with the message that it takes back.
+        self._host.forget_waiting(give_back=event.reason != "rewind")
         # Take the history now: later events are shown live.
         shown = self._show(agent, view, event, agent.branches.history(), undone=self._undoing)
         self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
@@ -298,15 +297,6 @@ async def let_go(transcript: Transcript) -> None:
 def _number(word: str) -> int | None:
     """Parse the number of an entry, of at most 18 digits; None if it is none."""
     return int(word) if word.isdecimal() and len(word) <= 18 else None
-
-
-async def _as_written(agent: "Agent", seq: int) -> str:
-    """The full text of a message, even if it entered the conversation as a preview; empty if its file is gone."""
-    from tui_agent.storage.errors import StorageError
-
-    with suppress(StorageError):
-        return await agent.context.original(seq)
-    return ""
 
 
 def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:

@@ -46,7 +46,7 @@ async def write_instructions(host: Host, argument: str) -> None:
         ]
         chosen = await host.pick(f"{name} exists already", options, "mend")
     if chosen is not None:
-        host.ask_model(init_message(name, mend=chosen == "mend"))
+        host.ask_model(init_message(name, mend=chosen == "mend"), "/init")
 
 
 async def review(host: Host, argument: str) -> None:
@@ -54,7 +54,7 @@ async def review(host: Host, argument: str) -> None:
     from tui_agent.agent.commands.errands import review_message
 
     if not await _only_demonstrates(host):
-        host.ask_model(review_message(one_line(argument)))
+        host.ask_model(review_message(one_line(argument)), f"/review {argument}".rstrip())
 
 
 async def _only_demonstrates(host: Host) -> bool:

@@ -129,7 +129,7 @@ async def _sent_own(host: Host, name: str, argument: str) -> bool:
     if prompt is None:
         return False
     try:
-        host.ask_model(await agent.own_commands.expand(prompt, argument))
+        host.ask_model(await agent.own_commands.expand(prompt, argument), f"/{name} {argument}".rstrip())
     except ToolFailure as failure:
         host.say(Level.WARNING, f"/{name} was not sent", str(failure))
     return True

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from typing_extensions import override
 
 from tui_agent.agent.history.branches import Branch, Prompt
-from tui_agent.text import as_typed, one_line
+from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
@@ -192,7 +192,7 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
 
 def _typed(text: str) -> str:
     """The beginning of a user's message, as typed; untrusted text."""
-    return as_typed(text)[:SEARCHED_CHARS]
+    return text[:SEARCHED_CHARS]
 
 
 def _draw_prompt(prompt: Prompt, columns: Columns, width: int, look: Look) -> Line:

@@ -8,6 +8,7 @@ from typing import Final, TypedDict, TypeVar
 
 from msgspec import Struct, field
 
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome
 from tui_agent.text import clean, one_line
 from tui_agent.tui.cards.blocks import (
     Block,
@@ -206,6 +207,7 @@ class Transcript(Struct, eq=False):
         size: ResultSize | None = None,
         diff: str = "",
         note: str = "",
+        outcome: Outcome = NO_OUTCOME,
         seconds: float | None = None,
     ) -> None:
         """Set a call's result. Without `size`, the lines and bytes of `result` are counted."""
@@ -213,7 +215,7 @@ class Transcript(Struct, eq=False):
         block.result = clean(result)
         block.size = size or ResultSize.of(block.result)
         block.diff = visible_diff(diff) if diff else block.diff
-        block.note = one_line(note)
+        block.note, block.facts = one_line(note), outcome
         block.seconds = seconds
         block.tail = ""
         self._changed(block)

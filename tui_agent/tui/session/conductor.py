@@ -72,9 +72,12 @@ class Conductor:
         """Open the first session."""
         self._do(states.OpenSession(target))
 
-    def send(self, text: str) -> None:
-        """Start a turn with this text; it waits for the running turn's next step, or until the session is open."""
-        self._post(states.Send(text))
+    def send(self, text: str, typed: str = "") -> None:
+        """Start a turn with this text; it waits for the running turn's next step, or until the session is open.
+
+        `typed`: what the user typed, if that is not the text.
+        """
+        self._post(states.Send(text, typed))
 
     def stop(self) -> None:
         """Stop the running turn; texts that were not sent yet go back to the prompt.
@@ -120,10 +123,11 @@ class Conductor:
         if seq:
             self._post(states.WaitsNoMore(seq))
 
-    def forget_waiting(self) -> None:
-        """After a change of branch: put texts that were waiting on the old one back into the prompt."""
+    def forget_waiting(self, *, give_back: bool) -> None:
+        """After a change of branch: forget texts that waited on the old one; `give_back`: they go to the prompt."""
         if self.session is not None:
-            self._post(states.Moved(frozenset(seq for seq, _ in self.session.agent.turns.queued())))
+            still = frozenset(seq for seq, _ in self.session.agent.turns.queued())
+            self._post(states.Moved(still, give_back))
 
     # The inbox
 
@@ -172,8 +176,8 @@ class Conductor:
                     self._reader.cancel()
             case states.ShowTurn(runs):
                 self._show_turn(runs=runs)
-            case states.RunTurn(text, images):
-                self._run(text, images)
+            case states.RunTurn(outgoing, images):
+                self._run(outgoing, images)
             case states.TakeIn(outgoing, images):
                 self._taker = asyncio.create_task(self._take_in(outgoing, images), name="queue")
             case states.Interrupt():
@@ -246,21 +250,24 @@ class Conductor:
             self._view.end()
         self._host.refresh_status()
 
-    def _run(self, text: str, images: "tuple[Image, ...]") -> None:
+    def _run(self, outgoing: states.Outgoing, images: "tuple[Image, ...]") -> None:
         if self.session is None or self._view is None:
             raise RuntimeError("a turn without a session")
         self._began.clear()
         self._entered.clear()
-        self._turn = asyncio.create_task(self._run_turn(self.session, self._view, text, images), name="turn")
+        self._turn = asyncio.create_task(self._run_turn(self.session, self._view, outgoing, images), name="turn")
 
-    async def _run_turn(self, session: "Session", view: "TurnView", text: str, images: "tuple[Image, ...]") -> None:
+    async def _run_turn(
+        self, session: "Session", view: "TurnView", outgoing: states.Outgoing, images: "tuple[Image, ...]"
+    ) -> None:
         from tui_agent.agent.events import UserMessage
 
+        text = outgoing.shown
         unsent = [text]
         # Entering the conversation may take a while: the model may first be asked for its facts.
         later = asyncio.get_running_loop().call_later(SHOW_WAITING_AFTER_S, self._show_not_entered, text)
         try:
-            async with aclosing(session.agent.run(text, images)) as told:
+            async with aclosing(session.agent.run(outgoing.text, images, typed=outgoing.typed)) as told:
                 async for event in told:
                     self._began.set()
                     if isinstance(event, UserMessage):
@@ -290,9 +297,7 @@ class Conductor:
 
     async def _unsent(self, session: "Session", view: "TurnView", text: str, not_entered: list[str]) -> list[str]:
         """The texts to give back after a turn because no model has seen them; if it was stopped, waiting ones too."""
-        from tui_agent.agent.turn.user_shell import is_note
-
-        waiting = {seq for seq, queued in session.agent.turns.queued() if not is_note(queued)}
+        waiting = {seq for seq, _ in session.agent.turns.queued()}
         # If a summary was being written just then, the text that started the turn waits in the conversation too.
         began_waiting = bool(waiting - self._queued)
         if not view.interrupted:
@@ -310,7 +315,7 @@ class Conductor:
             self._post(states.NoTurn(outgoing.number, images))
             return
         try:
-            seq = await session.agent.queue(outgoing.text, images)
+            seq = await session.agent.queue(outgoing.text, images, typed=outgoing.typed)
         except NotRunning:
             self._post(states.NoTurn(outgoing.number, images))
         except Exception as error:

@@ -30,10 +30,18 @@ class Phase(Enum):
 
 
 class Outgoing(Struct, frozen=True):
-    """A text that was sent but is not in the conversation yet. `number` counts the sent texts from 1."""
+    """A text that was sent but is not in the conversation yet. `number` counts the sent texts from 1; `typed` is what
+    the user typed, if that is not the text.
+    """
 
     number: int
     text: str
+    typed: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What the user typed."""
+        return self.typed or self.text
 
 
 class State(Struct, frozen=True):
@@ -74,8 +82,8 @@ class State(Struct, frozen=True):
     @property
     def shown(self) -> tuple[str, ...]:
         """The texts shown as waiting, newest last."""
-        taken = [each.text for each in self.outbox if each.number == self.taking]
-        sent = [each.text for each in self.outbox if each.number != self.taking]
+        taken = [each.shown for each in self.outbox if each.number == self.taking]
+        sent = [each.shown for each in self.outbox if each.number != self.taking]
         return (*(text for _, text in self.waiting), *taken, *self.returning, *sent)
 
 
@@ -83,9 +91,10 @@ class State(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """The user sent a text."""
+    """The user sent a text; `typed`: see `Outgoing`."""
 
     text: str
+    typed: str = ""
 
 
 class Stop(Struct, frozen=True):
@@ -170,9 +179,10 @@ class WaitsNoMore(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """The branch was changed; on the new one only the texts `still` wait."""
+    """The branch was changed; on the new one only the texts `still` wait. `gives_back`: the others go to the prompt."""
 
     still: frozenset[int]
+    gives_back: bool = True
 
 
 class Closed(Struct, frozen=True):
@@ -228,9 +238,9 @@ class ShowTurn(Struct, frozen=True):
 
 
 class RunTurn(Struct, frozen=True):
-    """Run a turn; `TurnEnded` follows."""
+    """Run a turn with this text; `TurnEnded` follows."""
 
-    text: str
+    outgoing: Outgoing
     images: "tuple[Image, ...]"
 
 
@@ -306,8 +316,8 @@ Next: TypeAlias = tuple[State, tuple[Work, ...]]
 def step(state: State, message: Inbound) -> Next:
     """The state after `message`, and the work to do. A message that is out of date changes nothing."""
     match message:
-        case Send(text):
-            return _send(state, text)
+        case Send():
+            return _send(state, Outgoing(state.sent + 1, message.text, message.typed))
         case Stop():
             return _stop(state)
         case StopSummary():
@@ -338,25 +348,24 @@ def step(state: State, message: Inbound) -> Next:
             return _waits(state, seq, text), ()
         case WaitsNoMore(seq):
             return replace(state, waiting=tuple(each for each in state.waiting if each[0] != seq)), ()
-        case Moved(still):
-            gone = tuple(text for seq, text in state.waiting if seq not in still)
+        case Moved(still, gives_back):
+            gone = tuple(text for seq, text in state.waiting if seq not in still) if gives_back else ()
             return replace(state, waiting=tuple(each for each in state.waiting if each[0] in still)), _give_back(gone)
         case Closed(error):
             return _closed(state, error)
     assert_never(message)
 
 
-def _send(state: State, text: str) -> Next:
+def _send(state: State, outgoing: Outgoing) -> Next:
     match state.phase:
         case Phase.VACANT:
-            return state, (GiveBack((text,)), TellNoSession())
+            return state, (GiveBack((outgoing.shown,)), TellNoSession())
         case Phase.CLOSED:
-            return state, (GiveBack((text,)),)
+            return state, (GiveBack((outgoing.shown,)),)
         case Phase.CLOSING if state.next is None:
-            return state, (GiveBack((text,)),)
+            return state, (GiveBack((outgoing.shown,)),)
         case Phase.OPENING | Phase.CLOSING | Phase.IDLE | Phase.PREPARING | Phase.RUNNING:
-            number = state.sent + 1
-            state = replace(state, sent=number, outbox=(*state.outbox, Outgoing(number, text)))
+            state = replace(state, sent=outgoing.number, outbox=(*state.outbox, outgoing))
             return _go_on(state) if state.phase is Phase.IDLE else _read_next(state)
     assert_never(state.phase)
 
@@ -383,7 +392,7 @@ def _take_back(state: State) -> Next:
     newest = state.outbox[-1] if state.outbox else None
     if newest is not None and newest.number != state.taking:
         stopped = (StopReading(),) if newest.number == state.reading else ()
-        work: tuple[Work, ...] = (*stopped, GiveBack((newest.text,)))
+        work: tuple[Work, ...] = (*stopped, GiveBack((newest.shown,)))
         state = _without(state, newest.number)
         if state.phase is Phase.PREPARING and not state.outbox:
             return replace(state, phase=Phase.IDLE), (*work, ShowTurn(runs=False))
@@ -418,7 +427,7 @@ def _read(state: State, number: int, images: "tuple[Image, ...]") -> Next:
 
 
 def _not_sent(state: State, number: int) -> Next:
-    text = next((each.text for each in state.outbox if each.number == number), None)
+    text = next((each.shown for each in state.outbox if each.number == number), None)
     if text is None:
         return state, ()
     state = _without(state, number)
@@ -432,7 +441,7 @@ def _not_sent(state: State, number: int) -> Next:
 def _taken(state: State, number: int, seq: int, *, waits: bool) -> Next:
     if number != state.taking:
         return state, ()
-    text = state.outbox[0].text
+    text = state.outbox[0].shown
     state = _without(state, number)
     return _read_next(_waits(state, seq, text) if waits else state)
 
@@ -479,7 +488,7 @@ def _go_on(state: State) -> Next:
 
 def _run(state: State, first: Outgoing, images: "tuple[Image, ...]") -> Next:
     state, work = _read_next(replace(_without(state, first.number), phase=Phase.RUNNING))
-    return state, (RunTurn(first.text, images), *work)
+    return state, (RunTurn(first, images), *work)
 
 
 def _read_next(state: State) -> Next:
@@ -496,7 +505,7 @@ def _outbox_returned(state: State) -> Next:
 
     Texts come back in the order they were sent, so while a turn has earlier ones these wait in `returning`.
     """
-    texts = tuple(each.text for each in state.outbox if each.number != state.taking)
+    texts = tuple(each.shown for each in state.outbox if each.number != state.taking)
     stopped = (StopReading(),) if state.reading else ()
     kept = tuple(each for each in state.outbox if each.number == state.taking)
     state = replace(state, outbox=kept, reading=0, ready=None)

@@ -8,10 +8,8 @@ from typing_extensions import Unpack
 
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.turn.user_shell import USER_SHELL, as_shown, is_note, read_note
-from tui_agent.context.counting import estimate
-from tui_agent.conversation.sizes import size_of_text
-from tui_agent.text import call_summary, counted, errand_typed, one_line
+from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.text import call_summary, counted
 from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.blocks import (
     Level,
@@ -211,10 +209,7 @@ class TurnView:
     def show_waiting(self, queued: Iterable[tuple[int, str]]) -> None:
         """Show texts, with their entry numbers, that have waited since an earlier run of the program."""
         for seq, text in queued:
-            if is_note(text):
-                self._on_user(events.UserMessage(seq=seq, text=text))
-            else:
-                self._waiting.add(seq, text)
+            self._waiting.add(seq, text)
 
     def end(self) -> None:
         """Close everything that is still open on the screen: the turn has ended, for whatever reason."""
@@ -222,26 +217,11 @@ class TurnView:
         self._status.show(activity="")
 
     def _on_user(self, event: events.UserMessage) -> None:
-        own = read_note(event.text)
-        if own is None:
-            text, lines = _shown_prompt(event.text, len(event.images))
+        if event.kind != "user_shell":
+            text, lines = _shown_prompt(event.typed or event.text, len(event.images))
             self._transcript.add_user(text, seq=event.seq, lines=lines)
-        elif (shown := self._own_shown.get(event.queued)) is not None:
-            self._transcript.set_number(shown, event.seq)
-        else:
-            card = self._transcript.add_tool(
-                f"user-{event.seq}", USER_SHELL, summary=one_line(own.command), arguments=as_shown(own.command)
-            )
-            self._number_own(card, event.seq)
-            self._transcript.finish_tool(
-                card,
-                ToolState.INTERRUPTED if own.stopped else ToolState.OK if own.succeeded else ToolState.ERROR,
-                own.output,
-                note=own.ending,
-                size=ResultSize(
-                    lines=_line_count(own.output), tokens=estimate(size_of_text(own.output)), bytes=len(own.output)
-                ),
-            )
+        elif (card := self._own_shown.get(event.queued)) is not None:
+            self._transcript.set_number(card, event.seq)
 
     def _on_reasoning(self, text: str) -> None:
         self.answered = True
@@ -318,10 +298,12 @@ class TurnView:
             block,
             _tool_state(event.status),
             event.text,
-            size=ResultSize(lines=_line_count(event.text), tokens=event.tokens, bytes=event.size),
+            size=ResultSize(
+                lines=event.outcome.line_count or _line_count(event.text), tokens=event.tokens, bytes=event.size
+            ),
             diff=event.diff,
-            # Show the user's own command, without the last line it printed.
-            note=event.summary.split(" · ")[0] if event.name == USER_SHELL else event.summary,
+            note=event.summary,
+            outcome=event.outcome,
             seconds=event.duration_ms / 1000 or None,
         )
         if event.evicted:
@@ -457,7 +439,6 @@ def _line_count(text: str) -> int:
 
 def _shown_prompt(text: str, images: int) -> tuple[str, int]:
     """The text to show of a message and, if its middle was left out, its number of lines (else 0)."""
-    text = errand_typed(text) or text
     pictures = f"\n[{counted(images, 'image')}]" if images else ""
     if len(text) <= MAX_PROMPT_SHOWN:
         return f"{text}{pictures}", 0
