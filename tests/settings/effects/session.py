@@ -21,6 +21,7 @@ from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}
+UNCONFINED = OFFLINE | {"permissions.sandbox": "off"}
 OPUS = {"model.id": "claude-opus-5-5"}
 
 
@@ -191,8 +192,8 @@ PROBES: Mapping[str, Probe] = {
     "agent.max_calls": Probe(1, calls_at_once, OPUS),
     "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
-    "permissions.mode": Probe("allow", doing("run seq 3"), OFFLINE),
-    "permissions.allow": Probe(["run_command(seq 3)"], doing("run seq 3"), OFFLINE),
+    "permissions.mode": Probe("allow", doing("run seq 3"), UNCONFINED),
+    "permissions.allow": Probe(["run_command(seq 3)"], doing("run seq 3"), UNCONFINED),
     "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.deny": Probe(["read_file"], doing("read calc.py"), OFFLINE),
     "permissions.sandbox": Probe("required" if mechanism().kind == "none" else "off", confinement, OFFLINE),
