@@ -288,29 +288,42 @@ def test_a_layer_of_ones_own_sees_what_the_built_in_ones_have_left(writing: Writ
 @pytest.mark.parametrize("small", [None, model_named(SMALL, window=100_000)])
 def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelProfile | None) -> None:
     settings = structs.replace(UNPRICED, context=Context(preset="digest"))
-    chat = Chat(60_000, settings, writing=writing, small=small).grow(15)
+    chat = Chat(60_000, settings, writing=writing, small=small).grow(20)
     before = chat.tokens
     chat.run(chat.engine.prepare())
     (done,) = chat.caller.done
     (asked,) = chat.caller.asked
     assert isinstance(asked, AskModel)
     assert (asked.who, asked.purpose) == ("small" if small is not None else "session", "digest")
-    assert (done.step, done.items, done.before) == ("digest", 5, before)
+    assert (done.step, done.items, done.before) == ("digest", 10, before)
     assert done.after < done.before - 3_000
     assert done.after == pytest.approx(chat.tokens, abs=len(chat.engine.view.log))
     assert isinstance(done.entry, Digested)
     assert (done.entry.before, done.entry.after) == (done.before, done.after)
     assert done.text.startswith("[Tool digest]\n")
     assert text in done.text
-    assert chat.shown.count(PLACEHOLDER) == 5
+    assert chat.shown.count(PLACEHOLDER) == 10
 
 
 def test_a_digest_by_rule_asks_nobody() -> None:
     settings = structs.replace(UNPRICED, context=Context(preset="digest"), digests=Digests(strategy="heuristic"))
-    chat = Chat(60_000, settings).grow(15)
+    chat = Chat(60_000, settings).grow(20)
     chat.run(chat.engine.prepare())
     assert chat.caller.asked == []
     assert chat.caller.done[0].step == "digest"
+
+
+@pytest.mark.parametrize("priced", [False, True])
+def test_digests_wait_until_they_pay_or_for_a_batch(priced: bool) -> None:
+    settings = Settings(context=Context(preset="digest"), digests=Digests(strategy="heuristic"))
+    chat = Chat(200_000, settings, priced=priced)
+    for _ in range(60):
+        chat.grow(1)
+        chat.run(chat.engine.prepare())
+    digests = [done for done in chat.caller.done if done.step == "digest"]
+    # The cache is cold before the first answer, so the first may be small.
+    assert 1 <= len(digests) <= 8
+    assert all(done.items >= 5 for done in digests[1:])
 
 
 def test_a_task_that_was_declared_done_is_recorded_at_the_next_turn() -> None:

@@ -55,15 +55,16 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     mixed_tokens_of: Callable[[Size], int]
 
 
-def clearing_size(rates: Rates | None, tail: float, growth: float) -> float | None:
+def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: float = 0.0) -> float | None:
     """How many tokens a clearing must free to pay for itself while the cache is warm.
 
     `tail`: tokens that stay after the first cleared item, and so are written again. `growth`: clearable tokens that a
-    call adds. None if prices or growth are unknown: then only the thresholds decide.
+    call adds. `writing`: the cost of a text in their place, in tokens of input. None if prices or growth are unknown:
+    then only the thresholds decide.
     """
     if rates is None or rates.read <= 0 or growth <= 0:
         return None
-    return sqrt(2 * max(0.0, rates.write - rates.read) * max(0.0, tail) * growth / rates.read)
+    return sqrt(2 * (max(0.0, rates.write - rates.read) * max(0.0, tail) + writing) * growth / rates.read)
 
 
 def thrift_factor(settings: Compaction, *, between_turns: bool, cold: bool) -> float:

@@ -1,7 +1,9 @@
 """Digests: replaces the oldest tool results by one short text on all of them.
 
-Only the number of results in view counts, not their size. Results that are pinned, restored, cleared or archived
-already neither count nor are archived. Each archived result is shown as a placeholder, so that its call stays answered.
+A digest may be due when more results are in view than the cutoff. Results that are pinned, restored, cleared or
+archived already neither count nor are archived. It waits until what it frees pays for the cache it invalidates, as a
+clearing does, or for a batch if prices are unknown. Each archived result is shown as a placeholder, so that its call
+stays answered.
 """
 
 from collections.abc import Iterable
@@ -11,10 +13,11 @@ import msgspec
 
 from tui_agent.context.compaction.questions import fill
 from tui_agent.context.compaction.rendering import cut, material
-from tui_agent.context.economics import Situation
+from tui_agent.context.economics import Situation, clearing_size
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Digested, Message
+from tui_agent.conversation.sizes import Size, size_of_text, total_size
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Digests as DigestSettings
 
@@ -55,7 +58,28 @@ class Digests:
 
     def plan(self, view: View, situation: Situation) -> DigestPlan | None:
         """The digest that is due now."""
-        return self._plan(view, 0, PREFIX)
+        plan = self._plan(view, 0, PREFIX)
+        return plan if plan is not None and self._pays(plan, view, situation) else None
+
+    def _pays(self, plan: DigestPlan, view: View, here: Situation) -> bool:
+        """Whether a digest now is cheaper than to wait for more results. While the cache is cold it always is."""
+        if here.cold:
+            return True
+        archived = [result for result in view.live_results() if result.seq in plan.results]
+        # The digest takes the place of the first of them.
+        text = Size(ascii=plan.output_chars + len(PLACEHOLDER) * len(archived))
+        size = total_size(result.size for result in archived)
+        writing = 0.0
+        if self._settings.strategy == "llm" and here.rates is not None:
+            by = here.small_rates or here.rates
+            price = by.input_usd / here.rates.input_usd if here.rates.input_usd else 1.0
+            read = here.mixed_tokens_of(size_of_text(plan.instruction, plan.material))
+            writing = price * (read + by.output * here.mixed_tokens_of(Size(ascii=plan.output_chars)))
+        tail = here.mixed_tokens_of(archived[-1].after.minus(size).plus(archived[-1].size))
+        needed = clearing_size(here.rates, tail, here.growth, writing=writing)
+        if needed is None:
+            return len(archived) >= self._settings.cutoff
+        return here.tokens_of(size.minus(text)) >= needed
 
     def plan_after(self, view: View, first: int) -> DigestPlan | None:
         """The digest inside a compaction that keeps the entries from `first` on."""
