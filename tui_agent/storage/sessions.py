@@ -30,7 +30,7 @@ from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 
 SESSIONS_FOLDER: Final = "sessions"
-INDEX_NAME: Final = ".index.json"
+INDEX_NAME: Final = "session-list.json"
 TITLE: Final = "title"
 WORDS_SHOWN: Final = 120
 """Characters shown of the last words."""
@@ -342,7 +342,7 @@ class _Index:
     """
 
     def __init__(self, home: Path) -> None:
-        self._path = home / SESSIONS_FOLDER / INDEX_NAME
+        self._folder, self._path = home / SESSIONS_FOLDER, home / INDEX_NAME
         self._known: dict[str, _Known] = {}
         self._seen: dict[str, _Known] = {}
         with suppress(OSError, msgspec.MsgspecError):
@@ -366,7 +366,7 @@ class _Index:
                 write_file(self._path, msgspec.json.encode({name: now[name] for name in now if self._is_there(name)}))
 
     def _is_there(self, name: str) -> bool:
-        return name in self._seen or (self._path.parent / name).exists()
+        return name in self._seen or (self._folder / name).exists()
 
 
 def _folders(home: Path) -> Iterator[Path]:
