@@ -170,8 +170,7 @@ class Walker:
                 again = await self._steps(session)
                 before = (b"", 0)
                 # A summary that is written by then is entered when the session is closed.
-                # Before the first turn the log names no model, so the next process may take another one.
-                if session.agent.engine.writing is None and session.agent.engine.view.model:
+                if session.agent.engine.writing is None:
                     before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
                 said = len(session.agent.engine.view.log)
             if said:
@@ -372,6 +371,9 @@ async def person(question: PermissionQuestion) -> PermissionAnswer:
 
 
 async def shell(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    if not agent.engine.view.model:
+        # Before the first turn the log names no model, so the next process would take another one.
+        return
     await agent.run_shell(f"seq 1 {chance.choice((3, 300, 3_000))}; exit {chance.randrange(2)}")
 
 
