@@ -37,7 +37,7 @@ LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shor
 OPENING = "[The conversation goes on from here.]"
 
 WORDS_HEADING: Final = (
-    "[What the user said, in their own words, oldest first, with number and time (UTC). Where two statements differ, "
+    "[What the user said, in their own words, oldest first, each after its time (UTC). Where two statements differ, "
     "the later one holds.]"
 )
 
@@ -315,6 +315,6 @@ def words_block(words: Sequence[Words], *, left_out: int) -> str:
 
 
 def said_text(words: Words) -> str:
-    """One message in that text: a line with its number and time, then the words exactly as they were said."""
-    time = datetime.fromtimestamp(words.time, UTC).strftime(" %Y-%m-%d %H:%M") if words.time else ""
-    return f"[#{words.seq}{time}]\n{words.text}"
+    """One message in that text: a line with its time, then the words exactly as they were said."""
+    time = datetime.fromtimestamp(words.time, UTC).strftime("%Y-%m-%d %H:%M") if words.time else "earlier"
+    return f"[{time}]\n{words.text}"

@@ -92,7 +92,7 @@ def test_a_block_says_which_statement_holds_and_when_each_was_made() -> None:
     assert "the later one holds" in first
     assert block[1:] == [
         "[2 older messages are left out for want of room; recall finds them by their words.]",
-        "[#7 2023-11-14 22:13]",
+        "[2023-11-14 22:13]",
         "Use tabs.",
         "  Always.",
     ]
@@ -125,7 +125,7 @@ def test_a_paste_is_cut_in_its_middle_between_words_before_anything_is_left_out(
     first, mark, last = re.split(r"\n(\[…[^\n]*…\])\n", kept[1].text)
     assert paste.startswith(f"{first}\n")
     assert paste.endswith(f"\n{last}")
-    gone = re.search(r"([\d,]+) characters of #2", mark)
+    gone = re.search(r"([\d,]+) characters of message 2", mark)
     assert gone is not None
     assert int(gone[1].replace(",", "")) == len(paste) - len(first) - len(last)
 
@@ -143,7 +143,7 @@ def test_any_words_are_the_newest_that_fit_each_whole_or_cut_in_its_middle(
     for each in kept:
         text = said[each.seq - 1].text
         if each.text != text:
-            first, last_part = re.split(r"\n\[… [\d,]+ characters of #\d+ [^\n]*…\]\n", each.text)
+            first, last_part = re.split(r"\n\[… [\d,]+ characters of message \d+ [^\n]*…\]\n", each.text)
             assert text.startswith(first)
             assert text.endswith(last_part)
             assert len(each.text) < len(text) + 200

@@ -69,5 +69,5 @@ def _cut(words: Words, limit: int) -> Words:
     start = next((place + 1 for gap in "\n " if (place := last.find(gap, 0, _BREAK_CHARS)) >= 0), 0)
     first, last = first[:end], last[start:]
     gone = len(text) - len(first) - len(last)
-    mark = f"[… {gone:,} characters of #{words.seq} are left out here; recall finds them by their words …]"
+    mark = f"[… {gone:,} characters of message {words.seq} are left out here; recall finds them by their words …]"
     return Words(words.seq, f"{first}\n{mark}\n{last}", words.time)
