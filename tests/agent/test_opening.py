@@ -101,6 +101,15 @@ async def test_an_answer_of_another_type_goes_back_with_the_reason() -> None:
     assert "Expected `int`, got `str` - at `$.people`" in said(model)
 
 
+@pytest.mark.parametrize("prompt", ["Which?", ""])
+async def test_only_what_the_person_said_counts_as_their_words(prompt: str) -> None:
+    model = Scripted(*saying("Bern, I think.", '{"name": "Bern", "people": 1}'))
+    async with Agent(model) as agent:
+        assert await agent.ask(prompt, output=City) == City("Bern", 1)
+        assert [each.text for each in agent.engine.view.said()] == [prompt] * bool(prompt)
+    assert said(model).count("JSON Schema") == 2
+
+
 async def test_an_answer_that_never_has_the_type_is_an_error_that_carries_it() -> None:
     model = Scripted(*saying("no"))
     async with Agent(model) as agent:

@@ -45,6 +45,15 @@ async def test_the_output_is_in_the_next_request_and_outlives_the_program(tmp_pa
     assert any("from-the-shell" in text for text in texts(View(await saved(tmp_path))))
 
 
+async def test_a_session_of_the_users_commands_alone_goes_on_with_its_model(tmp_path: Path) -> None:
+    async with talking(tmp_path, {"model.id": "vllm:qwen/qwen3-coder"}) as session:
+        await session.agent.run_shell("echo first")
+        name, model = session.id, session.agent.profile.name
+        assert session.agent.engine.view.model == model
+    async with talking(tmp_path, {"model.id": ""}, resume=name) as session:
+        assert session.agent.profile.name == model
+
+
 async def test_it_asks_nobody_and_sees_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-for-children")
     async with talking(tmp_path) as session:

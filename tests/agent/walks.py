@@ -23,6 +23,7 @@ from tests.agent.talking import talking
 from tests.conversation.logs import broken_rules
 from tests.forked import forking, start
 from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.history.branches import Prompt
@@ -37,6 +38,7 @@ from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.session import Session
+from tui_agent.storage.log import LOG_NAME, read_entries
 from tui_agent.storage.verify import verify
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
@@ -97,7 +99,8 @@ def material(folder: Path) -> None:
 class Walk:
     """One walk: what is told by its seed, and what is known of it so far.
 
-    `marks` are lengths of the log that some process has seen, each with a digest of all entries up to it.
+    `marks` are lengths of the log that some process has seen, each with a digest of all entries up to it. `damaged`: a
+    row was damaged, and no step was done since; `lossy`: so it was at some time.
     """
 
     folder: Path
@@ -105,6 +108,8 @@ class Walk:
     seed: int
     steps: int
     name: str = ""
+    damaged: bool = False
+    lossy: bool = False
     done: int = 0
     marks: dict[int, str] = field(default_factory=dict)
 
@@ -113,7 +118,7 @@ class Walk:
         """Settings that let every layer work early."""
         return {
             # A session that goes on does so with the model it had.
-            "model.id": "" if self.name else MODELS[self.provider][0],
+            "model.id": "" if self.name and not self.damaged else MODELS[self.provider][0],
             "safety.small_tier_parent": "allow",
             "compaction.keep_recent_tokens": "2000",
             "context.preset": ("layered", "digest")[self.seed % 5 == 0],
@@ -174,13 +179,30 @@ class Walker:
                     before = request_bytes(walk.provider, session), session.agent.context_stats().tokens
                 said = len(session.agent.engine.view.log)
             if said:
-                assert verify(session.folder).ok
+                problems = verify(session.folder).problems
+                assert all(walk.lossy and "was lost" in problem for problem in problems), problems
+                if again and walk.seed % 4 == 1 and random.Random(walk.seed + walk.done).random() < 0.7:
+                    before = (b"", 0)
+                    self._damage(session.folder, said)
             else:
                 # A session in which nothing was said leaves nothing.
                 assert not session.folder.exists()
                 walk.name = ""
             if not again:
                 return
+
+    def _damage(self, folder: Path, length: int) -> None:
+        """Damage a row, as a disk would; what is known of the others has to hold no more as a digest of all."""
+        self._walk.marks.clear()
+        self._walk.damaged = self._walk.lossy = True
+        self._digests = Digests()
+        self._tell(Told("damaged"))
+        chance = random.Random(self._walk.seed * 1_000 + length)
+        seq = chance.randrange(1, length + 1)
+        before = list(read_entries(folder / LOG_NAME))
+        damage(folder / LOG_NAME, seq, chance)
+        after = list(read_entries(folder / LOG_NAME))
+        assert all(was == now or was.seq == seq for was, now in zip(before, after, strict=False)), seq
 
     async def _steps(self, session: Session) -> bool:
         """Do steps until the session is to be closed and opened again, or (False) all are done."""
@@ -191,6 +213,7 @@ class Walker:
             walk.done += 1
             kind = chance.choices(tuple(STEPS), [weight for weight, _ in STEPS.values()])[0]
             await STEPS[kind][1](session.agent, chance, lambda: self._tell(Told("event")))
+            walk.damaged = False
             self._check(session, kind)
             if chance.random() < 0.15:
                 return True
@@ -371,9 +394,6 @@ async def person(question: PermissionQuestion) -> PermissionAnswer:
 
 
 async def shell(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
-    if not agent.engine.view.model:
-        # Before the first turn the log names no model, so the next process would take another one.
-        return
     await agent.run_shell(f"seq 1 {chance.choice((3, 300, 3_000))}; exit {chance.randrange(2)}")
 
 
@@ -429,6 +449,27 @@ async def again(agent: Agent, chance: random.Random, tell: Callable[[], None]) -
         await rewind_to(agent, found[-1])
 
 
+async def stop_and_again(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
+    """A prompt whose turn is stopped is sent again: it stands once."""
+    prompt, left = f"read {chance.randrange(100, 1_000)} of {chance.random()} please", chance.randrange(3, 30)
+
+    async def on_event(event: events.AgentEvent) -> None:
+        nonlocal left
+        tell()
+        left -= 1
+        if left == 0:
+            agent.interrupt()
+        stopped.append(isinstance(event, events.TurnFinished) and event.stop_reason == "interrupted")
+
+    for _ in range(3):
+        stopped: list[bool] = []
+        await turn(agent, prompt, on_event)
+        if not any(stopped):
+            break
+    said = [each.text for each in agent.branches.prompts()]
+    assert said.count(prompt) <= 1, "it stands more than once"
+
+
 async def fork(agent: Agent, chance: random.Random, tell: Callable[[], None]) -> None:
     if agent.engine.view.head:
         await agent.branches.fork(chance.choice([None, *some_items(agent, chance)]))
@@ -478,6 +519,7 @@ STEPS: Final[Mapping[str, tuple[int, Do]]] = {
     "shell meanwhile": (3, shell_meanwhile),
     "plan": (4, plan),
     "again": (3, again),
+    "stop and again": (3, stop_and_again),
     "fork": (3, fork),
     "switch": (4, switch),
     "swap": (2, swap),
@@ -531,6 +573,10 @@ def _follow(walk: Walk, connection: Connection, pid: int, events_left: int) -> b
                 # Nothing lasts of a session in which nothing was said.
                 walk.done, walk.name = told.step, told.name if told.length else ""
                 walk.marks[told.length] = told.digest
+                walk.damaged = False
+            case "damaged":
+                walk.marks.clear()
+                walk.damaged = walk.lossy = True
             case "end":
                 return True
             case "failed":

@@ -306,24 +306,27 @@ class Agent:
         for a type that JSON cannot express.
         """
         if output is None:
-            return await self._answer(prompt, images)
+            return await self._answer(prompt, images, prompt)
         wanted = AnswerType(output)
-        prompt = "\n\n".join(filter(None, (prompt, wanted.instruction)))
+        told = f"{prompt}\n\n{wanted.instruction}" if prompt.strip() else ""
+        if not told:
+            await self.turns.tell_model(wanted.instruction)
         for left in reversed(range(REPAIRS + 1)):
-            answer = await self._answer(prompt, images)
+            answer = await self._answer(told, images, prompt)
             try:
                 return wanted.read(answer)
             except NoValue as problem:
                 if not left:
                     message = f"The answer is no {getattr(output, '__name__', output)}: {problem}"
                     raise TurnError("output", message, retryable=True, text=answer) from None
-                prompt, images = repair((str(problem),), wanted.instruction), ()
+                await self.turns.tell_model(repair((str(problem),), wanted.instruction))
+                told, images = "", ()
         raise AssertionError("unreachable")
 
-    async def _answer(self, prompt: str, images: tuple[Image, ...]) -> str:
+    async def _answer(self, prompt: str, images: tuple[Image, ...], typed: str) -> str:
         failed: events.TurnFailed | None = None
         finished: events.TurnFinished | None = None
-        async with aclosing(self.run(prompt, images)) as stream:
+        async with aclosing(self.run(prompt, images, typed=typed)) as stream:
             async for event in stream:
                 match event:
                     case events.TurnFailed():

@@ -304,13 +304,15 @@ class View:
         ]
 
     def said(self) -> list[Words]:
-        """The user's messages, oldest first: full texts or their latest edits; those edited to nothing are left out."""
+        """The user's messages, oldest first: what they typed or its latest edit. Those edited to nothing lack."""
         edited = self._fold.edited_words()
         found = []
         for state in self._fold.states:
             if state.said_by_user:
                 text = edited.get(state.seq)
-                text = _text_of(blocks_of(self.log, state.seq)) if text is None else text
+                if text is None and (message := self.log.message(state.seq)) is not None:
+                    pictures = (block for block in message.blocks if isinstance(block, Image))
+                    text = _text_of((Text(message.typed), *pictures) if message.typed else message.blocks)
                 found += [Words(state.seq, text, state.time)] if text else []
         return found
 
@@ -408,12 +410,14 @@ class View:
         return self._fold.last_call
 
     def unanswered_prompt(self) -> Message | None:
-        """The user's newest message, if there is no answer to it and they did not stop that."""
+        """The user's newest message, if it is shown and no answer to it was finished: its turn failed or was ended."""
         for state in reversed(self._fold.states):
-            if state.role != "user" or state.kind == "interrupted":
-                return None
-            if not state.kind:
-                return self.log.message(state.seq)
+            if state.role == "assistant" and not state.calls:
+                answer = self.log.message(state.seq)
+                if answer is None or answer.stop_reason != "interrupted":
+                    return None
+            elif state.said_by_user:
+                return None if state.covered_by else self.log.message(state.seq)
         return None
 
     def queued(self) -> tuple[Queued, ...]:

@@ -166,7 +166,8 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
         outcome.structured, problems = schema.find(outcome.text)
         if not problems:
             return
-        told, images, typed = schema.repair(problems), (), ""
+        await session.agent.turns.tell_model(schema.repair(problems))
+        told, images, typed = "", (), ""
     outcome.failure = events.TurnFailed(
         kind="invalid_result",
         message=f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",

@@ -31,7 +31,7 @@ from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, bo
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone
+from tui_agent.conversation.entries import AnyEntry, Cleared, Message, Pinned, Undone, notice
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.request import WORDS_HEADING as WORDS
 from tui_agent.conversation.request import words_block
@@ -55,6 +55,20 @@ def asked_for(talk: Talk) -> Plan:
 
 def on_now(plan: Plan, view: View) -> Plan | Refusal:
     return rebased(plan, view, situation(view), COMPACTION)
+
+
+@pytest.mark.parametrize("keep", range(200, 1_700, 100))
+def test_a_cut_never_parts_a_prompt_from_what_came_because_of_it(keep: int) -> None:
+    talk, together = Talk(), []
+    for number in range(8):
+        first = len(talk.view.log) + 1
+        for kind in ("hook", "resource"):
+            talk.add(replace(notice(FILLER * 8, kind), because=first + 2))
+        together.append(range(first, talk.ask(f"Question {number}.") + 1))
+        talk.tool(FILLER * 8, path="a.py")
+        talk.say(f"Answer {number}.")
+    last = planned(compaction(talk, keep=keep)).last
+    assert not any(each.start <= last < each.stop - 1 for each in together)
 
 
 def test_what_was_said_since_stays_after_it() -> None:
@@ -426,7 +440,8 @@ def applied(view: View, done: Draft) -> View:
 
 def check(view: View, plan: Plan, made: Material, done: Draft) -> None:
     groups = view.groups()
-    assert rebased(plan, view, situation(view, window=4_000), COMPACTION) == plan
+    now = planned(rebased(plan, view, situation(view, window=4_000), COMPACTION))
+    assert (replace(now, kept=plan.kept), now.kept_from) == (plan, plan.kept_from)
 
     after = applied(view, done)
     left = {group.first: group for group in after.groups()}

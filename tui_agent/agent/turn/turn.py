@@ -68,6 +68,7 @@ UP = "; Up brings it back"
 
 INTERRUPTED_NOTICE = "[interrupted by the user]"
 GO_ON = "[the answer broke off here: go on]"
+AGAIN = "[the user sent the newest message above once more]"
 
 UNEXPECTED = "Something went wrong inside the program ({what}). Everything up to it is kept."
 UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what happened, for a report of the fault."
@@ -314,6 +315,8 @@ class Turn:
             log, seq = self._record.view.log, before.seq
             stands = {each.blocks for each in log.path().after(log.group_start(seq) - 1).of(Message)}
             new = [each for each in because if isinstance(each, ModeChanged) or each.blocks not in stands]
+            if self._went_on_since(seq):
+                new.append(notice(AGAIN))
             await self._record.append(*withdrawn, *(structs.replace(each, because=seq) for each in new))
         elif queued and fitted is whole:
             seq = await self._record.append(Delivered(queued=queued), because=because)
@@ -321,6 +324,16 @@ class Turn:
             seq = await self._record.append(*withdrawn, fitted, because=because)
         self._planning.entered(because)
         self._emit(said(structs.replace(fitted, seq=seq), queued))
+
+    def _went_on_since(self, prompt: int) -> bool:
+        """Whether an answer began, or the user stopped it, since they last sent this prompt."""
+        for entry in reversed(self._record.view.log.path().after(prompt)):
+            if isinstance(entry, Message):
+                if entry.role == "assistant" or entry.kind == "interrupted":
+                    return True
+                if entry.blocks == (Text(AGAIN),):
+                    return False
+        return False
 
     def _is_asked(self) -> bool:
         """Whether there is a message to answer."""

@@ -14,7 +14,7 @@ from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.steps import Emit
 from tui_agent.agent.turn.turn import Parts, Turn
 from tui_agent.conversation.blocks import Image, Text, valid_text
-from tui_agent.conversation.entries import Message, Queued, Withdrawn, queued_of, user_message
+from tui_agent.conversation.entries import Message, ModelSwitched, Queued, Withdrawn, notice, queued_of, user_message
 from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
 
@@ -248,10 +248,22 @@ class Turns:
         """
         return await self.add(user_message(valid_text(text)))
 
+    async def tell_model(self, text: str) -> int:
+        """Add a word of the program's own, which does not count as the user's; the next turn answers it.
+
+        Raises `AgentBusy`, `StorageError`.
+        """
+        async with self.held():
+            return await self._record.append(notice(text))
+
     async def add(self, message: Message) -> int:
-        """Add a message of the user's as `note` does."""
+        """Add a message of the user's as `note` does.
+
+        The first of a conversation comes with the model, so that the conversation goes on with it after a restart.
+        """
+        model = () if self._record.view.model else (ModelSwitched(model=self._parts.active.profile.name),)
         async with self._finishing:
-            return await self._record.append(queued_of(message) if self.taken else message)
+            return await self._record.append(*model, queued_of(message) if self.taken else message)
 
     # Exclusive access
 

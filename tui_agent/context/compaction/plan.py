@@ -1,16 +1,17 @@
 """What a summary or completion record replaces, decided before its text is written. Plans are pure: they read the view.
 
 A plan fixes the first and last entry it covers, so entries that arrive while the summary is being written are not
-affected. A cut is between two groups, and never after something that the model has not seen: a running or just finished
-tool step and a new prompt always stay. Pins are shown after the summary, and the system prompt is not part of the
-turns, so a summary can lose neither. The newest request always stays in view: if it is before the cut, as in a long
-tool loop, it is restored after the summary.
+affected. A cut is between two groups, never between a prompt and what came because of it, such as a hook's text, and
+never after something that the model has not seen: a running or just finished tool step and a new prompt always stay.
+Pins are shown after the summary, and the system prompt is not part of the turns, so a summary can lose neither. The
+newest request always stays in view: if it is before the cut, as in a long tool loop, it is restored after the summary.
 
 Each summary covers turns that none covered before; earlier summaries stay as they are. When all together become too
 large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves,
 never from an earlier merge, and is checked against the turns: nothing is summarised more than twice.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal
 
@@ -24,6 +25,7 @@ from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.groups import Group
+from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import words_block
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import View
@@ -134,7 +136,7 @@ def plan_compaction(
             left -= sizes[start]
     edge = max((boundary.last for boundary in view.boundaries()), default=0)
     begin = sum(group.first <= edge for group in groups)
-    cut = max(begin, min(start, _first_unseen(groups)))
+    cut = max(begin, _with_its_prompt(view, groups, min(start, _first_unseen(groups))))
     return _plan(
         view,
         here,
@@ -191,6 +193,15 @@ def _first_unseen(groups: Sequence[Group]) -> int:
             calls = groups[index].open or len(groups[index].fingerprints) > 1
             return index if calls else index + 1
     return 0
+
+
+def _with_its_prompt(view: View, groups: Sequence[Group], cut: int) -> int:
+    """`cut`, or the index before it from which a prompt stays together with what came because of it and precedes it."""
+    if cut == len(groups):
+        return cut
+    first = groups[cut].first
+    prompt = max(first, because_of(view.log[first]))
+    return bisect_left(groups, view.log.group_start(prompt), hi=cut, key=lambda group: group.first)
 
 
 def _plan(
