@@ -28,7 +28,7 @@ from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.history.branches import Prompt
 from tui_agent.agent.model_choice import configured_model
-from tui_agent.conversation.entries import AnyEntry, encode, model_call
+from tui_agent.conversation.entries import AnyEntry, ModelSwitched, encode, model_call
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
@@ -100,7 +100,7 @@ class Walk:
     """One walk: what is told by its seed, and what is known of it so far.
 
     `marks` are lengths of the log that some process has seen, each with a digest of all entries up to it. `damaged`: a
-    row was damaged, and no step was done since; `lossy`: so it was at some time.
+    row was damaged at some time.
     """
 
     folder: Path
@@ -109,7 +109,6 @@ class Walk:
     steps: int
     name: str = ""
     damaged: bool = False
-    lossy: bool = False
     done: int = 0
     marks: dict[int, str] = field(default_factory=dict)
 
@@ -118,7 +117,7 @@ class Walk:
         """Settings that let every layer work early."""
         return {
             # A session that goes on does so with the model it had.
-            "model.id": "" if self.name and not self.damaged else MODELS[self.provider][0],
+            "model.id": "" if self.name else MODELS[self.provider][0],
             "safety.small_tier_parent": "allow",
             "compaction.keep_recent_tokens": "2000",
             "context.preset": ("layered", "digest")[self.seed % 5 == 0],
@@ -180,7 +179,7 @@ class Walker:
                 said = len(session.agent.engine.view.log)
             if said:
                 problems = verify(session.folder).problems
-                assert all(walk.lossy and "was lost" in problem for problem in problems), problems
+                assert all(walk.damaged and "was lost" in problem for problem in problems), problems
                 if again and walk.seed % 4 == 1 and random.Random(walk.seed + walk.done).random() < 0.7:
                     before = (b"", 0)
                     self._damage(session.folder, said)
@@ -194,12 +193,13 @@ class Walker:
     def _damage(self, folder: Path, length: int) -> None:
         """Damage a row, as a disk would; what is known of the others has to hold no more as a digest of all."""
         self._walk.marks.clear()
-        self._walk.damaged = self._walk.lossy = True
+        self._walk.damaged = True
         self._digests = Digests()
         self._tell(Told("damaged"))
         chance = random.Random(self._walk.seed * 1_000 + length)
-        seq = chance.randrange(1, length + 1)
         before = list(read_entries(folder / LOG_NAME))
+        # Without the model's name, the session would go on with one that has no server here.
+        seq = chance.choice([entry.seq for entry in before if not isinstance(entry, ModelSwitched)])
         damage(folder / LOG_NAME, seq, chance)
         after = list(read_entries(folder / LOG_NAME))
         assert all(was == now or was.seq == seq for was, now in zip(before, after, strict=False)), seq
@@ -213,7 +213,6 @@ class Walker:
             walk.done += 1
             kind = chance.choices(tuple(STEPS), [weight for weight, _ in STEPS.values()])[0]
             await STEPS[kind][1](session.agent, chance, lambda: self._tell(Told("event")))
-            walk.damaged = False
             self._check(session, kind)
             if chance.random() < 0.15:
                 return True
@@ -459,13 +458,13 @@ async def stop_and_again(agent: Agent, chance: random.Random, tell: Callable[[],
         left -= 1
         if left == 0:
             agent.interrupt()
-        stopped.append(isinstance(event, events.TurnFinished) and event.stop_reason == "interrupted")
+        # A stop may come after the whole answer.
+        answered.append(isinstance(event, events.AssistantMessage) and event.stop_reason == "end_turn")
 
+    answered: list[bool] = []
     for _ in range(3):
-        stopped: list[bool] = []
-        await turn(agent, prompt, on_event)
-        if not any(stopped):
-            break
+        if not any(answered):
+            await turn(agent, prompt, on_event)
     said = [each.text for each in agent.branches.prompts()]
     assert said.count(prompt) <= 1, "it stands more than once"
 
@@ -573,10 +572,9 @@ def _follow(walk: Walk, connection: Connection, pid: int, events_left: int) -> b
                 # Nothing lasts of a session in which nothing was said.
                 walk.done, walk.name = told.step, told.name if told.length else ""
                 walk.marks[told.length] = told.digest
-                walk.damaged = False
             case "damaged":
                 walk.marks.clear()
-                walk.damaged = walk.lossy = True
+                walk.damaged = True
             case "end":
                 return True
             case "failed":
