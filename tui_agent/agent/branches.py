@@ -114,7 +114,7 @@ class Branches:
         if self._record.view.model not in ("", self._active.profile.name):
             # Record the present model on that branch too, so that a restart continues with it.
             await self._active.introduce()
-        mode, after = self._planning.follow(left), self._record.engine.tokens
+        mode, after = await self._planning.follow(left), self._record.engine.tokens
         self._steps.tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=after))
         if mode:
             self._steps.tell(events.Notice(level="info", title=f"Mode {mode} again", text="As it was at this point."))

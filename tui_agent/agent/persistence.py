@@ -56,7 +56,7 @@ class Persistence:
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())
-            kept = DiskPersistence(store, view, texts or Artifacts(folder), tracker)
+            kept = await in_thread(lambda: DiskPersistence(store, view, texts or Artifacts(folder), tracker))
             for entries in await asyncio.to_thread(_of_subtasks, folder):
                 UsageTracker(kept.tracker).record_log(entries)
             return kept
@@ -70,7 +70,8 @@ class Persistence:
 
         `texts` keeps what is too long for the conversation: use one that lasts as long as `store` does.
         """
-        return cls(await _folded(await store.load()), store=store, texts=texts)
+        view = await _folded(await store.load())
+        return await in_thread(lambda: cls(view, store=store, texts=texts))
 
     async def close(self) -> None:
         """Close the store. Raises `StorageError`."""

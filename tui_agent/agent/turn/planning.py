@@ -75,14 +75,14 @@ class Planning:
             if isinstance(entry, ModeChanged):
                 self._gate.mode = next(mode for mode in _LOOSEST_LAST if mode == entry.mode)
 
-    def follow(self, left: int) -> str:
+    async def follow(self, left: int) -> str:
         """After the head was moved from entry `left`: go back to the mode of that time; returns it if it is another.
 
         A mode that allows more than the user has allowed since the program started is not entered.
         """
         gate = self._gate
+        then = await in_thread(mode_at_head, self._record.view.log, left)
         loosest = max(self._loosest, gate.mode, key=_LOOSEST_LAST.index)
-        then = mode_at_head(self._record.view.log, left)
         mode = next((mode for mode in _LOOSEST_LAST[: _LOOSEST_LAST.index(loosest) + 1] if mode == then), gate.mode)
         if mode == gate.mode:
             return ""

@@ -16,13 +16,15 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from tui_agent.conversation.sizes import Size, size_of_text
 
 Kind: TypeAlias = Literal["path", "name", "error", "number", "link", "hash"]
 
 
-class Mention(NamedTuple):
-    """An exact name or number, as it was written."""
+class Mention(Struct, frozen=True, gc=False):
+    """An exact name or number, as it was written. Thousands are cached: the garbage collector need not scan them."""
 
     kind: Kind
     text: str
