@@ -28,7 +28,7 @@ from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.history.branches import Prompt
 from tui_agent.agent.model_choice import configured_model
-from tui_agent.conversation.entries import AnyEntry, ModelSwitched, encode, model_call
+from tui_agent.conversation.entries import AnyEntry, HeadMoved, ModelSwitched, encode, model_call
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
@@ -247,7 +247,9 @@ class Walker:
         for entry in entries:
             because = because_of(entry)
             assert entry.seq not in path or because in {0, *path}, f"after {kind}, {entry} stands without {because}"
-        if kind in ("rewind", "undo turn", "fork", "switch"):
+        # Without a message to go back to, the step did nothing.
+        moved = any(isinstance(entry, HeadMoved) for entry in entries[len(self._digests.of) - 1 :])
+        if moved and kind in ("rewind", "undo turn", "fork", "switch"):
             assert agent.turns.queued() == (), "what waits on another branch would be delivered here"
             assert view.mode in ("", agent.permissions.mode), f"after {kind}, the mode is not that of the time"
         digest = self._digests.follow(entries)
