@@ -788,10 +788,10 @@ def in_threads(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
 def story(run: Callable[[Steps[object], Performer], object]) -> list[bytes]:
     """All that an engine does in a long session, as the bytes of its log."""
     settings = structs.replace(UNPRICED, context=Context(preset="digest"))
-    chat = Chat(30_000, settings, writing=written(SUMMARY), priced=True)
+    chat = Chat(30_000, settings, writing=written(SUMMARY))
     assert not chat.engine.is_long
     for number in range(3):
-        chat.grow(14, lines=70)
+        chat.grow(24, lines=40)
         run(chat.engine.prepare(between_turns=True), chat.caller)
         run(chat.engine.pin(chat.results()[-2:-1]), chat.caller)
         run(chat.engine.clear_results(), chat.caller)

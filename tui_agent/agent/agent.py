@@ -23,7 +23,6 @@ from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
-from tui_agent.agent.history.recalling import Recaller
 from tui_agent.agent.model_choice import configured_model, small_model
 from tui_agent.agent.own_commands import OwnCommands
 from tui_agent.agent.persistence import SUBTASKS, DiskPersistence, Persistence
@@ -264,6 +263,8 @@ class Agent:
         """
         kept = await Persistence.on_disk(Path(folder))
         try:
+            from tui_agent.agent.history.recalling import Recaller
+
             session = SessionParts(recaller=Recaller(kept.view, kept.texts))
             async with cls(model, persistence=kept, session=session, **options) as agent:
                 yield agent

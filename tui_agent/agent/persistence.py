@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall, model_call
 from tui_agent.conversation.view import View
@@ -12,8 +12,10 @@ from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.log import LogStore, log_file, read_entries
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
+
+if TYPE_CHECKING:
+    from tui_agent.storage.log import LogStore
 
 SUBTASKS: Final = "subtasks"
 """The folder, in that of a conversation, for the conversations of its subtasks."""
@@ -53,6 +55,8 @@ class Persistence:
 
         One process at a time has it open. `texts`: where long texts are kept, by default in `folder` too.
         """
+        from tui_agent.storage.log import LogStore
+
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())
@@ -82,16 +86,18 @@ class DiskPersistence(Persistence):
     """What a conversation on disk is kept in, made by `Persistence.on_disk`."""
 
     folder: Path
-    store: LogStore
+    store: "LogStore"
     texts: Artifacts
 
-    def __init__(self, store: LogStore, view: View, texts: Artifacts, tracker: UsageTracker | None) -> None:
+    def __init__(self, store: "LogStore", view: View, texts: Artifacts, tracker: UsageTracker | None) -> None:
         super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder
 
 
 def _of_subtasks(folder: Path) -> list[list[AnyEntry]]:
     """The calls in the logs of subtasks below a conversation's folder; what cannot be read does not count."""
+    from tui_agent.storage.log import log_file, read_entries
+
     found: list[list[AnyEntry]] = []
     for log in map(log_file, sorted((folder / SUBTASKS).glob("*"))):
         with suppress(StorageError):

@@ -8,14 +8,17 @@ silently drops the oldest messages of a request that is too long, and drops the 
 
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-import httpx2
 import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
 from tui_agent.models.errors import Refusal, WrongServerError, error_text_in, parse_retry_after, status_of
 from tui_agent.tls import tls
+
+if TYPE_CHECKING:
+    import httpx2
 
 _BOM = b"\xef\xbb\xbf"
 LONGEST_REFUSAL = 100_000
@@ -34,6 +37,8 @@ class HttpClient:
     """Calls one server. After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`."""
 
     def __init__(self, url: str, key: str, idle_timeout_s: float) -> None:
+        import httpx2
+
         headers = {"authorization": f"Bearer {key}"} if key else {}
         host = host_of(url)
         if key and host.endswith(".azure.com"):
@@ -81,6 +86,8 @@ class HttpClient:
 
         Only for idempotent requests: it repeats one if a pooled connection turns out to be closed.
         """
+        import httpx2
+
         method, headers = ("GET", {}) if asked is None else ("POST", {"content-type": "application/json"})
         try:
             answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
@@ -134,7 +141,7 @@ async def lines_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
         yield rest
 
 
-async def _beginning(answer: httpx2.Response) -> bytes:
+async def _beginning(answer: "httpx2.Response") -> bytes:
     read = b""
     async for piece in answer.aiter_bytes():
         read += piece
@@ -143,7 +150,7 @@ async def _beginning(answer: httpx2.Response) -> bytes:
     return read[:LONGEST_REFUSAL]
 
 
-def _refusal(answer: httpx2.Response, body: bytes) -> Refusal:
+def _refusal(answer: "httpx2.Response", body: bytes) -> Refusal:
     return read_error(body)._replace(status=answer.status_code, retry_after=_wait(answer.headers))
 
 
