@@ -76,7 +76,7 @@ def test_the_json_has_the_names_that_scripts_know(program: Program) -> None:
     assert (answer["type"], answer["subtype"]) == ("result", "success")
     assert (answer["num_turns"], answer["total_cost_usd"]) == (answer["turns"], answer["cost_usd"])
     assert answer["structured_result"] is None
-    failed = program.ask("-p", "run python test_calc.py", "--ask", "auto", "--model", "offline")
+    failed = program.ask("-p", "run python test_calc.py", "--ask", "ask", "--model", "offline")
     assert (failed["exit"], failed["subtype"], failed["is_error"]) == (3, "error_during_execution", True)
     streamed = events_of(
         program.run("-p", "read calc.py", "--model", "offline", "--output-format", "stream-json").stdout

@@ -31,7 +31,7 @@ ANSWERED = [
     ("/pin", "read README.md"),
     ("/cost", "The next call sends about"),
     ("/recall demonstration", "README.md"),
-    ("/pin 3", "Pinned"),
+    ("/pin 4", "Pinned"),
     ("/skills", "no skills"),
     ("/memory", "no notes"),
     ("/todo", "There is no task list"),

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import newest, replay
-from tui_agent.agent.history.branches import Branch, Prompt, branches, is_end_of_present, prompts, turn_start
+from tui_agent.agent.history.branches import Branch, Prompt, branches, ends_at, prompts, turn_start
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
 from tui_agent.conversation.entries import typed_in
@@ -97,12 +97,18 @@ class Branches:
             return to
 
     async def switch(self, tip: int) -> None:
-        """Switch to the branch that ends at entry `tip`; see `all`."""
+        """Switch to the branch that ends at entry `tip`; see `all`. Raises ValueError if none does.
+
+        What was only recorded at its end since it was listed does not matter.
+        """
         async with self._turns.held():
-            if tip in {branch.tip for branch in await asyncio.to_thread(self.all)}:
-                await self._move(tip, "switch")
-            elif not is_end_of_present(self._record.view.log, tip):
+            log = self._record.view.log
+            ends = [branch.tip for branch in await asyncio.to_thread(self.all)]
+            end = tip if tip in ends else next((each for each in ends if ends_at(log, each, tip)), None)
+            if end is None:
                 raise ValueError(f"no branch ends at entry {tip}")
+            if end != log.head:
+                await self._move(end, "switch")
 
     async def _move(self, to: int, reason: events.MoveReason) -> None:
         before, left = self._record.engine.tokens, self._record.view.head

@@ -35,12 +35,12 @@ async def symbols(settings: Settings, folder: Path) -> object:
         return shown.status.render().plain
 
 
-def in_terminal(settings: Settings, folder: Path) -> Terminal:
+def in_terminal(settings: Settings, folder: Path, *more: str) -> Terminal:
     """The command, with what the settings say beyond files."""
     values = values_by_key(settings)
     given = {key: values[key] for key in sorted(settings.overridden)}
     flags = [f"--set={key}={value if isinstance(value, str) else json_text(value)}" for key, value in given.items()]
-    return Terminal(folder, folder / "home", *flags)
+    return Terminal(folder, folder / "home", *flags, *more)
 
 
 def mouse(settings: Settings, folder: Path) -> object:
@@ -53,7 +53,7 @@ def mouse(settings: Settings, folder: Path) -> object:
 
 def notification(settings: Settings, folder: Path) -> object:
     """Whether the terminal is asked to notify of a question that nobody sees, in either of the two ways."""
-    terminal = in_terminal(settings, folder)
+    terminal = in_terminal(settings, folder, "--set=permissions.unasked=known")
     terminal.shows("ready")
     terminal.process.send("run touch made\r\x1b[O")  # a key after the focus went would bring it back
     terminal.shows("Esc stops the turn")

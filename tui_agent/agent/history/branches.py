@@ -54,11 +54,11 @@ def branches(log: Log) -> tuple[Branch, ...]:
     return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
 
 
-def is_end_of_present(log: Log, tip: int) -> bool:
-    """Whether the present branch ends at entry `tip`, apart from later context work."""
-    if not 1 <= tip <= len(log) or log.fork_point(tip, log.head) != tip:
+def ends_at(log: Log, head: int, tip: int) -> bool:
+    """Whether the branch with this head ends at entry `tip`, apart from later context work and records."""
+    if not 1 <= tip <= len(log) or log.fork_point(tip, head) != tip:
         return False
-    return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path())
+    return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path(head))
 
 
 def turn_start(log: Log, seq: int) -> tuple[int, Message]:
