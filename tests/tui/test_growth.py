@@ -11,11 +11,8 @@ from tests.tui.growth import DIALOGS, PARTS, Day, live, until
 from tui_agent.tui.app.app import TuiAgent
 
 OBJECTS_A_TURN, OBJECTS_A_DIALOG = 60, 60
-BYTES_A_TURN = 90_000
-"""What a turn may add for good: the log, compressed; what the pane shows of it; what the view knows of it.
-
-Measured: 60,000 from turn 100 to 600, of which the agent alone takes 5,000 to 14,000.
-"""
+BYTES_A_TURN = 24_000
+"""What a turn may add for good: the log, compressed; what the pane shows of it; what the view knows of it."""
 
 
 async def test_closed_dialogs_leave_nothing_and_the_process_is_as_it_was(
@@ -33,9 +30,10 @@ async def test_closed_dialogs_leave_nothing_and_the_process_is_as_it_was(
         before = day.sample()
         for _ in DIALOGS:
             await day.dialog()
+        # A task that saves or packs something may be about to end.
+        await until(pilot, lambda: day.sample().tasks <= before.tasks)
         after = day.sample()
         assert after.widgets == before.widgets
-        assert after.tasks < before.tasks + len(DIALOGS) // 2
         assert after.objects - before.objects < OBJECTS_A_DIALOG * len(DIALOGS)
     assert gc.get_freeze_count() <= frozen
     assert (gc.isenabled(), gc.get_threshold(), sys.getswitchinterval()) == process
