@@ -29,6 +29,7 @@ from tui_agent.models.base import (
 from tui_agent.models.encoding import Pieces, signed_texts, without_calls, without_signed
 from tui_agent.models.errors import (
     Refusal,
+    ServerRefusedError,
     WrongServerError,
     bad_address,
     broke_off,
@@ -182,8 +183,6 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         if isinstance(error, ModelError):
             return error
         import httpx2
-
-        from tui_agent.models.http import ServerRefusedError
 
         title = self._provider.title
         match error:

@@ -286,3 +286,11 @@ class WrongServerError(Exception):
 def wrong_server(provider: Provider, address: str) -> InvalidRequest:
     """The error for an address of the provider that belongs to another kind of server."""
     return InvalidRequest(f"What answers at {plain(address)} is not {provider.title}: check {provider.where}.")
+
+
+class ServerRefusedError(Exception):
+    """The server answered with an error response."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal

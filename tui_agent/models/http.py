@@ -14,7 +14,14 @@ import msgspec
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
-from tui_agent.models.errors import Refusal, WrongServerError, error_text_in, parse_retry_after, status_of
+from tui_agent.models.errors import (
+    Refusal,
+    ServerRefusedError,
+    WrongServerError,
+    error_text_in,
+    parse_retry_after,
+    status_of,
+)
 from tui_agent.tls import tls
 
 if TYPE_CHECKING:
@@ -23,14 +30,6 @@ if TYPE_CHECKING:
 _BOM = b"\xef\xbb\xbf"
 LONGEST_REFUSAL = 100_000
 """The most bytes of an error response that are read."""
-
-
-class ServerRefusedError(Exception):
-    """The server answered with an error response."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
-        self.refusal = refusal
 
 
 class HttpClient:

@@ -16,8 +16,8 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, WrongServerError, bad_address
-from tui_agent.models.http import HttpClient, ServerRefusedError, read_error
+from tui_agent.models.errors import Refusal, ServerRefusedError, WrongServerError, bad_address
+from tui_agent.models.http import HttpClient, read_error
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused

@@ -8,8 +8,8 @@ import httpx2
 import msgspec
 
 from tui_agent.models.base import ConnectionLost, ModelError, PullProgress, UnknownModel
-from tui_agent.models.errors import WrongServerError, bad_address, plain
-from tui_agent.models.http import HttpClient, ServerRefusedError
+from tui_agent.models.errors import ServerRefusedError, WrongServerError, bad_address, plain
+from tui_agent.models.http import HttpClient
 from tui_agent.models.ollama.adapter import told_in
 from tui_agent.models.ollama.address import address_of
 from tui_agent.models.ollama.errors import not_running

@@ -23,13 +23,14 @@ from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, Mo
 from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
     Refusal,
+    ServerRefusedError,
     WrongServerError,
     failure,
     no_key,
     plain,
     too_long,
 )
-from tui_agent.models.http import HttpClient, ServerRefusedError
+from tui_agent.models.http import HttpClient
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from tui_agent.models.errors import WrongServerError
-from tui_agent.models.http import HttpClient, ServerRefusedError
+from tui_agent.models.errors import ServerRefusedError, WrongServerError
+from tui_agent.models.http import HttpClient
 
 PICTURE_TOKENS = 1_200
 """Assumed tokens of a picture, since tokenizers count only text."""
