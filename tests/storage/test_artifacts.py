@@ -47,7 +47,6 @@ async def test_hostile_names_stay_in_the_folder(tmp_path: Path, name: str) -> No
     artifact = await artifacts.save(name, f"text of {name!r}")
     assert (tmp_path / "s" / artifact.path).parent == tmp_path / "s" / "large_tool_results"
     assert await artifacts.read(artifact) == f"text of {name!r}"
-    assert artifacts.raw_path(name).parent == tmp_path / "s" / "raw"
     assert names(tmp_path) == ["s"]
 
 

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -35,9 +35,8 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
-from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.recall import RECALL_NAME, Hit, RecallIndex
-from tui_agent.storage.recall_indexing import OVERLAP, STRIDE
+from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
+from tui_agent.storage.recall import OVERLAP, RECALL_NAME, STRIDE, Hit, Recalled, RecallIndex
 from tui_agent.tools.files.reading import ReadFile
 
 EVERYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -55,9 +54,27 @@ async def session() -> AsyncIterator[Artifacts]:
         yield Artifacts(Path(folder))
 
 
-async def index_of(entries: list[AnyEntry], artifacts: Artifacts) -> RecallIndex:
-    index = RecallIndex(artifacts.folder)
-    await index.update(entries, artifacts)
+class Index:
+    """The index of a session, always searched with the entries it was last brought up to date with."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        self.index = RecallIndex(artifacts)
+        self.path = self.index.path
+        self.entries: list[AnyEntry] = []
+
+    async def update(self, entries: list[AnyEntry]) -> None:
+        self.entries = entries
+        await self.search("", 0)
+
+    async def search(
+        self, query: str, limit: int, *, hidden: set[int] | None = None, elsewhere: Collection[int] = ()
+    ) -> Recalled:
+        return await self.index.search(self.entries, query, limit, hidden=hidden, elsewhere=elsewhere)
+
+
+async def index_of(entries: list[AnyEntry], artifacts: Artifacts) -> Index:
+    index = Index(artifacts)
+    await index.update(entries)
     return index
 
 
@@ -74,7 +91,7 @@ def called(
     ]
 
 
-async def quoted(index: RecallIndex, text: str) -> list[Hit]:
+async def quoted(index: Index, text: str) -> list[Hit]:
     """The hits that hold `text` exactly."""
     hits = (await index.search(text, 10)).hits
     return [hit for hit in hits if hit.match == "exact" and hit.excerpt.startswith(text[:2_000], hit.offset)]
@@ -91,7 +108,6 @@ def placed(text: str) -> list[tuple[str, AnyEntry]]:
         ("tool_call", Message(role="assistant", blocks=(ToolCall("c1", "t", "{}", malformed=text),))),
         ("tool_result", tool_result(ToolResult("c1", text))),
         ("notice", notice(text)),
-        ("user", Queued(blocks=(Text(text),))),
         ("summary", Summarized(first=1, last=1, text=text)),
         ("checkpoint", Checkpointed(first=1, last=1, text=text)),
         ("digest", Digested(results=(), placeholder="", text=text)),
@@ -231,7 +247,7 @@ async def test_the_file_of_a_result_is_shown_in_place_of_its_preview(tmp_path: P
     saved = await artifacts.save("c1", "head\n" + "x\n" * 9_000 + "needle-7\n", evicted=True)
     index = await index_of(stamped(called("grep", '{"pattern": "x"}', "head … needle-7", artifact=saved)), artifacts)
     (seen,) = (await index.search("needle-7", 5, hidden=set())).hits
-    assert (seen.seq, seen.tool, seen.call, seen.hidden) == (2, "grep", 'pattern="x"', False)
+    assert (seen.seq, seen.tool, seen.call, seen.hidden) == (2, "grep", "x", False)
     assert seen.read.startswith("read_file(")
     (unseen,) = (await index.search("x\nx\nneedle-7\n", 5, hidden=set())).hits
     assert unseen.hidden
@@ -316,35 +332,19 @@ async def test_a_queued_text_that_was_delivered_on_two_branches_is_found_on_both
 async def test_the_raw_stream_of_a_command_is_followed_as_it_grows(tmp_path: Path) -> None:
     artifacts = Artifacts(tmp_path)
     log = stamped(called("run_command", '{"command": "make"}', "left running", call_id="toolu:1"))
-    path = artifacts.raw_path("x").parent / "toolu_1-ab_cd12.log"
-    index = RecallIndex(tmp_path)
+    path = artifacts.folder / RAW_FOLDER / "toolu_1-ab_cd12.log"
+    path.parent.mkdir()
+    index = Index(artifacts)
     written = b""
     for number in range(8):
         written += b"\x1b[1mstep " + b"\xff\xc3\xa4 " * 900 + f"done-{number}\n".encode() + "ä".encode()[: number % 2]
         path.write_bytes(written)
-        await index.update(log, artifacts)
+        await index.update(log)
     (hit,) = (await index.search("done-5\n", 5)).hits
     assert (hit.seq, hit.role, hit.tool) == (2, "raw_output", "run_command")
-    live = "SELECT start, line, offset, owned, text FROM chunks WHERE passage <> 0 ORDER BY passage, start"
-    grown = _select(index, live)
-    (tmp_path / RECALL_NAME).unlink()
-    assert grown == _select(await index_of(log, artifacts), live)
-    path.write_bytes(b"another")
-    await index.update(log, artifacts)
-    assert await quoted(index, "another")
-    assert not await quoted(index, "done-3")
-
-
-async def test_written_out_history_is_found_where_the_log_has_no_more(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
-    log = stamped([user_message("fact-1"), Summarized(first=1, last=1, text="...", path="conversation_history/m.md")])
-    for number in range(3):
-        path = await artifacts.append_history("m", f"## Turn {number}\nfact-1\n" + "filler\n" * 700)
-        assert path == "conversation_history/m.md"
-        index = await index_of(log, artifacts)
-    assert [hit.role for hit in (await index.search("fact-1", 5)).hits] == ["user"]
-    (hit,) = (await index.search("## Turn 2", 5)).hits
-    assert (hit.role, hit.excerpt.splitlines()[1 + hit.excerpt[: hit.offset].count("\n")]) == ("history", "fact-1")
+    assert hit.place.endswith(f"from line 6 of raw/{path.name}")
+    hit = (await index.search("5 done", 5)).hits[0]
+    assert (hit.match, hit.excerpt[hit.offset :].startswith("done-5")) == ("all_words", True)
 
 
 @given(log=LOGS, cuts=st.lists(st.integers(0, 12), max_size=4))
@@ -358,11 +358,11 @@ async def test_bit_by_bit_is_the_same_as_at_once(log: list[AnyEntry], cuts: list
         assert _rows(at_once) == _rows(index)
 
 
-def _rows(index: RecallIndex) -> list[object]:
-    return [_select(index, f"SELECT * FROM {table}") for table in ("passages", "chunks", "state")]
+def _rows(index: Index) -> list[object]:
+    return [_select(index, f"SELECT * FROM {table}") for table in ("passages", "chunks", "calls", "state")]
 
 
-def _select(index: RecallIndex, sql: str) -> list[object]:
+def _select(index: Index, sql: str) -> list[object]:
     with closing(sqlite3.connect(index.path)) as connection:
         return connection.execute(sql).fetchall()
 
@@ -373,7 +373,7 @@ async def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, damage: str
     log = said(*(f"message number {number} says fact-{number}" for number in range(300)))
     index = await index_of(log, artifacts)
     path = tmp_path / RECALL_NAME
-    for reader in (index, RecallIndex(tmp_path)):
+    for reader in (index, Index(artifacts)):
         data = bytearray(path.read_bytes())
         match damage:
             case "deleted":
@@ -387,10 +387,10 @@ async def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, damage: str
                 path.write_bytes(data)
             case _:
                 with closing(sqlite3.connect(path)) as connection:
-                    sql = {"foreign": "PRAGMA application_id=7", "table": "DROP TABLE chunks"}
+                    sql = {"foreign": "PRAGMA application_id=7", "table": "DROP TABLE passages"}
                     connection.execute(sql.get(damage, "PRAGMA user_version=99"))
         if reader is not index:
-            await reader.update(log, artifacts)
+            await reader.update(log)
         assert [hit.seq for hit in (await reader.search("fact-217", 5)).hits] == [218]
 
 
@@ -414,23 +414,22 @@ async def test_a_missing_or_changed_artifact_leaves_what_the_message_shows(tmp_p
 
 
 async def test_the_index_is_private_and_only_made_when_asked_for(tmp_path: Path) -> None:
-    index = RecallIndex(tmp_path)
+    index = Index(Artifacts(tmp_path))
     assert not (tmp_path / RECALL_NAME).exists()
-    await index.update(said("hello"), Artifacts(tmp_path))
+    await index.update(said("hello"))
     assert (tmp_path / RECALL_NAME).stat().st_mode & 0o777 == 0o600
     assert names(tmp_path) == [RECALL_NAME]
 
 
 async def test_a_cancelled_update_goes_on_later(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
     log = said(*(f"fact-{number} " + "x" * 500 for number in range(8_000)))
-    index = RecallIndex(tmp_path)
-    first = asyncio.create_task(index.update(log, artifacts))
+    index = Index(Artifacts(tmp_path))
+    first = asyncio.create_task(index.update(log))
     await asyncio.to_thread(_until_it_exists, tmp_path / RECALL_NAME)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    await index.update(log, artifacts)
+    await index.update(log)
     assert [hit.seq for hit in (await index.search("fact-7777 ", 5)).hits] == [7778]
     assert (await index.search("fact-", 5)).total == 8_000
 
@@ -442,12 +441,11 @@ def _until_it_exists(path: Path) -> None:
 
 
 async def test_parallel_searches_share_one_index(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
     log = said(*(f"fact-{number}." for number in range(500)))
-    index = RecallIndex(tmp_path)
+    index = Index(Artifacts(tmp_path))
 
     async def look(number: int) -> list[int]:
-        await index.update(log, artifacts)
+        await index.update(log)
         return [hit.seq for hit in (await index.search(f"fact-{number}.", 5)).hits]
 
     assert await asyncio.gather(*map(look, range(20))) == [[number + 1] for number in range(20)]

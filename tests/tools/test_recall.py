@@ -23,14 +23,12 @@ class Session:
     """A real index over a log, as a session gives it to the tool."""
 
     def __init__(self, folder: Path, entries: list[AnyEntry], hidden: set[int] | None = None) -> None:
-        self._index = RecallIndex(folder)
-        self._artifacts = Artifacts(folder)
+        self._index = RecallIndex(Artifacts(folder))
         self._entries = entries
         self._hidden = hidden
 
     async def __call__(self, query: str, limit: int) -> Recalled:
-        await self._index.update(self._entries, self._artifacts)
-        return await self._index.search(query, limit, hidden=self._hidden)
+        return await self._index.search(self._entries, query, limit, hidden=self._hidden)
 
 
 class Found:

@@ -61,10 +61,6 @@ class Artifacts:
         """The full text. Raises `StorageError` if the file is gone or has changed."""
         return await asyncio.to_thread(self._read, artifact)
 
-    def raw_path(self, name: str) -> Path:
-        """The path for a command's raw output; makes its folder. Raises `StorageError`."""
-        return self._folder(RAW_FOLDER) / safe_name(name)
-
     def path_of(self, artifact: Artifact) -> Path:
         """The absolute path of the file. Raises `Damaged` if it is outside of the session's folder."""
         path = (self.folder / artifact.path).resolve()

@@ -37,6 +37,14 @@ class Schema(NamedTuple):
     version: int
     script: str
 
+    @property
+    def creation(self) -> str:
+        """The script, as one transaction that marks the file as ours."""
+        return (
+            f"BEGIN IMMEDIATE; PRAGMA application_id={self.application_id}; {self.script}; "
+            f"PRAGMA user_version={self.version}; COMMIT;"
+        )
+
 
 class Found(NamedTuple):
     """What was found at the path of a database."""
@@ -318,10 +326,7 @@ async def _connect_to_write(path: Path, schema: Schema, vfs: str, *, new: bool) 
             await _begin_wal(path, connection)
             await connection.execute("PRAGMA synchronous=FULL")
             if new:
-                await connection.executescript(
-                    f"BEGIN IMMEDIATE; PRAGMA application_id={schema.application_id}; {schema.script}; "
-                    f"PRAGMA user_version={schema.version}; COMMIT;"
-                )
+                await connection.executescript(schema.creation)
         except BaseException:
             await connection.close()
             raise

@@ -34,7 +34,6 @@ _WHO = {
     "summary": "a summary",
     "checkpoint": "a completion record",
     "digest": "a digest",
-    "history": "the written-out history",
 }
 _MATCH = {"exact": "", "all_words": "has all the words", "some_words": "has some of the words"}
 

@@ -22,8 +22,7 @@ class Recaller:
 
     def __init__(self, view: View, artifacts: Artifacts) -> None:
         self._view = view
-        self._artifacts = artifacts
-        self._index = RecallIndex(artifacts.folder)
+        self._index = RecallIndex(artifacts)
 
     async def __call__(self, query: str, limit: int) -> Recalled:
         """The best hits for any query, also on other branches; what has left the view comes first. Raises
@@ -33,8 +32,7 @@ class Recaller:
         elsewhere = await asyncio.to_thread(_elsewhere, log, log.head, len(log))
         hidden = await self._hidden()
         try:
-            await self._index.update(log.entries(), self._artifacts)
-            return await self._index.search(query, limit, hidden=hidden, elsewhere=elsewhere)
+            return await self._index.search(log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
         except StorageError as error:
             raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
 
