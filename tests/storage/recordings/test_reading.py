@@ -150,6 +150,59 @@ def test_claude_code(tmp_path: Path) -> None:
     assert [problem.line for problem in recording.problems] == [14]
 
 
+ENDED = {"stdout": "ok", "stderr": "", "interrupted": False, "isImage": False}
+
+
+@pytest.mark.parametrize(
+    ("result", "told", "exit_code"),
+    [
+        (used("t1", "ok", is_error=False), ENDED, 0),
+        (used("t1", "Exit code 127\nno such command", is_error=True), "Error: Exit code 127\nno such command", 127),
+        (used("t1", ""), {**ENDED, "returnCodeInterpretation": "No matches found"}, None),
+        (used("t1", "in the background"), {**ENDED, "backgroundTaskId": "b1"}, None),
+        (used("t1", "stopped"), {**ENDED, "interrupted": True}, None),
+        (used("t1", "Exit code 3 is what it says"), {"type": "text", "file": {"numLines": 1}}, None),
+        (used("t1", "ok"), None, None),
+    ],
+)
+def test_the_exit_code_of_a_command_in_claude_code(
+    tmp_path: Path, result: dict[str, object], told: object, exit_code: int | None
+) -> None:
+    lines = claude("assistant", [use("t1")], id="m1"), claude("user", [result], toolUseResult=told)
+    (message,) = read_file(write_lines(tmp_path / "c.jsonl", claude("user", "go"), *lines)).messages[2:]
+    assert (message.outcome.exit_code, message.blocks[0]) == (
+        exit_code,
+        ToolResult("t1", str(result["content"]), is_error=bool(result.get("is_error"))),
+    )
+
+
+HEAD = "Chunk ID: 1f\nWall time: 1.5 seconds\nProcess exited with code -1\nTotal output lines: 312\nOutput:\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (json.dumps({"output": "ok", "metadata": {"exit_code": 1, "duration_seconds": 0.25}}), (1, 0, 250)),
+        (f"{HEAD}Exit code: 7\n", (-1, 312, 1500)),
+        ("Exit code: 0\nWall time: 2 seconds\nOutput:\nok", (0, 0, 2000)),
+        ("Process running with session ID 73\nOutput:\nExit code: 0\n", (None, 0, 0)),
+        ('{"output": 5}', (None, 0, 0)),
+        ("[1, 2]", (None, 0, 0)),
+    ],
+)
+def test_what_codex_says_of_a_command(tmp_path: Path, output: str, told: tuple[int | None, int, int]) -> None:
+    lines = [
+        {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": output},
+    ]
+    recording = read_file(
+        write_lines(tmp_path / "r.jsonl", *({"type": "response_item", "payload": each} for each in lines))
+    )
+    (message,) = recording.messages[1:]
+    assert (message.outcome.exit_code, message.outcome.line_count, message.duration_ms) == told
+    assert message.blocks == (ToolResult("c1", output),)
+
+
 async def _write_session(home: Path) -> Path:
     folder = create_session(home)
     store = await LogStore.open(folder)

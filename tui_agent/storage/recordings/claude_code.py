@@ -6,100 +6,130 @@ all with the same `message.id`, results come in `user` lines, side chains are su
 `input_tokens` counts neither what was read from the cache nor what was written to it. A compaction is a `system` line
 of the subtype `compact_boundary`, which names what is kept, and a `user` line with `isCompactSummary`, which holds the
 summary. `parentUuid` names the line before: where the user has gone back, the lines of all branches stand in one file.
+A command's exit code stands at the start of the text of one that failed; of one that ended well, `toolUseResult` has
+the output.
 """
 
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import Usage
-from tui_agent.storage.recordings.building import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
-from tui_agent.storage.recordings.recording import Format
+from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
+
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 
 
-class _ClaudeSource(msgspec.Struct):
+class _Source(msgspec.Struct):
     media_type: str = ""
     data: str = ""
 
 
-class _ClaudePart(msgspec.Struct):
-    type: str
-    text: str = ""
-    source: _ClaudeSource | None = None
-
-
-class _ClaudeBlock(msgspec.Struct):
-    type: str
+class _Part(msgspec.Struct):
+    type: str = ""
     text: str = ""
     thinking: str = ""
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
     tool_use_id: str = ""
-    content: str | list[_ClaudePart] | None = None
+    content: "str | list[_Part] | None" = None
     is_error: bool | None = None
-    source: _ClaudeSource | None = None
+    source: _Source | None = None
 
 
-class _ClaudeMessage(msgspec.Struct):
-    content: str | list[_ClaudeBlock]
+class _Writes(msgspec.Struct):
+    ephemeral_5m_input_tokens: Count = 0
+    ephemeral_1h_input_tokens: Count = 0
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: Count = 0
+    cache_creation_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    output_tokens: Count = 0
+    cache_creation: _Writes | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[_Part] = ""
     id: str = ""
     model: str = ""
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _ClaudeWrites(msgspec.Struct):
-    ephemeral_5m_input_tokens: Count = 0
-    ephemeral_1h_input_tokens: Count = 0
-
-
-class _ClaudeUsage(msgspec.Struct):
-    input_tokens: Count = 0
-    cache_creation_input_tokens: Count | None = None
-    cache_read_input_tokens: Count | None = None
-    output_tokens: Count = 0
-    cache_creation: _ClaudeWrites | None = None
-
-
-class _ClaudePreserved(msgspec.Struct, rename="camel"):
+class _Preserved(msgspec.Struct, rename="camel"):
     head_uuid: str = ""
 
 
-class _ClaudeCompaction(msgspec.Struct, rename="camel"):
-    preserved_segment: _ClaudePreserved | None = None
+class _Compaction(msgspec.Struct, rename="camel"):
+    preserved_segment: _Preserved | None = None
 
 
-class _ClaudeHeader(msgspec.Struct, rename="camel"):
+class _Head(msgspec.Struct, rename="camel"):
+    """What a line is, and where it hangs. `parent_uuid` is unset in early files, whose format had none."""
+
     type: str = ""
-    subtype: str = ""
-    compact_metadata: _ClaudeCompaction | None = None
+    uuid: str = ""
+    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
+    logical_parent_uuid: str | None = None
     is_sidechain: bool = False
     is_compact_summary: bool = False
+
+
+class _Line(_Head, rename="camel"):
+    subtype: str = ""
+    compact_metadata: _Compaction | None = None
     is_api_error_message: bool = False
-    uuid: str = ""
     timestamp: str = ""
+    message: msgspec.Raw = msgspec.Raw(b"{}")
+    tool_use_result: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _LinkedPart(msgspec.Struct):
+    type: str = ""
+    id: str = ""
+    tool_use_id: str = ""
+
+
+class _LinkedMessage(msgspec.Struct):
+    id: str = ""
+    content: str | list[_LinkedPart] = ""
+
+
+class _Link(_Head, rename="camel"):
+    """What of a line says how it is linked to others."""
+
+    message: _LinkedMessage = msgspec.field(default_factory=_LinkedMessage)
 
     @property
-    def holds_conversation(self) -> bool:
-        return self.type in ("user", "assistant") and not (self.is_sidechain or self.is_api_error_message)
+    def parts(self) -> list[_LinkedPart]:
+        return self.message.content if isinstance(self.message.content, list) else []
 
 
-class _ClaudeLine(msgspec.Struct):
-    message: _ClaudeMessage
+class _Ended(msgspec.Struct, rename="camel"):
+    """What is told of a command that ended well; those that ended otherwise lack some, or have more."""
+
+    stdout: str
+    interrupted: bool = False
+    background_task_id: str | None = None
+    return_code_interpretation: str | None = None
 
 
-_claude_header = msgspec.json.Decoder(_ClaudeHeader)
-_claude_line = msgspec.json.Decoder(_ClaudeLine)
-_claude_usage = msgspec.json.Decoder(_ClaudeUsage | None)
+_line = msgspec.json.Decoder(_Line)
+_link = msgspec.json.Decoder(_Link)
+_message = msgspec.json.Decoder(_Message)
+_usage = msgspec.json.Decoder(_Usage | None)
+_ended = msgspec.json.Decoder(_Ended)
 
 
 class ClaudeCodeReader:
-    """Reads a session file of Claude Code. A line that was copied from a resumed session counts once, one that is
-    `abandoned` not at all.
+    """Reads a session file of Claude Code into a conversation. A line that was copied from a resumed session counts
+    once, one that is `abandoned` not at all.
     """
-
-    format: Format = "claude-code"
 
     def __init__(self, builder: ConversationBuilder, abandoned: frozenset[str] = frozenset()) -> None:
         self._builder = builder
@@ -109,58 +139,47 @@ class ClaudeCodeReader:
         self._written_for_an_hour = 0
         """Tokens written to the cache for an hour, less those written for five minutes."""
 
-    @property
-    def abandoned(self) -> int:
-        return len(self._abandoned)
-
     def take(self, number: int, line: bytes) -> None:
-        """Read one line; an invalid line is noted as a problem."""
-        try:
-            header = _claude_header.decode(line)
-            if header.subtype == "compact_boundary" and not header.is_sidechain:
-                preserved = header.compact_metadata.preserved_segment if header.compact_metadata else None
-                self._kept = self._places.get(preserved.head_uuid, -1) if preserved else -1
-            if not header.holds_conversation or header.uuid in self._places or header.uuid in self._abandoned:
-                return
-            message, time = _claude_line.decode(line).message, seconds(header.timestamp)
-            content = message.content
-            told = [_ClaudeBlock("text", text=content)] if isinstance(content, str) else content
-            blocks = [block for part in told if (block := _claude_block(part)) is not None]
-        except UNUSABLE as error:
-            self._builder.problem(number, str(error))
+        """Read one line. Raises what is in `UNUSABLE`."""
+        told, builder = _line.decode(line), self._builder
+        if told.subtype == "compact_boundary" and not told.is_sidechain:
+            preserved = told.compact_metadata.preserved_segment if told.compact_metadata else None
+            self._kept = self._places.get(preserved.head_uuid, -1) if preserved else -1
+        if told.type not in ("user", "assistant") or told.is_sidechain or told.is_api_error_message:
             return
-        if header.is_compact_summary:
+        if told.uuid in self._places or told.uuid in self._abandoned:
+            return
+        message, time = _message.decode(told.message), seconds(told.timestamp)
+        blocks = _blocks(message.content)
+        words = [block for block in blocks if not isinstance(block, ToolResult)]
+        results = [block for block in blocks if isinstance(block, ToolResult)]
+        if told.is_compact_summary:
             text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-            self._builder.compaction(number, text, time, kept=self._kept)
+            builder.compaction(number, text, time, kept=self._kept)
             self._kept = -1
-        elif header.type == "assistant":
+        elif told.type == "assistant":
             model = message.model if message.model.startswith("claude") else ""
-            usage = self._usage(number, message.usage)
-            self._builder.answer(number, blocks, time, answer_id=message.id, model=model, usage=usage)
+            usage = self._used(number, message.usage)
+            builder.answer(number, blocks, time, answer_id=message.id, model=model, usage=usage)
         else:
-            self._user(number, blocks, time)
-        if header.uuid:
-            self._places[header.uuid] = self._builder.place
+            for result in results:
+                outcome = _outcome(result, told.tool_use_result) if len(results) == 1 else NO_OUTCOME
+                builder.result(number, result, time, outcome=outcome)
+            if words:
+                builder.user(number, words, time)
+        if told.uuid:
+            self._places[told.uuid] = builder.place
 
-    def _user(self, number: int, blocks: list[Block], time: float) -> None:
-        for block in blocks:
-            if isinstance(block, ToolResult):
-                self._builder.result(number, block, time)
-        words: list[Block] = [block for block in blocks if not isinstance(block, ToolResult)]
-        if words:
-            self._builder.user(number, words, time)
-
-    def _usage(self, number: int, told: msgspec.Raw) -> Usage | None:
+    def _used(self, number: int, told: msgspec.Raw) -> Usage | None:
         """The usage of a call; None if it is missing or invalid, which is noted as a problem."""
         try:
-            usage = _claude_usage.decode(told)
+            usage = _usage.decode(told)
         except UNUSABLE as error:
             self._builder.problem(number, f"only its usage: {error}")
             return None
         if usage is None:
             return None
-        if usage.cache_creation is not None:
-            writes = usage.cache_creation
+        if (writes := usage.cache_creation) is not None:
             self._written_for_an_hour += writes.ephemeral_1h_input_tokens - writes.ephemeral_5m_input_tokens
             self._builder.cache_ttl_s = 3600 if self._written_for_an_hour > 0 else 300
         read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
@@ -168,39 +187,42 @@ class ClaudeCodeReader:
         return Usage(whole, read, written, usage.output_tokens) if whole else None
 
 
-class _Part(msgspec.Struct):
-    type: str = ""
-    id: str = ""
-    tool_use_id: str = ""
+def _outcome(result: ToolResult, told: msgspec.Raw) -> Outcome:
+    if result.is_error:
+        failed = _EXIT_CODE.match(result.text)
+        return Outcome(exit_code=int(failed[1])) if failed else NO_OUTCOME
+    try:
+        ended = _ended.decode(told)
+    except UNUSABLE:
+        return NO_OUTCOME
+    other = ended.interrupted or ended.background_task_id or ended.return_code_interpretation
+    return NO_OUTCOME if other else Outcome(exit_code=0)
 
 
-class _LinkedMessage(msgspec.Struct):
-    id: str = ""
-    content: str | list[_Part] = ""
+def _blocks(content: str | list[_Part]) -> list[Block]:
+    blocks: list[Block] = []
+    for part in [_Part("text", content)] if isinstance(content, str) else content:
+        match part.type:
+            case "text" if part.text.strip():
+                blocks.append(Text(valid_text(part.text)))
+            case "thinking":
+                blocks.append(Reasoning(valid_text(part.thinking)))
+            case "tool_use":
+                blocks.append(ToolCall(part.id, part.name, arguments(part.input)))
+            case "tool_result":
+                inner = [_Part("text", part.content)] if isinstance(part.content, str) else part.content or []
+                text = valid_text("\n".join(each.text for each in inner if each.type == "text"))
+                images = tuple(_image(each) for each in inner if each.type == "image")
+                blocks.append(ToolResult(part.tool_use_id, text, is_error=bool(part.is_error), images=images))
+            case "image":
+                blocks.append(_image(part))
+            case _:
+                pass
+    return blocks
 
 
-class _Link(msgspec.Struct, rename="camel"):
-    """How a line is linked to others. `parent_uuid` is unset in early files, whose format had none."""
-
-    type: str = ""
-    uuid: str = ""
-    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
-    logical_parent_uuid: str | None = None
-    is_sidechain: bool = False
-    is_compact_summary: bool = False
-    message: _LinkedMessage = msgspec.field(default_factory=_LinkedMessage)
-
-    @property
-    def parts(self) -> list[_Part]:
-        return self.message.content if isinstance(self.message.content, list) else []
-
-    @property
-    def begins(self) -> bool:
-        """Whether nothing stands before it: the user went back behind their very first words."""
-        return self.parent_uuid is None and self.type == "user" and not self.is_compact_summary
-
-
-_link = msgspec.json.Decoder(_Link)
+def _image(part: _Part) -> Image:
+    return picture(part.source.media_type, part.source.data) if part.source else picture("", "")
 
 
 def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
@@ -212,17 +234,12 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
     """
     links: list[_Link] = []
     for line in lines:
-        try:
+        with suppress(*UNUSABLE):
             link = _link.decode(line)
-        except UNUSABLE:
-            continue
-        if link.uuid and not link.is_sidechain:
-            links.append(link)
-    places: dict[str, int] = {}
-    for place, link in enumerate(links):
-        places.setdefault(link.uuid, place)
+            if link.uuid and not link.is_sidechain:
+                links.append(link)
     speaking = [link for link in links if link.type in ("user", "assistant")]
-    kept = _branch(links, places, places[speaking[-1].uuid]) if speaking else set()
+    kept = _branch(links, speaking[-1].uuid) if speaking else set()
     answers = {link.message.id for link in speaking if link.uuid in kept and link.type == "assistant"} - {""}
     kept |= {link.uuid for link in speaking if link.message.id in answers}
     calls = {part.id for link in speaking if link.uuid in kept for part in link.parts if part.type == "tool_use"}
@@ -230,37 +247,18 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
     return frozenset(link.uuid for link in speaking if link.uuid not in kept)
 
 
-def _branch(links: list[_Link], places: dict[str, int], newest: int) -> set[str]:
+def _branch(links: list[_Link], newest: str) -> set[str]:
+    """The lines from the newest back to the first, following the parents."""
+    places: dict[str, int] = {}
+    for place, link in enumerate(links):
+        places.setdefault(link.uuid, place)
     found: set[str] = set()
-    place = newest
-    while place >= 0 and links[place].uuid not in found:
-        link = links[place]
+    place = places[newest]
+    while place >= 0 and (link := links[place]).uuid not in found:
         found.add(link.uuid)
-        if link.begins:
+        if link.parent_uuid is None and link.type == "user" and not link.is_compact_summary:
+            # Nothing stands before it: the user went back behind their very first words.
             break
         parent = link.parent_uuid or link.logical_parent_uuid
         place = places.get(parent, place - 1) if isinstance(parent, str) else place - 1
     return found
-
-
-def _claude_block(told: _ClaudeBlock) -> Block | None:
-    match told.type:
-        case "text":
-            return Text(valid_text(told.text)) if told.text.strip() else None
-        case "thinking":
-            return Reasoning(valid_text(told.thinking))
-        case "tool_use":
-            return ToolCall(told.id, told.name, arguments(told.input))
-        case "tool_result":
-            parts = [_ClaudePart("text", told.content)] if isinstance(told.content, str) else told.content or []
-            text = "\n".join(each.text for each in parts if each.type == "text")
-            images = tuple(_image(each.source) for each in parts if each.type == "image")
-            return ToolResult(told.tool_use_id, valid_text(text), is_error=bool(told.is_error), images=images)
-        case "image":
-            return _image(told.source)
-        case _:
-            return None
-
-
-def _image(source: _ClaudeSource | None) -> Image:
-    return picture(source.media_type, source.data) if source else picture("", "")

@@ -5,18 +5,19 @@ the model and by it, an item each; the items up to the first result or word of t
 lines hold a summary of all before, `turn_context` names the model, and of `event_msg` lines a `token_count` holds what
 the newest call used, a `thread_rolled_back` how many turns were taken back. Files of its first year have the items
 without the envelope. What codex tells the model of itself (rules, the folder, the sandbox) is left out: it holds there
-alone.
+alone. The output of a command is JSON with `metadata`, or begins with lines that say its exit code, how long it took
+and how many lines there were before it was cut.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
-from tui_agent.conversation.entries import Usage
-from tui_agent.storage.recordings.building import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
-from tui_agent.storage.recordings.recording import Format
+from tui_agent.conversation.entries import Outcome, Usage
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
 
 ENVELOPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
@@ -30,6 +31,13 @@ OWN_WORDS: Final = (
     "# AGENTS.md instructions",
 )
 """How texts begin that codex writes with role user."""
+
+_FACTS: Final = {
+    "exit_code": re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE),
+    "wall_time": re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds$", re.MULTILINE),
+    "line_count": re.compile(r"^Total output lines: (\d{1,9})$", re.MULTILINE),
+}
+"""What the lines before a command's output say."""
 
 
 class _Line(msgspec.Struct):
@@ -58,10 +66,16 @@ class _Item(msgspec.Struct):
     output: msgspec.Raw = msgspec.Raw(b'""')
 
 
+class _Ended(msgspec.Struct):
+    exit_code: int | None = None
+    duration_seconds: float = 0.0
+
+
 class _Output(msgspec.Struct):
     content: str | list[_Part] = ""
     output: str = ""
     success: bool | None = None
+    metadata: _Ended = msgspec.field(default_factory=_Ended)
 
 
 class _Compacted(msgspec.Struct):
@@ -69,15 +83,12 @@ class _Compacted(msgspec.Struct):
     replacement_history: list[_Item] | None = None
 
 
-class _Context(msgspec.Struct):
-    model: str = ""
-
-
 class _Instructions(msgspec.Struct):
     text: str = ""
 
 
-class _Meta(msgspec.Struct):
+class _Context(msgspec.Struct):
+    model: str = ""
     base_instructions: _Instructions | None = None
 
 
@@ -103,7 +114,6 @@ _item = msgspec.json.Decoder(_Item)
 _output = msgspec.json.Decoder(str | list[_Part] | _Output)
 _compacted = msgspec.json.Decoder(_Compacted)
 _context = msgspec.json.Decoder(_Context)
-_meta = msgspec.json.Decoder(_Meta)
 _event = msgspec.json.Decoder(_Event)
 
 
@@ -114,10 +124,7 @@ def is_codex(line: bytes) -> bool:
 
 
 class CodexReader:
-    """Reads a session file of codex."""
-
-    format: Format = "codex"
-    abandoned = 0
+    """Reads a session file of codex into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:
         self._builder = builder
@@ -127,35 +134,36 @@ class CodexReader:
         """Whether the newest item is part of an answer, which the next one may be as well."""
 
     def take(self, number: int, line: bytes) -> None:
-        """Read one line; an invalid line is noted as a problem."""
-        try:
-            told = _line.decode(line)
-            time = seconds(told.timestamp)
-            match told.type:
-                case "response_item":
-                    self._item(number, _item.decode(told.payload), time)
-                case "compacted":
-                    self._speaking = False
-                    self._builder.compaction(number, _summary(_compacted.decode(told.payload)), time)
-                case "turn_context":
-                    self._model = _context.decode(told.payload).model or self._model
-                case "session_meta":
-                    rules = _meta.decode(told.payload).base_instructions
-                    self._builder.system = self._builder.system or (valid_text(rules.text) if rules else "")
-                case "event_msg":
-                    self._event(number, _event.decode(told.payload), time)
-                case kind if kind in ITEMS:
-                    self._item(number, _item.decode(line), time)
-                case _:
-                    pass
-        except UNUSABLE as error:
-            self._builder.problem(number, str(error))
+        """Read one line. Raises what is in `UNUSABLE`."""
+        told, builder = _line.decode(line), self._builder
+        time = seconds(told.timestamp)
+        match told.type:
+            case "response_item":
+                self._item(number, _item.decode(told.payload), time)
+            case "compacted":
+                self._speaking = False
+                builder.compaction(number, _summary(_compacted.decode(told.payload)), time)
+            case "turn_context" | "session_meta":
+                context = _context.decode(told.payload)
+                rules = context.base_instructions
+                self._model = context.model or self._model
+                builder.system = builder.system or (valid_text(rules.text) if rules else "")
+            case "event_msg":
+                self._event(number, _event.decode(told.payload), time)
+            case kind if kind in ITEMS:
+                self._item(number, _item.decode(line), time)
+            case _:
+                pass
 
     def _item(self, number: int, item: _Item, time: float) -> None:
         call = item.call_id or item.id or ""
         match item.type:
             case "message" if item.role == "user":
-                self._user(number, _blocks(item.content), time)
+                blocks = _blocks(item.content)
+                words = [block for block in blocks if not _is_own(block)]
+                if words or not blocks:
+                    self._speaking = False
+                    self._builder.user(number, words, time)
             case "message" if item.role == "assistant":
                 self._say(number, _blocks(item.content), time)
             case "reasoning":
@@ -169,23 +177,40 @@ class CodexReader:
                 self._say(number, [ToolCall(call, "local_shell", arguments(item.action))], time)
             case "function_call_output" | "custom_tool_call_output":
                 self._speaking = False
-                self._builder.result(number, _result(call, item.output), time)
+                self._result(number, call, item.output, time)
             case _:
                 pass  # what the provider did by itself, such as a search, has no result to pair it with
 
-    def _user(self, number: int, blocks: list[Block], time: float) -> None:
-        own = [block for block in blocks if isinstance(block, Text) and block.text.lstrip().startswith(OWN_WORDS)]
-        words = [block for block in blocks if block not in own]
-        if words or not own:
-            self._speaking = False
-            self._builder.user(number, words, time)
+    def _say(self, number: int, blocks: list[Block], time: float, usage: Usage | None = None) -> None:
+        if blocks or usage:
+            self._answer += not self._speaking
+            self._speaking = True
+            answer_id = str(self._answer)
+            self._builder.answer(number, blocks, time, answer_id=answer_id, model=self._model, usage=usage)
 
-    def _say(self, number: int, blocks: list[Block], time: float) -> None:
-        if not blocks:
-            return
-        self._answer += not self._speaking
-        self._speaking = True
-        self._builder.answer(number, blocks, time, answer_id=str(self._answer), model=self._model)
+    def _result(self, number: int, call: str, told: msgspec.Raw, time: float) -> None:
+        output = _output.decode(told)
+        failed, ended, lines = False, _Ended(), 0
+        if isinstance(output, _Output):
+            failed, output = output.success is False, output.content or output.output
+        blocks = _blocks(output)
+        text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+        images = tuple(block for block in blocks if isinstance(block, Image))
+        try:
+            inner = _output.decode(text)
+            ended = inner.metadata if isinstance(inner, _Output) else ended
+        except UNUSABLE:
+            head = text.partition("Output:\n")[0]
+            exit_code, wall_time, total = (pattern.search(head) for pattern in _FACTS.values())
+            ended = _Ended(int(exit_code[1]) if exit_code else None, float(wall_time[1]) if wall_time else 0.0)
+            lines = int(total[1]) if total else 0
+        self._builder.result(
+            number,
+            ToolResult(call, text, is_error=failed, images=images),
+            time,
+            outcome=Outcome(exit_code=ended.exit_code, line_count=lines),
+            duration_ms=round(ended.duration_seconds * 1000),
+        )
 
     def _event(self, number: int, event: _Event, time: float) -> None:
         if event.type == "thread_rolled_back":
@@ -199,15 +224,19 @@ class CodexReader:
                 output_tokens=used.output_tokens,
                 reasoning_tokens=used.reasoning_output_tokens,
             )
-            self._builder.answer(number, [], time, answer_id=str(self._answer), model=self._model, usage=usage)
+            self._say(number, [], time, usage)
+
+
+def _is_own(block: Block) -> bool:
+    """Whether a text is one that codex writes itself."""
+    return isinstance(block, Text) and block.text.lstrip().startswith(OWN_WORDS)
 
 
 def _summary(told: _Compacted) -> str:
     if told.message.strip():
         return valid_text(told.message)
     blocks = [block for item in told.replacement_history or () for block in _blocks(item.content)]
-    texts = [block.text for block in blocks if isinstance(block, Text)]
-    return "\n\n".join(text for text in texts if not text.lstrip().startswith(OWN_WORDS))
+    return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and not _is_own(block))
 
 
 def _blocks(content: list[_Part] | str | None) -> list[Block]:
@@ -215,15 +244,11 @@ def _blocks(content: list[_Part] | str | None) -> list[Block]:
     blocks: list[Block] = []
     for part in parts:
         if part.type == "input_image":
-            blocks.append(_picture(part.image_url))
+            kind, comma, data = part.image_url.removeprefix("data:").partition(";base64,")
+            blocks.append(picture(kind, data) if comma else picture("", ""))
         elif part.text.strip():
             blocks.append(Text(valid_text(part.text)))
     return blocks
-
-
-def _picture(url: str) -> Image:
-    kind, comma, data = url.removeprefix("data:").partition(";base64,")
-    return picture(kind, data) if comma else picture("", "")
 
 
 def _as_object(text: str) -> str:
@@ -236,14 +261,3 @@ def _as_object(text: str) -> str:
 
 def _wrapped(text: str) -> str:
     return msgspec.json.encode({"input": valid_text(text)}).decode()
-
-
-def _result(call: str, told: msgspec.Raw) -> ToolResult:
-    output = _output.decode(told)
-    failed = False
-    if isinstance(output, _Output):
-        failed, output = output.success is False, output.content or output.output
-    blocks = _blocks(output)
-    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-    images = tuple(block for block in blocks if isinstance(block, Image))
-    return ToolResult(call, text, is_error=failed, images=images)

@@ -1,4 +1,4 @@
-"""Recorded sessions and how they are read: our own, and files in the neutral format, of Claude Code and of codex.
+"""How recorded sessions are read: our own, and files in the neutral format, of Claude Code and of codex.
 
 A folder with our databases, or the id of one of our sessions, is read through its log. A file is JSON lines; its first
 usable line tells which format it has. Lines that cannot be used are left out and named.
@@ -11,15 +11,23 @@ from typing import TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.entries import Prefix
+from tui_agent.conversation.blocks import Text, ToolResult
+from tui_agent.conversation.entries import Message, ModelSwitched, Prefix
+from tui_agent.conversation.log import Log
+from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.log import LOG_NAME
-from tui_agent.storage.recordings.building import ConversationBuilder, LineReader
+from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.recordings.claude_code import ClaudeCodeReader, abandoned
 from tui_agent.storage.recordings.codex import CodexReader, is_codex
 from tui_agent.storage.recordings.neutral import NeutralReader
-from tui_agent.storage.recordings.own import read_session
-from tui_agent.storage.recordings.recording import EXPECTED, Recording, UnreadableRecording
+from tui_agent.storage.recordings.recording import (
+    EXPECTED,
+    UNUSABLE,
+    ConversationBuilder,
+    Format,
+    Recording,
+    UnreadableRecording,
+)
 from tui_agent.storage.sessions import find_session
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -42,38 +50,118 @@ def read_recording(named: str, home: Path, progress: Progress | None = None) -> 
                 raise UnreadableRecording(f"{path} holds no {LOG_NAME}. {EXPECTED}")
         else:
             folder = asyncio.run(find_session(home, named))
-        return asyncio.run(read_session(folder))
+        return asyncio.run(_read_session(folder))
     except StorageError as error:
         raise UnreadableRecording(f"{error.message} {EXPECTED}") from error
+
+
+async def _read_session(folder: Path) -> Recording:
+    """Read the session in a folder, which may be open. Raises `UnreadableRecording`, `StorageError`."""
+    store = await LogStore.open(folder, read_only=True)
+    try:
+        entries = tuple(await store.load())
+    finally:
+        await store.close()
+    log = Log(entries)
+    path, artifacts = log.path(), Artifacts(folder)
+    messages: list[Message] = []
+    for seq in path.numbers:
+        message = log.message(seq)
+        # The context's own messages and what was never sent are no part of what was said.
+        if message is None or message.kind in ("tool_result_archived", "tool_summary", "summary", "checkpoint"):
+            continue
+        if message.agent_visible or message.kind == "tool_result":
+            messages.append(await _whole(message, artifacts))
+    if not any(message.role == "assistant" for message in messages):
+        raise UnreadableRecording(f"Nothing was answered in session {folder.name}.")
+    models = (entry.model for entry in path if isinstance(entry, Message | ModelSwitched) and entry.model)
+    return Recording(
+        name=folder.name,
+        format="session",
+        messages=tuple(messages),
+        log=entries,
+        prefix=next(path.of(Prefix), None),
+        timed=True,
+        model=next(models, ""),
+    )
+
+
+async def _whole(message: Message, artifacts: Artifacts) -> Message:
+    """The message with the full text of a cut or evicted result, if its file still exists."""
+    if message.artifact is None:
+        return message
+    try:
+        text = await artifacts.read(message.artifact)
+    except StorageError:
+        return message
+    if message.kind in ("tool_result", "user_shell"):
+        blocks = [
+            msgspec.structs.replace(block, text=text) if isinstance(block, ToolResult) else block
+            for block in message.blocks
+        ]
+    else:
+        blocks = [Text(text), *(block for block in message.blocks if not isinstance(block, Text))]
+    return msgspec.structs.replace(message, blocks=tuple(blocks), artifact=None)
 
 
 def read_file(path: Path, progress: Progress | None = None) -> Recording:
     """The recording in a JSON Lines file. Lines that cannot be used are named in it. Raises `UnreadableRecording`."""
     builder = ConversationBuilder()
-    reader: LineReader | None = None
+    reader: NeutralReader | ClaudeCodeReader | CodexReader | None = None
+    form: Format = "neutral"
+    left: frozenset[str] = frozenset()
     for number, line in _lines(path, progress):
-        if reader is None:
-            reader = _reader_for(line, builder, path)
-        if reader is None:
-            builder.problem(number, "no JSON object with a role or a type")
-        else:
+        try:
+            if reader is None:
+                form = _format_of(line)
+                if form == "claude-code":
+                    left = abandoned(line for _, line in _lines(path, None))
+                    reader = ClaudeCodeReader(builder, left)
+                else:
+                    reader = CodexReader(builder) if form == "codex" else NeutralReader(builder)
             reader.take(number, line)
-    messages = builder.finish()
-    if reader is None or not any(message.role == "assistant" for message in messages):
+        except UNUSABLE as error:
+            builder.problem(number, str(error))
+    log = builder.finish()
+    messages = tuple(entry for entry in log if isinstance(entry, Message))
+    if not any(message.role == "assistant" for message in messages):
         malformed = f" {len(builder.problems)} of its lines could not be used." if builder.problems else ""
         raise UnreadableRecording(f"{path} holds no answer of a model.{malformed} {EXPECTED}")
     return Recording(
         name=path.name,
-        format=reader.format,
+        format=form,
         messages=messages,
-        log=builder.log,
+        log=tuple(log),
         prefix=Prefix(system=builder.system) if builder.system else None,
         timed=builder.timed,
         model=builder.model,
         cache_ttl_s=builder.cache_ttl_s,
         problems=tuple(builder.problems),
-        abandoned=reader.abandoned,
+        abandoned=len(left),
     )
+
+
+class _Kind(msgspec.Struct):
+    role: str | None = None
+    type: str | None = None
+
+
+_kind = msgspec.json.Decoder(_Kind)
+
+
+def _format_of(line: bytes) -> Format:
+    """The format of the file in which this is the first usable line. Raises `ValueError` where it is not usable."""
+    try:
+        kind = _kind.decode(line)
+        if is_codex(line):
+            return "codex"
+    except (msgspec.DecodeError, RecursionError):
+        kind = _Kind()
+    if kind.role is not None:
+        return "neutral"
+    if kind.type is None:
+        raise ValueError("no JSON object with a role or a type")
+    return "claude-code"
 
 
 def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:
@@ -93,27 +181,3 @@ def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]
                 progress(total, total)
     except OSError as error:
         raise UnreadableRecording(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-class _Kind(msgspec.Struct):
-    role: str | None = None
-    type: str | None = None
-
-
-_kind = msgspec.json.Decoder(_Kind)
-
-
-def _reader_for(line: bytes, builder: ConversationBuilder, path: Path) -> LineReader | None:
-    """The reader of the file at `path`, in which this is the first usable line; None where it is not usable."""
-    try:
-        kind = _kind.decode(line)
-        codex = is_codex(line)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if codex:
-        return CodexReader(builder)
-    if kind.role is not None:
-        return NeutralReader(builder)
-    if kind.type is None:
-        return None
-    return ClaudeCodeReader(builder, abandoned(line for _, line in _lines(path, None)))
