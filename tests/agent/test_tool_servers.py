@@ -22,7 +22,7 @@ from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue, ToolServer
-from tui_agent.storage.copying import copy_session
+from tui_agent.storage.sessions import copy_session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 ONE = pytest.mark.parametrize("world", ["gemini"], indirect=True)

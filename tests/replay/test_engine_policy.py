@@ -71,7 +71,7 @@ def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window:
     outcome = replay(script, settings_of(preset), window)
     bill, evidence = outcome.bill, outcome.evidence
     assert bill.calls == len(script.calls)
-    assert bill.overflows == 0
+    assert bill.calls_over_window == 0
     assert evidence.in_view + evidence.pointed_to == evidence.needed
     assert evidence.share > 0.6
 
@@ -111,7 +111,7 @@ def test_a_summary_is_written_by_the_cheaper_model_and_billed(script: Script) ->
     cheap = replay(script, settings, 100_000)
     same = simulate(script, "ours", lambda setup: Checked(setup, settings), OPUS, window=100_000)
     assert cheap.compactions == cheap.bill.summaries >= same.compactions > 0
-    assert 0 < cheap.bill.summary_cost < same.bill.summary_cost / 3
+    assert 0 < cheap.bill.summary_cost_usd < same.bill.summary_cost_usd / 3
 
 
 def test_thrift_decides_how_often_is_compacted(script: Script) -> None:
@@ -119,7 +119,7 @@ def test_thrift_decides_how_often_is_compacted(script: Script) -> None:
         replay(script, settings_of("summary-only", thrift=thrift), 200_000) for thrift in (0.5, 4.0, 0.0)
     )
     assert often.compactions > seldom.compactions >= never.compactions
-    assert often.bill.peak < never.bill.peak
+    assert often.bill.peak_tokens < never.bill.peak_tokens
 
 
 def test_more_facts_keep_more_evidence(script: Script) -> None:

@@ -16,7 +16,7 @@ def outcome(policy: str, cost: float, verbatim: int, *, overflows: int = 0, mode
     """`verbatim` is of 1,000."""
     evidence = Evidence(needed=1000, in_view=verbatim)
     evidence.depths[0] = verbatim
-    return Outcome(policy, model, 200_000, Bill(cost=cost, overflows=overflows), evidence, 0, 0)
+    return Outcome(policy, model, 200_000, Bill(call_cost_usd=cost, calls_over_window=overflows), evidence, 0, 0)
 
 
 def test_what_another_beats_in_both_is_not_on_the_frontier() -> None:

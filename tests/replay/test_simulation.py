@@ -94,7 +94,7 @@ def test_keeping_everything_costs_what_the_sum_says() -> None:
     assert bill.usage.cache_read_tokens == 1000 + 1400
     assert bill.usage.cache_write_tokens == 1800
     assert bill.total == pytest.approx((2400 * 0.5 + 1800 * 6.25 + 150 * 25) / 1e6)
-    assert (bill.calls, bill.rewrites, bill.peak) == (3, 0, 1800)
+    assert (bill.calls, bill.cache_rewrites, bill.peak_tokens) == (3, 0, 1800)
 
 
 def test_a_price_cliff_holds_for_the_whole_request() -> None:
@@ -200,8 +200,10 @@ def test_what_a_placeholder_leads_to_is_fetched_once_and_billed(tmp_path: Path) 
     # The second use stands beside an answer that says the name, so it is in view again.
     assert (outcome.evidence.needed, outcome.evidence.in_view, outcome.evidence.pointed_to) == (3, 1, 2)
     assert (outcome.bill.fetches, outcome.clearings > 0) == (2, True)
-    assert outcome.bill.fetch_cost > 2 * FETCH_OUTPUT * 20 / 1e6
-    assert outcome.bill.total == pytest.approx(outcome.bill.cost + outcome.bill.summary_cost + outcome.bill.fetch_cost)
+    assert outcome.bill.fetch_cost_usd > 2 * FETCH_OUTPUT * 20 / 1e6
+    assert outcome.bill.total == pytest.approx(
+        outcome.bill.call_cost_usd + outcome.bill.summary_cost_usd + outcome.bill.fetch_cost_usd
+    )
 
 
 def test_what_a_summary_dropped_is_gone_where_nothing_leads_to_it(tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ def test_what_a_summary_dropped_is_gone_where_nothing_leads_to_it(tmp_path: Path
     script = script_of(tmp_path / "a", user("go"), *lines, answer("name_3_x", call("z")), answer("name_399_x"))
     outcome = simulate(script, "codex", COMPARED["codex"], profile(OPUS_55), window=60_000)
     assert outcome.compactions > 0
-    assert outcome.bill.summary_cost > 0
-    assert outcome.bill.peak <= 60_000
+    assert outcome.bill.summary_cost_usd > 0
+    assert outcome.bill.peak_tokens <= 60_000
     assert outcome.evidence.in_view < outcome.evidence.needed
     assert outcome.evidence.pointed_to == 0

@@ -47,8 +47,7 @@ from tui_agent.acp.conversation import Conversation, explained
 from tui_agent.acp.prompts import PromptBlock
 from tui_agent.arguments import Arguments, UsageError
 from tui_agent.settings import Settings, ToolServer
-from tui_agent.storage.copying import copy_session
-from tui_agent.storage.sessions import NoSuchSession, find_session, list_sessions, noted_folder
+from tui_agent.storage.sessions import NoSuchSession, copy_session, find_session, list_sessions, noted_folder
 from tui_agent.text import one_line
 from tui_agent.version import __version__
 

@@ -59,13 +59,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.output_tokens + other.output_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-        )
+        mine, more = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return Usage(*(one + another for one, another in zip(mine, more, strict=True)))
 
 
 class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -364,7 +359,21 @@ class Words(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time: float = 0.0
 
 
-class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
+class _Boundary(ContextEntry, frozen=True, kw_only=True, omit_defaults=True):
+    first: int
+    last: int
+    text: str
+    path: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    words: tuple[Words, ...] = ()
+    state: str = ""
+    depth: int = 1
+    waited_s: float = 0.0
+
+
+class Summarized(_Boundary, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
     """Everything from entry `first` to entry `last` is shown as one user message, `text`.
 
     `path` is the file with the turns it covers, relative to the session's folder. `words` are the user's own messages
@@ -373,37 +382,17 @@ class Summarized(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, ta
     for it.
     """
 
-    first: int
-    last: int
-    text: str
     focus: str = ""
-    path: str = ""
-    model: str = ""
-    usage: Usage | None = None
-    cost_usd: float | None = None
     compaction: Compaction = msgspec.field(default_factory=lambda: "summary")
-    words: tuple[Words, ...] = ()
-    state: str = ""
-    depth: int = 1
-    waited_s: float = 0.0
 
 
-class Checkpointed(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
-    """A finished task, from entry `first` to entry `last`, is shown as its completion record, `text`."""
+class Checkpointed(_Boundary, frozen=True, kw_only=True, omit_defaults=True, tag="checkpointed"):
+    """A finished task, from entry `first` to entry `last`, is shown as its completion record, `text`; the other fields
+    are those of `Summarized`.
+    """
 
-    first: int
-    last: int
-    text: str
     note: str = ""
-    path: str = ""
-    model: str = ""
-    usage: Usage | None = None
-    cost_usd: float | None = None
     compaction: Compaction = msgspec.field(default_factory=lambda: "checkpoint")
-    words: tuple[Words, ...] = ()
-    state: str = ""
-    depth: int = 1
-    waited_s: float = 0.0
 
 
 class Pinned(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="pinned"):

@@ -9,7 +9,7 @@ import msgspec
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import Category, Size, total_size
-from tui_agent.conversation.states import Fingerprint, MessageState, Segment, segments_of, unpack_fingerprints
+from tui_agent.conversation.states import Fingerprint, MessageState, RequestMessage, segments_of, unpack_fingerprints
 
 _NO_RESULTS: Mapping[str, int] = MappingProxyType({})
 
@@ -47,7 +47,7 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
         return total_size(self.sizes.values())
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[RequestMessage, ...]:
         """The group's part of the next request."""
         return segments_of(self._state, self._log, self._active)
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
-from tui_agent.conversation.sizes import NOTHING, Category, Size
+from tui_agent.conversation.sizes import NOTHING, Category, Size, total_size
 from tui_agent.conversation.states import ItemState, MessageState
 
 
@@ -97,10 +97,7 @@ def items_of(fold: Fold, state: MessageState) -> Iterator[Item]:
     if covering is not None:
         hidden = "summarized" if isinstance(covering, Summarized) else "checkpointed"
     restored = any(seq in fold.active for seq in state.restorations)
-    own = NOTHING
-    for category, size in state.sizes.items():
-        if category != "results":
-            own = own.plus(size)
+    own = total_size(size for category, size in state.sizes.items() if category != "results")
     if state.role == "assistant" or not state.results or state.shortened:
         yield Item(
             state.seq,

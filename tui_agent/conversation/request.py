@@ -13,23 +13,25 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Text, ToolDefinition
+from tui_agent.conversation.blocks import Text, ToolDefinition
 from tui_agent.conversation.entries import Role, Words
 from tui_agent.conversation.fold import Fold
-from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools
+from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools, total_size
 from tui_agent.conversation.states import (
     NO_COUNTS,
     NO_SIZES,
     Fingerprint,
     ItemState,
     MessageState,
-    Segment,
+    RequestMessage,
     counts_of,
     fingerprint_of,
     render,
     segments_of,
     unpack_fingerprints,
 )
+
+__all__ = ["ModelRequest", "ReasoningPolicy", "Rendering", "RequestMessage"]
 
 LIVE: frozenset[ItemState] = frozenset(("verbatim", "preview", "restored", "shortened"))
 """States in which the request contains a result's content, at least in part."""
@@ -40,13 +42,6 @@ WORDS_HEADING: Final = (
     "[What the user said, in their own words, oldest first, each after its time (UTC). Where two statements differ, "
     "the later one holds.]"
 )
-
-
-class RequestMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message of a request: consecutive blocks of one role."""
-
-    role: Role
-    blocks: tuple[Block, ...]
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -160,7 +155,7 @@ class Rendering:
         for state in fold.states[self._written_states :]:
             for seq in state.opened_boundaries:
                 for text in self._boundary_texts(fold, seq):
-                    self._write(Segment("user", (Text(text),)))
+                    self._write(RequestMessage("user", (Text(text),)))
             for segment in segments_of(state, fold.log, fold.active):
                 self._write(segment)
         self._written_states = len(fold.states)
@@ -247,8 +242,7 @@ class Rendering:
         for fingerprint in unpack_fingerprints(state.fingerprints):
             totals = _totals_with(totals, fingerprint)
         size, results, result_count = totals.size, totals.results, totals.result_count
-        for each in state.sizes.values():
-            size = size.plus(each)
+        size = size.plus(total_size(state.sizes.values()))
         if "results" in state.sizes:
             results, result_count = results.plus(state.sizes["results"]), result_count + len(state.results)
         return _Totals(totals.messages, totals.blocks, totals.prefix, size, results, result_count)
@@ -263,25 +257,21 @@ class Rendering:
         for category, size in state.sizes.items():
             self.sizes[category] = self.sizes[category].plus(size)
         state.stale = False
-        self._count(state)
+        before, state.counts = state.counts, counts_of(state)
+        self.counts = self.counts.changed(before, state.counts)
         if state.fingerprints and any(place.state in LIVE for place in state.results.values()):
             self.live[state.seq] = state
         else:
             self.live.pop(state.seq, None)
 
-    def _count(self, state: MessageState) -> None:
-        before, state.counts = state.counts, counts_of(state)
-        if state.counts != before:
-            self.counts = self.counts.changed(before, state.counts)
-
-    def _write(self, segment: Segment) -> None:
+    def _write(self, segment: RequestMessage) -> None:
         written = self._written
         if not written and segment.role == "assistant":
             written.append(RequestMessage("user", (Text(OPENING),)))
         if written and written[-1].role == segment.role:
             written[-1] = RequestMessage(segment.role, written[-1].blocks + segment.blocks)
         else:
-            written.append(RequestMessage(segment.role, segment.blocks))
+            written.append(segment)
 
 
 def _totals_with(totals: _Totals, fingerprint: Fingerprint) -> _Totals:

@@ -25,7 +25,7 @@ from tui_agent.conversation.entries import (
     Shortened,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text, total_size
 
 ItemState: TypeAlias = Literal[
     "verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored", "shortened"
@@ -39,15 +39,15 @@ NOT_SHOWN = "[not shown]"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Segment(NamedTuple):
-    """A part of a request: consecutive blocks of one role."""
+class RequestMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message of a request, or a part of one: consecutive blocks of one role."""
 
     role: Role
     blocks: tuple[Block, ...]
 
 
 class Fingerprint(NamedTuple):
-    """Identifies a segment without holding it: its number of blocks, and a digest of them without reasoning."""
+    """Identifies blocks of one role without holding them: their number, and a digest of them without reasoning."""
 
     role: Role
     blocks: int
@@ -63,7 +63,7 @@ def unpack_fingerprints(fingerprints: bytes) -> Iterator[Fingerprint]:
         yield Fingerprint("assistant" if by_model else "user", blocks, digest)
 
 
-class Counts(msgspec.Struct, frozen=True, gc=False):
+class Counts(NamedTuple):
     """How many results are shown as previews (`evicted`), cleared or digested, how many characters boundaries hide, and
     how many messages and results are shortened.
     """
@@ -76,13 +76,7 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
 
     def changed(self, before: "Counts", after: "Counts") -> "Counts":
         """These counts once a part of them is `after` instead of `before`."""
-        return Counts(
-            self.evicted - before.evicted + after.evicted,
-            self.cleared - before.cleared + after.cleared,
-            self.digested - before.digested + after.digested,
-            self.hidden - before.hidden + after.hidden,
-            self.shortened - before.shortened + after.shortened,
-        )
+        return Counts(*(whole - old + new for whole, old, new in zip(self, before, after, strict=True)))
 
 
 NO_COUNTS = Counts()
@@ -202,7 +196,7 @@ def state_of_message(message: Message) -> MessageState:
         message.seq,
         message.role,
         message.kind,
-        next((result.full for result in results.values()), None) or size_of_blocks(message.blocks),
+        next((result.full for result in results.values()), None) or total_size(map(size_of_block, message.blocks)),
         message.time,
         intern(message.model),
         message.prefix_hash,
@@ -211,14 +205,6 @@ def state_of_message(message: Message) -> MessageState:
         results or NO_RESULTS,
         reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if by_model else 0,
     )
-
-
-def size_of_blocks(blocks: tuple[Block, ...]) -> Size:
-    """The total size of blocks."""
-    total = NOTHING
-    for block in blocks:
-        total = total.plus(size_of_block(block))
-    return total
 
 
 def calls_in(blocks: tuple[Block, ...]) -> dict[str, ToolCall]:
@@ -302,13 +288,13 @@ def shown_result(
     return result, "preview" if evicted else "verbatim"
 
 
-def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[Segment, ...]:
+def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[RequestMessage, ...]:
     """A rendered state's part of the next request."""
     if not state.fingerprints:
         return ()
     blocks = shown_blocks(state, log, active)
     results = (_sent_result(state, call, log, active)[0] for call in _calls(state, blocks).values())
-    segments = (Segment(state.role, _sent_blocks(state, blocks)), Segment("user", tuple(results)))
+    segments = (RequestMessage(state.role, _sent_blocks(state, blocks)), RequestMessage("user", tuple(results)))
     return tuple(segment for segment in segments if segment.blocks)
 
 
@@ -414,7 +400,7 @@ def counts_of(state: MessageState) -> Counts:
 
 
 def fingerprint_of(role: Role, blocks: tuple[Block, ...]) -> Fingerprint:
-    """The fingerprint of a segment."""
+    """The fingerprint of blocks of one role."""
     hashed = [block for block in blocks if not isinstance(block, Reasoning)]
     return Fingerprint(role, len(blocks), blake2b(role.encode() + _encode(hashed), digest_size=16).digest())
 

@@ -33,7 +33,7 @@ from tui_agent.conversation.request import (
     RequestMessage,
     role_of_last,
 )
-from tui_agent.conversation.sizes import NOTHING, Category, Size
+from tui_agent.conversation.sizes import Category, Size, total_size
 from tui_agent.conversation.states import (
     INTERRUPTED_SIZE,
     Counts,
@@ -238,12 +238,7 @@ class View:
     def pinned_size(self) -> Size:
         """The total size of pinned groups."""
         self._rendered()
-        total = NOTHING
-        for state in self._fold.states:
-            if state.pinned:
-                for size in state.sizes.values():
-                    total = total.plus(size)
-        return total
+        return total_size(size for state in self._fold.states if state.pinned for size in state.sizes.values())
 
     def counts(self) -> Counts:
         """How many results are shown in part, and how much boundaries hide. Costs O(1)."""

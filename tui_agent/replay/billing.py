@@ -184,6 +184,10 @@ class CacheUse(NamedTuple):
     read: int
     written: int
 
+    def usage(self, output: int) -> Usage:
+        """The usage of a call with this prompt."""
+        return Usage(self.total, self.read, self.written, output)
+
 
 class PromptCache:
     """The cache entries of one conversation, as places in its prompt, and when each expires.
@@ -258,24 +262,24 @@ class Bill:
     A wait is one step before which a call had to wait for summaries; its length is their tokens.
     """
 
-    calls: int = 0
     usage: Usage = field(default_factory=Usage)
-    cost: float = 0.0
+    call_cost_usd: float = 0.0
+    summary_cost_usd: float = 0.0
+    fetch_cost_usd: float = 0.0
+    calls: int = 0
+    cold_calls: int = 0
+    cache_rewrites: int = 0
+    rewritten_tokens: int = 0
+    peak_tokens: int = 0
+    calls_over_window: int = 0
     summaries: int = 0
     summary_tokens: int = 0
-    summary_cost: float = 0.0
     written_beside: int = 0
     waits: int = 0
     waited: int = 0
     longest_wait: int = 0
     fetches: int = 0
     fetched_tokens: int = 0
-    fetch_cost: float = 0.0
-    rewrites: int = 0
-    rewritten_tokens: int = 0
-    cold_calls: int = 0
-    peak: int = 0
-    overflows: int = 0
 
     @property
     def awaited_tokens(self) -> int:
@@ -285,7 +289,7 @@ class Bill:
     @property
     def total(self) -> float:
         """The cost of the session in USD: its calls, its summaries, and fetching results again."""
-        return self.cost + self.summary_cost + self.fetch_cost
+        return self.call_cost_usd + self.summary_cost_usd + self.fetch_cost_usd
 
 
 class Ledger:
@@ -299,7 +303,9 @@ class Ledger:
         self.small = small
         self.window = window or profile.window
         self.bill = Bill()
-        self.cache = _cache_of(profile)
+        # A local model bills nothing and reports no cache reads: simulate no cache.
+        minimum = profile.cache_minimum if profile.cache != "none" else sys.maxsize
+        self.cache = PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.cache == "marked")
 
     def call(self, prompt: Prompt, output: int, now: float) -> Usage:
         """Bill one of the session's own calls; returns its usage."""
@@ -308,25 +314,25 @@ class Ledger:
         use = self.cache.use(prompt, now)
         again = min(earlier, use.total) - use.read
         if edited and not cold and again >= REWRITE_TOKENS:
-            bill.rewrites += 1
+            bill.cache_rewrites += 1
             bill.rewritten_tokens += again
         bill.cold_calls += cold and bill.calls > 0
         bill.calls += 1
-        usage = _usage(use, output)
+        usage = use.usage(output)
         bill.usage += usage
-        bill.cost += cost_usd(usage, self.profile.prices) or 0.0
-        bill.peak = max(bill.peak, use.total)
+        bill.call_cost_usd += cost_usd(usage, self.profile.prices) or 0.0
+        bill.peak_tokens = max(bill.peak_tokens, use.total)
         if self.window and use.total > self.window:
-            bill.overflows += 1
+            bill.calls_over_window += 1
         return usage
 
     def summary(self, prompt: Prompt, output: int, now: float) -> Usage:
         """Bill a summary that the session's model writes continuing `prompt`, which includes the instruction."""
-        return self._summarised(self.profile, _usage(self.cache.use(prompt, now), output))
+        return self._summarised(self.profile, self.cache.use(prompt, now).usage(output))
 
     def separate(self, profile: ModelProfile, tokens: int, output: int) -> Usage:
         """Bill a summary that this model writes for a separate request, without any caching."""
-        return self._summarised(profile, _usage(CacheUse(tokens, 0, 0), output))
+        return self._summarised(profile, Usage(tokens, output_tokens=output))
 
     def note_wait(self, tokens: int) -> None:
         """Record that the next call had to wait for this many tokens of summaries."""
@@ -347,22 +353,10 @@ class Ledger:
         )
         self.bill.fetches += len(results)
         self.bill.fetched_tokens += tokens
-        self.bill.fetch_cost += cost_usd(extra, self.profile.prices) or 0.0
+        self.bill.fetch_cost_usd += cost_usd(extra, self.profile.prices) or 0.0
 
     def _summarised(self, profile: ModelProfile, usage: Usage) -> Usage:
         self.bill.summaries += 1
         self.bill.summary_tokens += usage.output_tokens
-        self.bill.summary_cost += cost_usd(usage, profile.prices) or 0.0
+        self.bill.summary_cost_usd += cost_usd(usage, profile.prices) or 0.0
         return usage
-
-
-def _cache_of(profile: ModelProfile) -> PromptCache:
-    # A local model bills nothing and reports no cache reads: simulate no cache.
-    minimum = profile.cache_minimum if profile.cache != "none" else sys.maxsize
-    return PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.cache == "marked")
-
-
-def _usage(use: CacheUse, output: int) -> Usage:
-    return Usage(
-        input_tokens=use.total, cache_read_tokens=use.read, cache_write_tokens=use.written, output_tokens=output
-    )

@@ -3,15 +3,16 @@
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tui_agent.agent.model_choice import model_of_tier
-from tui_agent.conversation.entries import ContextEntry, Usage
+from tui_agent.conversation.entries import ContextEntry
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import Catalogue, catalogue_of
@@ -20,8 +21,8 @@ from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.plot import plot
 from tui_agent.replay.recorded import AS_RECORDED, CLOSE_READ, Accuracy, as_recorded, compare, error_of, measure
 from tui_agent.replay.script import Measured, Script, make_script
-from tui_agent.replay.simulation import Outcome, policies, simulate
-from tui_agent.settings import Settings
+from tui_agent.replay.simulation import Outcome, Step, policies, preset_policy, simulate
+from tui_agent.settings import POLICIES, Settings
 from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
 from tui_agent.text import printable
@@ -34,6 +35,7 @@ _BAR_WIDTH = 30
 _BAR_EVERY_S = 0.1
 SHOWN_CALLS: Final = 5
 """The most calls with a wrongly predicted cache read that the table lists; JSON has all."""
+_COMPARED: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 _HEADINGS = (
     "policy",
     "cost $",
@@ -86,18 +88,32 @@ def replay_report(
         profiles = [with_recorded_cache(profile, recording) for profile in profiles]
         measured = measure(recording)
         script = make_script(recording, measured)
-        if measured is not None or _is_edited(recording):
+        if measured is not None or any(isinstance(entry, ContextEntry) for entry in recording.log):
             chosen = {AS_RECORDED: as_recorded(recording, settings), **chosen}
-        step = bar.counting("replaying", len(script.calls) * len(chosen) * len(profiles))
+        steps = len(script.calls) * len(chosen) * len(profiles)
+        done = count(1)
         outcomes = [
-            simulate(script, name, make, profile, small=small_beside(profile, settings), window=window, step=step)
+            simulate(
+                script,
+                name,
+                make,
+                profile,
+                small=small_beside(profile, settings),
+                window=window,
+                step=lambda: bar.show("replaying", next(done), steps),
+            )
             for profile in profiles
             for name, make in chosen.items()
         ]
     finally:
         bar.clear()
-    answered = [profile for profile in profiles if _answered(recording, profile, catalogue)]
-    accuracies = _accuracies(recording, measured, script, outcomes, answered)
+    accuracies: dict[tuple[str, int], Accuracy] = {}
+    for outcome in outcomes:
+        profile = next(profile for profile in profiles if profile.id == outcome.model)
+        if measured is not None and outcome.policy == AS_RECORDED and _answered(recording, profile, catalogue):
+            accuracy = compare(recording, measured, script, outcome.used, profile)
+            if accuracy is not None:
+                accuracies[outcome.model, outcome.window] = accuracy
     report = Report(recording, script, outcomes, measured, accuracies)
     if picture:
         _draw(Path(picture).expanduser(), plot(recording.name, outcomes))
@@ -113,25 +129,6 @@ class Report:
     outcomes: Sequence[Outcome]
     measured: Measured | None = None
     accuracies: Mapping[tuple[str, int], Accuracy] = field(default_factory=dict)
-
-
-def _accuracies(
-    recording: Recording,
-    measured: Measured | None,
-    script: Script,
-    outcomes: Sequence[Outcome],
-    profiles: Sequence[ModelProfile],
-) -> dict[tuple[str, int], Accuracy]:
-    """The accuracy of "as recorded", for the recording's model; for all models if the recording names none."""
-    found: dict[tuple[str, int], Accuracy] = {}
-    by_id = {profile.id: profile for profile in profiles}
-    for outcome in outcomes:
-        profile = by_id.get(outcome.model)
-        if measured is not None and outcome.policy == AS_RECORDED and profile is not None:
-            accuracy = compare(recording, measured, script, outcome.used, profile)
-            if accuracy is not None:
-                found[outcome.model, outcome.window] = accuracy
-    return found
 
 
 def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue) -> bool:
@@ -155,10 +152,6 @@ def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelPro
 def _for_an_hour(prices: Prices) -> Prices:
     above = tuple((start, _for_an_hour(more)) for start, more in prices.above)
     return msgspec.structs.replace(prices, cache_write=2 * prices.input, above=above)
-
-
-def _is_edited(recording: Recording) -> bool:
-    return any(isinstance(entry, ContextEntry) for entry in recording.log)
 
 
 def _check_picture(path: Path) -> None:
@@ -209,38 +202,24 @@ class ProgressBar:
     """A progress bar on standard error: shown only on a terminal, and after `BAR_AFTER_S` seconds."""
 
     def __init__(self) -> None:
-        self._shown = False
         self._wanted = sys.stderr is not None and sys.stderr.isatty()
         self._next = time.monotonic() + BAR_AFTER_S
+        self._shown = ""
 
     def show(self, doing: str, done: int, total: int) -> None:
         """Show progress."""
-        if not self._wanted or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _BAR_EVERY_S
-        share = min(1.0, done / total) if total else 1.0
-        filled = round(share * _BAR_WIDTH)
-        sys.stderr.write(f"\r{doing} [{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] {share:4.0%}")
-        sys.stderr.flush()
-        self._shown = True
-
-    def counting(self, doing: str, total: int) -> Callable[[], None]:
-        """A function to call after each of `total` steps."""
-        done = 0
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            self.show(doing, done, total)
-
-        return step
+        if self._wanted and time.monotonic() >= self._next:
+            self._next = time.monotonic() + _BAR_EVERY_S
+            share = min(1.0, done / total) if total else 1.0
+            self._shown = f"{doing} [{'#' * round(share * _BAR_WIDTH):.<{_BAR_WIDTH}}] {share:4.0%}"
+            sys.stderr.write(f"\r{self._shown}")
+            sys.stderr.flush()
 
     def clear(self) -> None:
         """Remove the bar."""
         if self._shown:
-            sys.stderr.write("\r" + " " * (_BAR_WIDTH + 24) + "\r")
+            sys.stderr.write(f"\r{'':{len(self._shown)}}\r")
             sys.stderr.flush()
-            self._shown = False
 
 
 def table(report: Report) -> str:
@@ -268,11 +247,13 @@ def table(report: Report) -> str:
         elif recording.metered:
             told = printable(recording.model)
             lines.append(f"not compared with the recorded usage, which is {told}'s: --model {told} does that")
-        lines += ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+        for name, *cells in rows:
+            figures = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+            lines.append("  ".join((f"{name:<{widths[0]}}", *figures)).rstrip())
         lines += [
-            f"{each.policy}: {each.bill.overflows:,} of its calls would not have fitted the window"
+            f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"
             for each in here
-            if each.bill.overflows
+            if each.bill.calls_over_window
         ]
     return "\n".join([*lines, "", _NOTE])
 
@@ -332,24 +313,20 @@ def document(report: Report) -> str:
 
 def _accuracy_record(accuracy: Accuracy, window: int) -> dict[str, object]:
     predicted, recorded = accuracy.predicted, accuracy.recorded
-    cost, recorded_cost = accuracy.costs
+    costs = accuracy.costs
+    errors = {name: _error(getattr(predicted, name), getattr(recorded, name)) for name in _COMPARED}
     return {
         "model": accuracy.model,
         "window": window,
-        "predicted": _usage_record(predicted, cost),
-        "recorded": _usage_record(recorded, recorded_cost),
-        "errors": {
-            "input_tokens": _error(predicted.input_tokens, recorded.input_tokens),
-            "cache_read_tokens": _error(predicted.cache_read_tokens, recorded.cache_read_tokens),
-            "cache_write_tokens": _error(predicted.cache_write_tokens, recorded.cache_write_tokens),
-            "cost_usd": _error(cost, recorded_cost),
-        },
+        "predicted": {**msgspec.structs.asdict(predicted), "cost_usd": costs[0]},
+        "recorded": {**msgspec.structs.asdict(recorded), "cost_usd": costs[1]},
+        "errors": {**errors, "cost_usd": _error(*costs)},
         "reads_within_5_percent": accuracy.close_share,
         "calls": [
             {
                 "call": call.number,
-                "predicted": _usage_record(call.predicted, call.predicted_cost),
-                "recorded": _usage_record(call.recorded, call.recorded_cost),
+                "predicted": {**msgspec.structs.asdict(call.predicted), "cost_usd": call.predicted_cost},
+                "recorded": {**msgspec.structs.asdict(call.recorded), "cost_usd": call.recorded_cost},
                 "read_is_close": call.is_close,
             }
             for call in accuracy.calls
@@ -361,16 +338,6 @@ def _error(predicted: float, recorded: float) -> float | None:
     """The error as a share of the recorded value; None if that is 0."""
     error = error_of(predicted, recorded)
     return error if math.isfinite(error) else None
-
-
-def _usage_record(usage: Usage, cost: float) -> dict[str, object]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost_usd": cost,
-    }
 
 
 def _row(outcome: Outcome) -> tuple[str, ...]:
@@ -391,10 +358,6 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [f"{row[0]:<{widths[0]}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))]
-
-
 def _short(tokens: int) -> str:
     if tokens >= 10_000_000:
         return f"{tokens / 1e6:.0f}M"
@@ -404,25 +367,15 @@ def _short(tokens: int) -> str:
 
 
 def _record(outcome: Outcome) -> dict[str, object]:
-    bill, evidence = outcome.bill, outcome.evidence
+    bill, evidence = asdict(outcome.bill), outcome.evidence
+    del bill["usage"]
     return {
         "policy": outcome.policy,
         "model": outcome.model,
         "window": outcome.window,
-        "cost_usd": bill.total,
-        "call_cost_usd": bill.cost,
-        "summary_cost_usd": bill.summary_cost,
-        "fetch_cost_usd": bill.fetch_cost,
-        "input_tokens": bill.usage.input_tokens,
-        "cache_read_tokens": bill.usage.cache_read_tokens,
-        "cache_write_tokens": bill.usage.cache_write_tokens,
-        "output_tokens": bill.usage.output_tokens,
-        "calls": bill.calls,
-        "cold_calls": bill.cold_calls,
-        "cache_rewrites": bill.rewrites,
-        "rewritten_tokens": bill.rewritten_tokens,
-        "peak_tokens": bill.peak,
-        "calls_over_window": bill.overflows,
+        "cost_usd": outcome.bill.total,
+        **msgspec.structs.asdict(outcome.bill.usage),
+        **bill,
         "compactions": outcome.compactions,
         "clearings": outcome.clearings,
         "needed": evidence.needed,
@@ -431,9 +384,25 @@ def _record(outcome: Outcome) -> dict[str, object]:
         "depth": evidence.depth,
         "depths": {str(depth): count for depth, count in sorted(evidence.depths.items())},
         "pointed_to": evidence.pointer_share,
-        "waits": bill.waits,
-        "wait_s": bill.waited / WRITING_SPEED,
-        "longest_wait_s": bill.longest_wait / WRITING_SPEED,
-        "fetches": bill.fetches,
-        "fetched_tokens": bill.fetched_tokens,
+        "wait_s": outcome.bill.waited / WRITING_SPEED,
+        "longest_wait_s": outcome.bill.longest_wait / WRITING_SPEED,
     }
+
+
+def policy_outcomes(
+    folder: Path, settings: Settings, profile: ModelProfile, *, window: int, step: Step | None = None
+) -> tuple[Outcome, ...]:
+    """Replay the session in `folder` under each of `POLICIES` on this model; `window` is in tokens.
+
+    Slow for a long session: about 3 s per policy for 500 calls. `step` is called after each call and may raise to stop.
+    Raises `UnreadableRecording` if there is no answer yet, or the model's prices are not known.
+    """
+    recording = read_recording(str(folder), folder.parent)
+    if profile.prices is None:
+        raise UnreadableRecording(f"the prices of {profile.id} are not known, so nothing could be compared")
+    profile, small = with_recorded_cache(profile, recording), small_beside(profile, settings)
+    script = make_script(recording, measure(recording))
+    return tuple(
+        simulate(script, name, preset_policy(name, settings), profile, small=small, window=window, step=step)
+        for name in POLICIES
+    )

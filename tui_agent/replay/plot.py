@@ -52,7 +52,7 @@ def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
     Outcomes with a call that would not have fitted the window are left out.
     """
     found: list[Outcome] = []
-    possible = [each for each in outcomes if not each.bill.overflows]
+    possible = [each for each in outcomes if not each.bill.calls_over_window]
     for outcome in sorted(possible, key=lambda each: (each.bill.total, -each.evidence.verbatim_share)):
         if not found or outcome.evidence.verbatim_share > found[-1].evidence.verbatim_share:
             found.append(outcome)
@@ -164,7 +164,7 @@ def _panel(title: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield _text("label", _NAMES, at + 4, _plain(outcome.policy))
     for outcome in outcomes:
         x, y = place(outcome)
-        kind = ("ours" if outcome.policy in OURS else "other") + (" outside" if outcome.bill.overflows else "")
+        kind = ("ours" if outcome.policy in OURS else "other") + (" outside" if outcome.bill.calls_over_window else "")
         yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5" stroke-width="1.5"/>'
 
 

@@ -6,9 +6,7 @@ recently and most often used names as densely as in real summaries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
-
-from typing_extensions import override
+from typing import NamedTuple, Protocol
 
 from tui_agent.context.compaction.facts import Source, collect
 from tui_agent.context.economics import expected_summary
@@ -73,13 +71,18 @@ def written_by_rule(sources: Sequence[Source], tokens: int, factor: float = 1.0)
     return " ".join((*names, *words))
 
 
+Shrink = Callable[["Keeping", RecordedCall], None]
+"""Makes the prompt smaller before a call if that is due, by `clear` and `compact`."""
+
+
 class Keeping:
-    """Keeps everything. The base class of the others, which use its `clear` and `compact`.
+    """Keeps everything but what `shrink` replaces.
 
     `edge` is the place where the policy marks the end of a prefix for the cache; 0 for none.
     """
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, shrink: Shrink | None = None) -> None:
+        self._shrink = shrink
         self.script, self.ledger, self.window = setup
         self.prompt = Prompt(setup.script.fixed)
         self.edge = 0
@@ -89,21 +92,22 @@ class Keeping:
     def before(self, call: RecordedCall) -> None:
         """Append what arrived, and shrink the prompt if that is due."""
         for message in call.arrived:
-            self.add(message)
+            self._add(message)
         self.shrink(call)
         self._mark_edges()
 
     def after(self, call: RecordedCall, used: Usage) -> None:
         """Append the answer."""
-        self.add(call.answer)
+        self._add(call.answer)
 
-    def add(self, message: RecordedMessage) -> None:
-        """Append a message unchanged."""
+    def _add(self, message: RecordedMessage) -> None:
         kind: PartKind = "result" if message.is_result else "answer" if message.message.role == "assistant" else "user"
         self.prompt.append(PromptPart(kind, message.tokens, message.mentions, recorded=message))
 
     def shrink(self, call: RecordedCall) -> None:
-        """Make the prompt smaller if that is due; here it never is."""
+        """Make the prompt smaller if that is due."""
+        if self._shrink is not None:
+            self._shrink(self, call)
 
     def clear(self, places: list[int]) -> None:
         """Replace these results by placeholders; their calls stay, so each can be repeated."""
@@ -214,123 +218,97 @@ def _source(part: PromptPart) -> Source:
 # Other systems
 
 
-class SummaryOnly(Keeping):
+def summary_only(policy: Keeping, call: RecordedCall) -> None:
     """Compacts at 85% of the window and keeps the newest 20k tokens."""
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        if self.prompt.tokens >= 0.85 * self.window:
-            self.compact(call, 20_000)
+    if policy.prompt.tokens >= 0.85 * policy.window:
+        policy.compact(call, 20_000)
 
 
-class Codex(Keeping):
+def codex(policy: Keeping, call: RecordedCall) -> None:
     """codex: at 90% of the window, a summary and the newest 20k tokens of the user's own messages."""
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        if self.prompt.tokens < 0.9 * self.window:
-            return
-        kept: list[PromptPart] = []
-        room = 20_000
-        for part in reversed(self.prompt.parts[:-1]):
-            if part.kind == "user":
-                if part.tokens > room:
-                    break
-                room -= part.tokens
-                kept.insert(0, part)
-        self.compact(call, 0, kept_first=kept)
+    if policy.prompt.tokens < 0.9 * policy.window:
+        return
+    kept: list[PromptPart] = []
+    room = 20_000
+    for part in reversed(policy.prompt.parts[:-1]):
+        if part.kind == "user":
+            if part.tokens > room:
+                break
+            room -= part.tokens
+            kept.insert(0, part)
+    policy.compact(call, 0, kept_first=kept)
 
 
-class Pi(Keeping):
+def pi(policy: Keeping, call: RecordedCall) -> None:
     """pi: 16,384 tokens below the window, keeps 20k."""
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        if self.prompt.tokens >= self.window - 16_384:
-            self.compact(call, 20_000)
+    if policy.prompt.tokens >= policy.window - 16_384:
+        policy.compact(call, 20_000)
 
 
-class OpenCode(Keeping):
+def opencode(policy: Keeping, call: RecordedCall) -> None:
     """opencode: after a turn, clears results older than the newest 40k tokens if they are 20k or more; not in the last
     two turns.
     """
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        turns = [place for place, part in enumerate(self.prompt.parts) if part.kind == "user"]
-        if call.starts_turn and len(turns) >= 3:
-            places = self.results_beyond(40_000, before=turns[-3])
-            if self.freed_by(places) >= 20_000:
-                self.clear(places)
-        if self.prompt.tokens >= self.window - 20_000:
-            self.compact(call, 8_000)
+    turns = [place for place, part in enumerate(policy.prompt.parts) if part.kind == "user"]
+    if call.starts_turn and len(turns) >= 3:
+        places = policy.results_beyond(40_000, before=turns[-3])
+        if policy.freed_by(places) >= 20_000:
+            policy.clear(places)
+    if policy.prompt.tokens >= policy.window - 20_000:
+        policy.compact(call, 8_000)
 
 
-class GeminiCli(Keeping):
+def gemini_cli(policy: Keeping, call: RecordedCall) -> None:
     """gemini-cli: clears results older than the newest 50k tokens in batches of 30k; at 50%, compacts in two passes and
     keeps 30%.
     """
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        places = self.results_beyond(50_000)
-        if self.freed_by(places) >= 30_000:
-            self.clear(places)
-        if self.prompt.tokens >= 0.5 * self.window:
-            self.compact(call, int(0.3 * self.prompt.tokens), passes=2)
+    places = policy.results_beyond(50_000)
+    if policy.freed_by(places) >= 30_000:
+        policy.clear(places)
+    if policy.prompt.tokens >= 0.5 * policy.window:
+        policy.compact(call, int(0.3 * policy.prompt.tokens), passes=2)
 
 
-class KeepThree(Keeping):
-    """Clears all but the newest results once the prompt is above the trigger.
+def keep_three(policy: Keeping) -> None:
+    """Clears all but the newest 3 results above 100k tokens: langchain's ContextEditing, Anthropic's clear_tool_uses.
 
     The real systems decide anew at every call from the uncleared conversation, and so clear one more result each time;
     here a batch stays cleared, which is cheaper.
     """
-
-    TRIGGER: Final = 100_000
-    """Tokens; langchain's ContextEditing and Anthropic's clear_tool_uses."""
-    KEPT_RESULTS: Final = 3
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        if self.prompt.tokens > self.TRIGGER:
-            self.clear(self.results()[: -self.KEPT_RESULTS])
+    if policy.prompt.tokens > 100_000:
+        policy.clear(policy.results()[:-3])
 
 
-class DeepAgents(KeepThree):
+def langchain(policy: Keeping, call: RecordedCall) -> None:
     """langchain's ContextEditing with deepagents: results above 20k tokens go to a file; compacts at 85%, keeps 10%."""
-
-    @override
-    def add(self, message: RecordedMessage) -> None:
-        if message.is_result and message.tokens > 20_000:
-            self.prompt.append(PromptPart("preview", PREVIEW_TOKENS, fetchable=(message,), recorded=message))
-        else:
-            super().add(message)
-
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        super().shrink(call)
-        if self.prompt.tokens >= 0.85 * self.window:
-            self.compact(call, int(0.1 * self.window), fetchable=True)
+    large: dict[int, PromptPart] = {}
+    for place, part in enumerate(policy.prompt.parts):
+        if part.kind == "result" and part.tokens > 20_000 and part.recorded is not None:
+            large[place] = PromptPart("preview", PREVIEW_TOKENS, fetchable=(part.recorded,), recorded=part.recorded)
+    policy.prompt.replace(large)
+    keep_three(policy)
+    if policy.prompt.tokens >= 0.85 * policy.window:
+        policy.compact(call, int(0.1 * policy.window), fetchable=True)
 
 
-class ClaudeApi(KeepThree):
+def claude_api(policy: Keeping, call: RecordedCall) -> None:
     """Anthropic's server-side edits at their defaults: clearing from 100k, compaction at 150k."""
+    keep_three(policy)
+    if policy.prompt.tokens >= min(150_000, 0.9 * policy.window):
+        policy.compact(call, 0)
 
-    @override
-    def shrink(self, call: RecordedCall) -> None:
-        super().shrink(call)
-        if self.prompt.tokens >= min(150_000, 0.9 * self.window):
-            self.compact(call, 0)
+
+def _shrunk_by(shrink: Shrink) -> MakePolicy:
+    return lambda setup: Keeping(setup, shrink)
 
 
 COMPARED: Mapping[str, MakePolicy] = {
-    "summary-85": SummaryOnly,
-    "langchain": DeepAgents,
-    "opencode": OpenCode,
-    "gemini-cli": GeminiCli,
-    "codex": Codex,
-    "pi": Pi,
-    "claude-api": ClaudeApi,
+    "summary-85": _shrunk_by(summary_only),
+    "langchain": _shrunk_by(langchain),
+    "opencode": _shrunk_by(opencode),
+    "gemini-cli": _shrunk_by(gemini_cli),
+    "codex": _shrunk_by(codex),
+    "pi": _shrunk_by(pi),
+    "claude-api": _shrunk_by(claude_api),
 }
 """The compared policies by name."""

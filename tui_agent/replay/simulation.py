@@ -28,38 +28,24 @@ class UnknownPolicy(UnreadableRecording):
     """There is no policy with this name."""
 
 
-def preset_policy(preset: Preset, settings: Settings) -> MakePolicy:
-    """A preset of this program under these settings."""
-    context = msgspec.structs.replace(settings.context, preset=preset)
-    chosen = msgspec.structs.replace(settings, context=context)
-    return lambda setup: EnginePolicy(setup, chosen)
-
-
-def named_policy(name: PolicyName, settings: Settings) -> MakePolicy:
-    """A policy of `/policy` under these settings."""
-    chosen = with_policy(settings, name)
+def preset_policy(name: Preset | PolicyName, settings: Settings) -> MakePolicy:
+    """A preset of this program, or a policy of `/policy`, under these settings."""
+    policy = next((each for each in POLICIES if each == name), None)
+    context = msgspec.structs.replace(settings.context, preset=name)
+    chosen = with_policy(settings, policy) if policy else msgspec.structs.replace(settings, context=context)
     return lambda setup: EnginePolicy(setup, chosen)
 
 
 def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
     """The policies with these names; all if none are given. Raises `UnknownPolicy`."""
-    found: dict[str, MakePolicy] = {}
-    for name in names or NAMES:
-        preset = next((each for each in PRESETS if each == name), None)
-        policy = next((each for each in POLICIES if each == name), None)
-        if preset is not None:
-            found[name] = preset_policy(preset, settings)
-        elif policy is not None:
-            found[name] = named_policy(policy, settings)
-        elif name == "none":
-            found[name] = Keeping
-        elif name in COMPARED:
-            found[name] = COMPARED[name]
-        else:
+    known: dict[str, MakePolicy] = {"none": Keeping, **COMPARED}
+    known |= {name: preset_policy(name, settings) for name in (*PRESETS, *POLICIES)}
+    for name in names:
+        if name not in known:
             close = get_close_matches(name, NAMES, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(NAMES)}"
             raise UnknownPolicy(f"--policy: there is no policy {name!r}; {hint}")
-    return found
+    return {name: known[name] for name in names or NAMES}
 
 
 @dataclass(slots=True)

@@ -7,13 +7,12 @@ version of its schema.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
-
-import aiosqlite
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.durable import PRIVATE_FILE, to_completion
 from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
@@ -21,13 +20,12 @@ from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFu
 BUSY_TIMEOUT_S = 5.0
 
 _HEADER_SIZE = 100
-# Without this, sqlite refuses a file that is shorter than its header says.
-_READ_DAMAGED: Final = "PRAGMA writable_schema=ON"
 
 Value: TypeAlias = str | bytes | int | float | None
 Row: TypeAlias = tuple[Value, ...]
 Step: TypeAlias = tuple[str, Sequence[Sequence[Value]]]
 """A statement of a transaction, with the parameters of each execution."""
+Result = TypeVar("Result")
 
 
 class Schema(NamedTuple):
@@ -53,6 +51,15 @@ class Found(NamedTuple):
     reason: str = ""
 
 
+class _Opened(NamedTuple):
+    """A connection, and what `Database` says of it."""
+
+    connection: sqlite3.Connection
+    read_only: str = ""
+    damage: str = ""
+    set_aside: Path | None = None
+
+
 class Database:
     """An open database, whose statements run one after another in its own thread.
 
@@ -60,28 +67,24 @@ class Database:
     can). `set_aside` is the new path of a file that was in its place and was renamed.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        connection: aiosqlite.Connection,
-        *,
-        read_only: str = "",
-        damage: str = "",
-        set_aside: Path | None = None,
-    ) -> None:
+    def __init__(self, path: Path, opened: _Opened, thread: ThreadPoolExecutor) -> None:
         self.path = path
-        self.read_only = read_only
-        self.damage = damage
-        self.set_aside = set_aside
-        self._connection = connection
-        self._turn = asyncio.Lock()
+        self._connection, self.read_only, self.damage, self.set_aside = opened
+        self._thread = thread
         self._closed = False
 
-    async def read(self, sql: str, parameters: Iterable[Value] = ()) -> list[Row]:
+    async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` returns, which runs in the database's thread after what was asked for before it.
+
+        Raises `StorageError` for errors of sqlite and the disk.
+        """
+        if self._closed:
+            raise StorageError(f"{self.path} is already closed; nothing was written.")
+        return await self._run(work)
+
+    async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """All rows of a query. Raises `StorageError`."""
-        async with self._turn:
-            with explained_database(self.path):
-                return [tuple(row) for row in await self._connection.execute_fetchall(sql, tuple(parameters))]
+        return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
     async def write(self, steps: Sequence[Step]) -> None:
         """Run `steps` as one transaction: committed if this returns, rolled back if it raises `StorageError`.
@@ -90,34 +93,30 @@ class Database:
         """
         if self.read_only:
             raise ReadOnly(self.read_only)
-        if self._closed:
-            raise StorageError(f"{self.path} is already closed; nothing was written.")
-        await to_completion(self._transaction(steps))
 
-    async def _transaction(self, steps: Sequence[Step]) -> None:
-        async with self._turn:
-            with explained_database(self.path):
-                try:
-                    await self._connection.execute("BEGIN IMMEDIATE")
-                    for sql, parameters in steps:
-                        await self._connection.executemany(sql, parameters)
-                    await self._connection.execute("COMMIT")
-                except BaseException:
-                    if self._connection.in_transaction:
-                        await self._connection.execute("ROLLBACK")
-                    raise
+        def transaction(connection: sqlite3.Connection) -> None:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                for sql, parameters in steps:
+                    connection.executemany(sql, parameters)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+        await to_completion(self.run(transaction))
 
     async def close(self) -> None:
         """Wait for running statements, then close. May be called again."""
-        if self._closed:
-            return
-        self._closed = True
-        await to_completion(self._close())
+        if not self._closed:
+            self._closed = True
+            await to_completion(self._run(sqlite3.Connection.close))
+            self._thread.shutdown(wait=False)
 
-    async def _close(self) -> None:
-        async with self._turn:
-            with explained_database(self.path):
-                await self._connection.close()
+    async def _run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        with explained_database(self.path):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
 
 
 async def open_database(
@@ -130,22 +129,48 @@ async def open_database(
     damaged file stays in place and is opened to read what is left of it (`Database.damage`). `vfs` is the name of a
     sqlite VFS. Raises `StorageError`, also if the file system does not support WAL.
     """
-    found = await asyncio.to_thread(inspect, path, schema)
-    if read_only:
-        if found.state in {"absent", "foreign", "damaged"}:
-            raise Damaged(found.reason or f"{path} does not exist.")
-        reason = found.reason or f"{path} is open for reading only."
-        return Database(path, await _connect_to_read(path), read_only=reason)
-    if found.state == "newer":
-        return Database(path, await _connect_to_read(path), read_only=found.reason)
+
+    def opened() -> _Opened:
+        with explained_database(path):
+            return _opened(path, schema, read_only=read_only, salvage=salvage, vfs=vfs)
+
+    thread = ThreadPoolExecutor(1, "database")
+    return Database(path, await asyncio.get_running_loop().run_in_executor(thread, opened), thread)
+
+
+def _opened(path: Path, schema: Schema, *, read_only: bool, salvage: bool, vfs: str) -> _Opened:
+    found = inspect(path, schema)
+    if read_only and found.state in {"absent", "foreign", "damaged"}:
+        raise Damaged(found.reason or f"{path} does not exist.")
+    if read_only or found.state == "newer":
+        return _Opened(read_connection(path), found.reason or f"{path} is open for reading only.")
     if found.state == "damaged" and salvage and _has_header(path):
-        return Database(path, await _connect_to_damaged(path), read_only=found.reason, damage=found.reason)
+        return _Opened(damaged_connection(path), found.reason, found.reason)
     aside: Path | None = None
     if found.state in {"foreign", "damaged", "older"}:
-        with explained(path):
-            aside = await asyncio.to_thread(set_aside, path, "earlier" if found.state == "older" else "damaged")
-    connection = await _connect_to_write(path, schema, vfs, new=found.state != "ours")
-    return Database(path, connection, set_aside=aside)
+        aside = set_aside(path, "earlier" if found.state == "older" else "damaged")
+    if found.state != "ours":
+        path.touch(mode=PRIVATE_FILE)
+    connection = _connect(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
+    try:
+        _prepare(connection, path, schema, new=found.state != "ours")
+    except BaseException:
+        connection.close()
+        raise
+    return _Opened(connection, set_aside=aside)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema, *, new: bool) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise StorageError(
+            f"The file system of {path.parent} cannot hold a session: sqlite's WAL mode does not work on it "
+            f"(it offers {mode!r}). Nothing was written.",
+            "Set TUI_AGENT_HOME to a folder on a local disk.",
+        )
+    connection.execute("PRAGMA synchronous=FULL")
+    if new:
+        connection.executescript(schema.creation)
 
 
 def inspect(path: Path, schema: Schema) -> Found:
@@ -231,43 +256,39 @@ def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> Found:
             f"{path} was written by a newer version of tui-agent (layout {version}, this version knows "
             f"{schema.version}). It is open for reading only.",
         )
-    return Found("ours" if version == schema.version else "older", f"{path} was written by an earlier version.")
+    if version < schema.version:
+        return Found("older", f"{path} was written by an earlier version.")
+    return Found("ours")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{mode}"
+    # A `Database` is closed by whatever thread is there when it was not closed before.
+    return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
 
 def read_connection(path: Path) -> sqlite3.Connection:
     """A read-only connection. Raises sqlite3.Error."""
-    address = _address(path)
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    connection = _connect(path, "mode=ro")
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
         connection.close()
-        if not _needs_no_wal(error, path):
-            raise
-        return sqlite3.connect(f"{address}?immutable=1", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    except sqlite3.Error:
-        connection.close()
+        # In a read-only folder only the -shm file cannot be made; without a WAL, it is not needed.
+        code = error.sqlite_errorcode & 0xFF
+        if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not _wal(path).exists():
+            return _connect(path, "immutable=1")
         raise
     return connection
 
 
 def damaged_connection(path: Path) -> sqlite3.Connection:
     """A connection to read what is left of a damaged file. Raises sqlite3.Error, also while reading."""
-    address = f"{_address(path)}?{_mode_for_damaged(path)}"
-    connection = sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    connection.execute(_READ_DAMAGED)
-    return connection
-
-
-def _mode_for_damaged(path: Path) -> str:
     # With immutable=1, sqlite creates no side files next to the damaged one.
-    return "mode=ro" if _wal(path).exists() else "mode=ro&immutable=1"
-
-
-def _needs_no_wal(error: sqlite3.OperationalError, path: Path) -> bool:
-    """Whether only the -shm file cannot be created (read-only folder), and there is no WAL that must be read."""
-    code = error.sqlite_errorcode & 0xFF
-    return code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY} and path.is_file() and not _wal(path).exists()
+    connection = _connect(path, "mode=ro" if _wal(path).exists() else "mode=ro&immutable=1")
+    # Without this, sqlite refuses a file that is shorter than its header says.
+    connection.execute("PRAGMA writable_schema=ON")
+    return connection
 
 
 def _wal(path: Path) -> Path:
@@ -278,10 +299,6 @@ def _has_header(path: Path) -> bool:
     with explained(path), path.open("rb") as file:
         header = file.read(_HEADER_SIZE)
     return len(header) == _HEADER_SIZE and header.startswith(b"SQLite format 3\0")
-
-
-def _address(path: Path) -> str:
-    return path.absolute().as_uri()
 
 
 def set_aside(path: Path, why: str = "damaged") -> Path:
@@ -298,66 +315,6 @@ def set_aside(path: Path, why: str = "damaged") -> Path:
             beside.rename(target.with_name(target.name + ending))
     path.rename(target)
     return target
-
-
-async def _connect_to_read(path: Path) -> aiosqlite.Connection:
-    with explained_database(path):
-        try:
-            return await _start(path, "mode=ro")
-        except sqlite3.OperationalError as error:
-            if not _needs_no_wal(error, path):
-                raise
-            return await _start(path, "immutable=1")
-
-
-async def _connect_to_damaged(path: Path) -> aiosqlite.Connection:
-    with explained_database(path):
-        connection = await _connect(path, _mode_for_damaged(path))
-        await connection.execute_fetchall(_READ_DAMAGED)
-        return connection
-
-
-async def _connect_to_write(path: Path, schema: Schema, vfs: str, *, new: bool) -> aiosqlite.Connection:
-    with explained_database(path):
-        if new:
-            await asyncio.to_thread(path.touch, mode=PRIVATE_FILE)
-        connection = await _start(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
-        try:
-            await _begin_wal(path, connection)
-            await connection.execute("PRAGMA synchronous=FULL")
-            if new:
-                await connection.executescript(schema.creation)
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
-
-
-async def _begin_wal(path: Path, connection: aiosqlite.Connection) -> None:
-    (mode,) = next(iter(await connection.execute_fetchall("PRAGMA journal_mode=WAL")))
-    if mode != "wal":
-        raise StorageError(
-            f"The file system of {path.parent} cannot hold a session: sqlite's WAL mode does not work on it "
-            f"(it offers {mode!r}). Nothing was written.",
-            "Set TUI_AGENT_HOME to a folder on a local disk.",
-        )
-
-
-async def _start(path: Path, mode: str) -> aiosqlite.Connection:
-    opened = await _connect(path, mode)
-    try:
-        await opened.execute_fetchall("SELECT 1 FROM sqlite_master LIMIT 1")
-    except BaseException:
-        await opened.close()
-        raise
-    return opened
-
-
-async def _connect(path: Path, mode: str) -> aiosqlite.Connection:
-    connection = aiosqlite.connect(f"{_address(path)}?{mode}", uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    # A connection that was not closed must not keep the process alive; uncommitted writes were never acknowledged.
-    connection._thread.daemon = True
-    return await connection
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:

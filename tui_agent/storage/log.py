@@ -22,7 +22,7 @@ from tui_agent.conversation.entries import (
     typed_in,
 )
 from tui_agent.conversation.log import Entries, Log
-from tui_agent.durable import in_thread, make_private_folder, sync_folder, to_completion
+from tui_agent.durable import make_private_folder, sync_folder, to_completion
 from tui_agent.storage.chain import HEAD_KEY, Link, as_text, beginning, from_text
 from tui_agent.storage.database import (
     Database,
@@ -31,6 +31,7 @@ from tui_agent.storage.database import (
     Step,
     Value,
     damaged_connection,
+    explain_sqlite_error,
     open_database,
     reading,
     set_aside,
@@ -136,7 +137,7 @@ class LogStore:
         aside. Where the log has kinds of entries this version does not know, what comes before them, read-only.
         `notices` says so. Raises `StorageError`.
         """
-        loaded = await self._read_log()
+        loaded = await self._database.run(lambda connection: _read_log(connection, self._database))
         entries, noted, changed = loaded.log.entries(), loaded.noted, False
         if noted is None and next(entries.of(Recorded), None) is not None:
             # No earlier version wrote such entries: the link was removed.
@@ -164,11 +165,6 @@ class LogStore:
         self._loaded = True
         return entries
 
-    async def ensure_loaded(self) -> None:
-        """`load`, unless already done. Raises `StorageError`."""
-        if not self._loaded:
-            await self.load()
-
     async def append(self, entries: Sequence[AnyEntry]) -> None:
         """Add stamped entries in one transaction: on disk when this returns, none of them when it raises.
 
@@ -177,7 +173,8 @@ class LogStore:
         """
         if self._read_only:
             raise ReadOnly(self._read_only)
-        await self.ensure_loaded()
+        if not self._loaded:
+            await self.load()
         check_numbers(entries, self.last_seq)
         if entries:
             await to_completion(self._append(entries))
@@ -211,68 +208,6 @@ class LogStore:
         finally:
             if self._lock is not None:
                 self._lock.release()
-
-    async def _read_log(self) -> "_Loaded":
-        """Read the log in chunks: all rows and all entries at once would take twice the memory."""
-        reader, log, links = RowReader(), Log(), [beginning(self.folder.name)]
-
-        def take(rows: Sequence[Row]) -> None:
-            for row in rows:
-                for entry in reader.take(row):
-                    log.append(entry)
-                if isinstance(row[2], bytes):
-                    links.append(links[-1].following(row[2]))
-            log.pack()
-
-        noted, last = await self._noted_head(), 0
-        damage = self._database.damage or await self._damage_beside_the_log()
-        at, size, skipped = 0, _READ_CHUNK, 0
-        while not reader.newer:
-            try:
-                rows = await self._database.read(_NEXT_ENTRIES, (at, size))
-            except StorageError as error:
-                if not damage and not isinstance(error, Damaged):
-                    raise
-                damage, size = damage or error.message, size // 2
-                if not size:
-                    # Not even the next row can be read: try the one after it.
-                    at, size, skipped = at + 1, 1, skipped + 1
-                    last = last or await self._last_number(noted)
-                    if at >= last if last else skipped > _MOST_SKIPPED:
-                        break
-                continue
-            await in_thread(take, rows)
-            if len(rows) < size:
-                break
-            at, size, skipped = max(at + 1, reader.seen), min(2 * size, _READ_CHUNK), 0
-        if not reader.newer:
-            for entry in reader.stand_ins(reader.seen if noted is None else noted.seq):
-                log.append(entry)
-        with suppress(StorageError):
-            # Frees sqlite's cache of some 2 MB of pages, which will not be read again.
-            await self._database.read("PRAGMA shrink_memory")
-        return _Loaded(log, links, noted, damage or reader.damage, reader.told(), reader.newer)
-
-    async def _noted_head(self) -> Link | None:
-        with suppress(StorageError):
-            return from_text((await self.meta()).get(HEAD_KEY))
-        return None
-
-    async def _last_number(self, noted: Link | None) -> int:
-        """The number of the last entry of a damaged log; 0 if it cannot be told."""
-        with suppress(StorageError):
-            ((last,),) = await self._database.read("SELECT max(seq) FROM entries")
-            return last if isinstance(last, int) else 0
-        return noted.seq if noted is not None else 0
-
-    async def _damage_beside_the_log(self) -> str:
-        """Why the facts about the session cannot be read; empty if they can."""
-        try:
-            await self.meta()
-            await self._database.read("SELECT * FROM totals")
-        except Damaged as error:
-            return error.message
-        return ""
 
     async def _renew(self, entries: Sequence[AnyEntry], *, chained: bool) -> None:
         """Add what a session from an earlier version lacks: its totals, which were summed differently, and the chain's
@@ -339,6 +274,56 @@ class LogStore:
             f"The log of this session was damaged ({damage}). {told}. The damaged file was kept as {kept.name}."
         )
         return loaded._replace(links=links)
+
+
+def _read_log(connection: sqlite3.Connection, database: Database) -> "_Loaded":
+    """Read the log in chunks: all rows and all entries at once would take twice the memory."""
+    path, damage, noted, last = database.path, database.damage, None, 0
+    try:
+        noted = from_text(_texts(connection.execute(_META)).get(HEAD_KEY))
+        connection.execute("SELECT * FROM totals").fetchall()
+    except sqlite3.Error as error:
+        damage = damage or _damage(error, path)
+    with suppress(sqlite3.Error):
+        (last,) = connection.execute("SELECT max(seq) FROM entries").fetchone()
+    last = last or (noted.seq if noted is not None else 0)
+    reader, log, links = RowReader(), Log(), [beginning(path.parent.name)]
+    at, size, skipped = 0, _READ_CHUNK, 0
+    while not reader.newer:
+        try:
+            rows = connection.execute(_NEXT_ENTRIES, (at, size)).fetchall()
+        except sqlite3.Error as error:
+            damage, size = damage or _damage(error, path), size // 2
+            if not size:
+                # Not even the next row can be read: try the one after it.
+                at, size, skipped = at + 1, 1, skipped + 1
+                if at >= last if last else skipped > _MOST_SKIPPED:
+                    break
+            continue
+        for row in rows:
+            for entry in reader.take(row):
+                log.append(entry)
+            if isinstance(row[2], bytes):
+                links.append(links[-1].following(row[2]))
+        log.pack()
+        if len(rows) < size:
+            break
+        at, size, skipped = max(at + 1, reader.seen), min(2 * size, _READ_CHUNK), 0
+    if not reader.newer:
+        for entry in reader.stand_ins(reader.seen if noted is None else noted.seq):
+            log.append(entry)
+    with suppress(sqlite3.Error):
+        # Frees sqlite's cache of some 2 MB of pages, which will not be read again.
+        connection.execute("PRAGMA shrink_memory")
+    return _Loaded(log, links, noted, damage or reader.damage, reader.told(), reader.newer)
+
+
+def _damage(error: sqlite3.Error, path: Path) -> str:
+    """What is damaged, in a sentence; raises an error that says nothing about damage."""
+    explanation = explain_sqlite_error(error, path)
+    if not isinstance(explanation, Damaged):
+        raise error
+    return explanation.message
 
 
 def log_file(folder: Path) -> Path:

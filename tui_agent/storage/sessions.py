@@ -1,11 +1,11 @@
-"""Session folders: creates, lists, finds, renames and deletes them."""
+"""Session folders: creates, copies, lists, finds, renames and deletes them."""
 
 import asyncio
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import Message
+from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, write_file
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
@@ -37,6 +37,11 @@ WORDS_SHOWN: Final = 120
 LOOKED_AT: Final = 8
 """How many entries at the end of a log are searched for the last words."""
 
+BATCH_ENTRIES: Final = 2_000
+"""Entries of a new session written in a transaction."""
+
+_NOT_COPIED: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
+"""Prefixes of the names of files that are not copied: databases with their side files, and the lock."""
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
 _LIST: Final = "List all with: tui-agent sessions"
 _SESSION_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
@@ -44,7 +49,19 @@ _SUBTASK_SIGN = ":sub:"
 _SUBTASK_MARK = ".sub."
 
 
-class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    title: str = ""
+    cwd: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    size: int = 0
+    model: str = ""
+    messages: int = 0
+    cost_usd: float = 0.0
+    problem: str = ""
+
+
+class SessionInfo(_Facts, frozen=True, kw_only=True):
     """A session in a list. Times are in seconds since the epoch, `size` is that of the whole folder in bytes.
 
     `cwd` is the folder it was started in, as from `noted_folder`. `problem` says why it cannot be read (empty: it can);
@@ -53,29 +70,6 @@ class SessionInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     folder: Path
-    title: str = ""
-    cwd: str = ""
-    created: float = 0.0
-    updated: float = 0.0
-    size: int = 0
-    model: str = ""
-    messages: int = 0
-    cost_usd: float = 0.0
-    problem: str = ""
-
-
-class _Facts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session's files say of it; see `SessionInfo`."""
-
-    title: str = ""
-    cwd: str = ""
-    created: float = 0.0
-    updated: float = 0.0
-    size: int = 0
-    model: str = ""
-    messages: int = 0
-    cost_usd: float = 0.0
-    problem: str = ""
 
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
@@ -144,6 +138,55 @@ def create_session(home: Path) -> Path:
             return folder
 
 
+async def copy_session(home: Path, folder: Path) -> Path:
+    """Copy the session in `folder`, with its log and files, and return the copy's folder.
+
+    Another process may have the session open. The copy gets a new trace. Raises `StorageError`.
+    """
+    source = await LogStore.open(folder, read_only=True)
+    try:
+        entries, meta = await source.load(), await source.meta()
+    finally:
+        await source.close()
+    return await make_session(home, entries, meta, files=folder)
+
+
+async def make_session(
+    home: Path, entries: Sequence[AnyEntry], meta: Mapping[str, str], *, files: Path | None = None
+) -> Path:
+    """Make a session of these stamped entries, with the files of the session in `files`, and return its folder.
+
+    If it fails, nothing is left behind. Raises `StorageError`.
+    """
+    folder = await asyncio.to_thread(create_session, home)
+    try:
+        if files is not None:
+            await asyncio.to_thread(_copy_files, files, folder)
+        store = await LogStore.open(folder)
+        try:
+            for start in range(0, len(entries), BATCH_ENTRIES):
+                await store.append(entries[start : start + BATCH_ENTRIES])
+            await store.set_meta(meta)
+        finally:
+            await store.close()
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        raise
+    return folder
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    with explained(target):
+        for path in source.iterdir():
+            if path.name.startswith(_NOT_COPIED):
+                continue
+            if path.is_dir():
+                shutil.copytree(path, target / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, target / path.name, follow_symlinks=False)
+        sync_folder(target)
+
+
 def noted_folder(folder: Path) -> str:
     """A folder's path as text that can be stored: bytes that are not UTF-8 are escaped like ``\\xe9``."""
     return os.fsencode(folder).decode("utf-8", "backslashreplace")
@@ -178,8 +221,8 @@ async def delete_session(home: Path, session_id: str) -> None:
 async def find_session(home: Path, text: str) -> Path:
     """The folder of the session or subtask whose id is `text` or uniquely starts with it. Raises `NoSuchSession`."""
     wanted = text.strip().lower().replace(_SUBTASK_SIGN, _SUBTASK_MARK)
-    looked = _subtasks if _SUBTASK_MARK in wanted else _folders
-    names = [folder.name for folder in await asyncio.to_thread(lambda: list(looked(home)))]
+    folders = await asyncio.to_thread(_folders, home, subtasks=_SUBTASK_MARK in wanted)
+    names = [folder.name for folder in folders]
     found = [name for name in names if name == wanted] or [name for name in names if name.startswith(wanted)]
     hint = "List them with: tui-agent sessions"
     if not wanted or not found:
@@ -327,10 +370,10 @@ def _changed(folder: Path) -> float:
 def _list(home: Path) -> list[SessionInfo]:
     index = _Index(home)
     costs: dict[str, float] = {}
-    for folder in _subtasks(home):
+    for folder in _folders(home, subtasks=True):
         parent = folder.name.partition(_SUBTASK_MARK)[0]
         costs[parent] = costs.get(parent, 0.0) + index.info(folder).cost_usd
-    found = [index.info(folder) for folder in _folders(home) if _contents(folder)]
+    found = [info for info in map(index.info, _folders(home)) if not info.problem or _contents(info.folder)]
     index.save()
     found = [msgspec.structs.replace(info, cost_usd=info.cost_usd + costs.get(info.id, 0.0)) for info in found]
     return sorted(found, key=lambda info: (info.updated or info.created, info.id), reverse=True)
@@ -356,7 +399,7 @@ class _Index:
             known = _Known(stamp, _facts(folder))
         if not known.facts.problem:
             self._seen[folder.name] = known
-        return SessionInfo(folder.name, folder, **msgspec.structs.asdict(known.facts))
+        return SessionInfo(id=folder.name, folder=folder, **msgspec.structs.asdict(known.facts))
 
     def save(self) -> None:
         """Keep what was read; errors of the disk are ignored."""
@@ -369,22 +412,13 @@ class _Index:
         return name in self._seen or (self._folder / name).exists()
 
 
-def _folders(home: Path) -> Iterator[Path]:
-    return (folder for folder in _all_folders(home) if _SESSION_ID.fullmatch(folder.name))
-
-
-def _subtasks(home: Path) -> Iterator[Path]:
-    return (folder for folder in _all_folders(home) if _SUBTASK_MARK in folder.name)
-
-
-def _all_folders(home: Path) -> Iterator[Path]:
+def _folders(home: Path, *, subtasks: bool = False) -> list[Path]:
+    """The folders of all sessions, or of all subtasks."""
     parent = home / SESSIONS_FOLDER
-    with explained(parent):
-        if not parent.exists():
-            return
-        for folder in parent.iterdir():
-            if folder.is_dir():
-                yield folder
+    with explained(parent), suppress(FileNotFoundError), os.scandir(parent) as found:
+        names = [item.name for item in found if item.is_dir()]
+        return [parent / name for name in names if (_SUBTASK_MARK in name if subtasks else _SESSION_ID.fullmatch(name))]
+    return []
 
 
 def _facts(folder: Path) -> _Facts:

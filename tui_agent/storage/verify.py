@@ -3,9 +3,9 @@
 import errno
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
-from hashlib import file_digest, sha256
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import file_digest
 from itertools import groupby
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -26,11 +26,6 @@ from tui_agent.storage.trace import SCHEMA, TRACE_NAME, rows_of
 
 _PROBLEMS_SHOWN: Final = 20
 _EVENTS: Final = "SELECT seq, time, kind, body, entry, hash FROM events ORDER BY seq"
-
-
-_RECORDED: Final = """SELECT 1 FROM entries WHERE instr(body, '"entry":"recorded"') LIMIT 1"""
-"""Whether a log has entries that no earlier version wrote."""
-
 
 EventRow: TypeAlias = tuple[int, float, str, str, int, str]
 """Number, time, kind and body of an event, number and hash of its entry."""
@@ -68,15 +63,10 @@ def verify(folder: Path) -> VerifyReport:
             log = opened.enter_context(reading(folder / LOG_NAME, LOG_SCHEMA))
             log.execute("BEGIN")
             checked.problems += (f"{LOG_NAME}: {problem}" for problem in schema_problems(log, LOG_SCHEMA))
-            meta = dict(log.execute("SELECT key, value FROM meta"))
-            earlier = HEAD_KEY not in meta and trace is not None and _version(trace) < SCHEMA.version
-            if trace is not None and earlier and not log.execute(_RECORDED).fetchall():
-                checked.check_earlier(trace, meta)
-            else:
-                if trace is not None and _version(trace) != SCHEMA.version:
-                    checked.problems.append(f"{TRACE_NAME} is of another version of the program than the log")
-                    trace = None
-                checked.check(log, trace, meta.get(HEAD_KEY))
+            if trace is not None and _version(trace) != SCHEMA.version:
+                checked.problems.append(f"{TRACE_NAME} is of another version of the program than the log")
+                trace = None
+            checked.check(log, trace)
         except (StorageError, sqlite3.Error) as error:
             checked.problems.append(f"it cannot be read further: {error}")
     checked.check_files()
@@ -101,7 +91,7 @@ class _Check:
         self._missing: list[int] = []
         self._other_hash = False
 
-    def check(self, log: sqlite3.Connection, trace: sqlite3.Connection | None, head: object) -> None:
+    def check(self, log: sqlite3.Connection, trace: sqlite3.Connection | None) -> None:
         """Check the log against the link that was noted with its newest entry, and the trace against the log."""
         told = groupby(self._told(trace), key=lambda row: row[4])
         entry, rows = next(told, (None, iter(())))
@@ -118,7 +108,7 @@ class _Check:
         while entry is not None:
             self._foreign(rows, "come after the log's last entry", entry)
             entry, rows = next(told, (None, iter(())))
-        self._end(link, head)
+        self._end(link, log.execute("SELECT value FROM meta WHERE key = ?", (HEAD_KEY,)).fetchone())
 
     def _entries(self, log: sqlite3.Connection) -> Iterator[tuple[AnyEntry, Link]]:
         """The entries with their links; numbers that are missing in between are skipped."""
@@ -179,11 +169,14 @@ class _Check:
         if wanted:
             self.problems.append(f"an event of entry {entry} is missing after event {found[-1][0]}")
 
-    def _end(self, link: Link, head: object) -> None:
-        noted = from_text(str(head))
+    def _end(self, link: Link, head: tuple[object] | None) -> None:
+        noted = from_text(str(head[0])) if head is not None else None
         said = ""
         if noted is None:
-            said = "the link that was noted with the log's newest entry is gone, or was changed"
+            said = (
+                "the link that was noted with the log's newest entry is gone, or was changed; a session of an earlier "
+            )
+            said += "version gets one when it is opened"
         elif noted.seq > link.seq:
             said = f"the log ends at entry {link.seq}, but {noted.seq} were written: its end was cut off"
         elif noted != link:
@@ -196,28 +189,6 @@ class _Check:
                 f"{_range(self._missing)} of the log lack events: the end of the trace was cut off, or the program was "
                 "killed before it wrote them (then they are added when the session is opened)"
             )
-
-    def check_earlier(self, trace: sqlite3.Connection, meta: Mapping[str, str]) -> None:
-        """Check the trace of a session that only an earlier version has written to, which chained its events."""
-        hashes = [""]
-        for row in trace.execute("SELECT seq, time, kind, body, previous, hash FROM events ORDER BY seq"):
-            self.events += 1
-            seq, time, kind, body, previous, digest = row
-            if seq != self.events or (seq > 1 and previous != hashes[-1]):
-                self.problems.append(f"event {seq} does not follow the one before it: removed, inserted or reordered")
-            if sha256(msgspec.json.encode((previous, seq, time, kind, body))).hexdigest() != digest:
-                self.problems.append(f"event {seq} was changed")
-            hashes.append(str(digest))
-        anchor: dict[str, object] = {}
-        with suppress(msgspec.MsgspecError):
-            anchor = msgspec.json.decode(meta.get("trace_anchor", ""), type=dict[str, object])
-        number = anchor.get("seq")
-        if not isinstance(number, int):
-            self.problems.append("there is no anchor: it was removed")
-        elif number >= len(hashes):
-            self.problems.append(f"the record ends at event {self.events}, but {number} were written")
-        elif number and hashes[number] != anchor.get("hash"):
-            self.problems.append(f"event {number} is not the one that was written there")
 
     def _name_files(self, entry: AnyEntry) -> None:
         if isinstance(entry, Message) and entry.artifact is not None:

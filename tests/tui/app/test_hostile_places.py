@@ -26,7 +26,7 @@ __all__ = ["app"]
 
 
 def dialogs(text: str, app: TuiAgent) -> list[Screen[str | None]]:
-    info = SessionInfo(text, Path("/x"), title=text, cwd=text, model=text, messages=3, updated=1.0, size=5)
+    info = SessionInfo(id=text, folder=Path("/x"), title=text, cwd=text, model=text, messages=3, updated=1.0, size=5)
     return [
         SessionsScreen([info, replace_id(info)], {info.id: text}, info.folder),
         KeyScreen("ANTHROPIC_API_KEY", text),
@@ -35,7 +35,7 @@ def dialogs(text: str, app: TuiAgent) -> list[Screen[str | None]]:
 
 
 def replace_id(info: SessionInfo) -> SessionInfo:
-    return SessionInfo("20261122-000000-aaaa", Path("/x"), title="plain", cwd="/plain", messages=3)
+    return SessionInfo(id="20261122-000000-aaaa", folder=Path("/x"), title="plain", cwd="/plain", messages=3)
 
 
 def first_size(name: str) -> tuple[int, int]:

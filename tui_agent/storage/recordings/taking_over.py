@@ -15,9 +15,9 @@ import msgspec
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Summarized, notice
 from tui_agent.conversation.log import Log
-from tui_agent.storage.copying import make_session
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import Format, Recording, UnreadableRecording
+from tui_agent.storage.sessions import make_session
 from tui_agent.text import counted
 
 MOST_BYTES: Final = 512 * 1024 * 1024

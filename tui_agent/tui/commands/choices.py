@@ -126,7 +126,7 @@ def figures_of(outcome: "Outcome") -> str:
 async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
     """Replay the session under each policy, in a thread that stops on cancellation. Raises `UnreadableRecording`."""
     from tui_agent.durable import in_thread
-    from tui_agent.replay.session_costs import policy_outcomes
+    from tui_agent.replay.command import policy_outcomes
 
     given_up = threading.Event()
 
