@@ -236,3 +236,28 @@ async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
         await store.close()
         assert said[0] == Text("Sleep.")
         assert [block.text for block in said if isinstance(block, ToolResult)] == [INTERRUPTED]
+
+
+async def test_lines_that_are_no_object_are_errors_and_the_connection_goes_on(tmp_path: Path) -> None:
+    program = Program.in_folder(tmp_path, {"TUI_AGENT__MODEL__ID": "offline"})
+    process = await asyncio.create_subprocess_exec(
+        *program.command, "acp", env=program.environment, cwd=program.project, stdin=-1, stdout=-1, stderr=-1
+    )
+    load = {"sessionId": "", "cwd": str(program.project), "mcpServers": []}
+    asked = (
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
+        {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": load},
+    )
+    batch = json.dumps([asked[0]])
+    lines = ["[]", "5", '"x"', "null", batch, "{no json", *map(json.dumps, asked)]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write("\n".join(lines).encode() + b"\n")
+    answers = [json.loads(await process.stdout.readline()) for _ in lines]
+    process.stdin.close()
+    assert await process.stderr.read() == b""
+    assert [answer["error"]["code"] for answer in answers[:6]] == [-32600] * 5 + [-32700]
+    assert answers[6]["result"]["protocolVersion"] == 1
+    assert answers[7]["id"] == 2
+    assert "There is no session" in answers[7]["error"]["message"]

@@ -146,7 +146,7 @@ class FrontEnd:
         mcp_servers: list[Server] | None = None,
         **_: object,
     ) -> NewSessionResponse:
-        opened = await self._opened("", cwd, additional_directories, mcp_servers)
+        opened = await self._opened(None, cwd, additional_directories, mcp_servers)
         options = await asyncio.to_thread(config_options, opened.agent)
         opened.introduce()
         return NewSessionResponse(session_id=opened.id, modes=mode_state(opened.agent), config_options=[*options])
@@ -230,11 +230,11 @@ class FrontEnd:
     # Opening
 
     async def _opened(
-        self, session_id: str, cwd: str, folders: Sequence[str] | None, servers: Sequence[Server] | None
+        self, session_id: str | None, cwd: str, folders: Sequence[str] | None, servers: Sequence[Server] | None
     ) -> Conversation:
         """The session with this id, opened if necessary, or a new one. Raises `RequestError`."""
         async with self._opening:
-            if session_id in self._open:
+            if session_id is not None and session_id in self._open:
                 return self._open[session_id]
             folder = Path(cwd)
             if not folder.is_absolute() or not await asyncio.to_thread(folder.is_dir):
@@ -244,10 +244,10 @@ class FrontEnd:
             if self._client is None:
                 raise RequestError(-32603, "There is no client.")
             async with explained():
-                if session_id:
+                if session_id is not None:
                     await _folder_of(arguments, session_id)
                 made = await Conversation.opened(
-                    self._client, settings, arguments._replace(resume=session_id or None), notices, self._able
+                    self._client, settings, arguments._replace(resume=session_id), notices, self._able
                 )
             self._open[made.id] = made
             return made

@@ -6,8 +6,9 @@ import os
 import signal
 import stat
 import sys
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
+import msgspec
 from acp.agent.connection import AgentSideConnection
 from typing_extensions import override
 
@@ -81,7 +82,39 @@ async def _pipes(over: asyncio.Event) -> tuple[asyncio.StreamReader, asyncio.Str
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    reader = asyncio.StreamReader(limit=LINE_BYTES)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     transport, protocol = await loop.connect_write_pipe(lambda: _Output(over), output)
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    reader = _Input(writer)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader, writer
+
+
+class _Input(asyncio.StreamReader):
+    """The lines of a client. One that is no JSON object is answered here, since the library would break at it."""
+
+    def __init__(self, answers: asyncio.StreamWriter) -> None:
+        super().__init__(limit=LINE_BYTES)
+        self._answers = answers
+
+    @override
+    async def readuntil(self, separator: Any = b"\n") -> bytes:
+        while True:
+            line = await super().readuntil(separator)
+            error = _error_in(line)
+            if error is None:
+                return line
+            told = {"jsonrpc": "2.0", "id": None, "error": error}
+            self._answers.write(msgspec.json.encode(told) + b"\n")
+
+
+def _error_in(line: bytes) -> dict[str, str | int] | None:
+    """The JSON-RPC error for a line that is no message."""
+    if not line.strip():
+        return None
+    try:
+        msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        return {"code": -32600, "message": "Invalid request: a message is one JSON object, and there are no batches."}
+    except (msgspec.DecodeError, RecursionError):
+        return {"code": -32700, "message": "Parse error: this line is no JSON."}
+    return None

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -181,6 +182,29 @@ async def test_a_guarded_file_that_a_command_makes_is_taken_out_again(shell: She
     assert (project / ".envrc").read_text() == "mine\n"
     assert (project / "AGENTS.md").read_text() == "Be kind.\n"
     assert (project / ".git" / "hooks").is_dir()
+
+
+async def test_what_is_replaced_outside_between_commands_is_guarded_too(shell: Shell) -> None:
+    """Commands share their view; replacing a file outside takes the mount that protects it away."""
+    git = shell.place.project / ".git"
+    for _ in range(3):
+        assert "[exit code 0" in await shell.run("true")
+        for _ in range(2):  # the second file may get the number of the first
+            (git / "new").write_text((git / "config").read_text())
+            (git / "new").rename(git / "config")
+        shutil.rmtree(git / "hooks", ignore_errors=True)
+        (git / "hooks").mkdir()
+        before = (git / "config").read_text()
+        text = await shell.run("echo '[core] pager = evil' >> .git/config; echo evil > .git/hooks/pre-commit")
+        assert (git / "config").read_text() == before
+        assert not (git / "hooks" / "pre-commit").exists()
+        assert ("Read-only file system" in text) == (shell.kind != "landlock")
+
+
+async def test_a_command_that_ends_all_others_ends_no_later_one(shell: Shell) -> None:
+    for _ in range(3):
+        await shell.run("pkill -9 python; pkill -STOP python; kill -9 -1")
+        assert "still here\n" in await shell.run("echo still here")
 
 
 async def test_neither_does_it_come_from_what_was_left_running(shell: Shell) -> None:

@@ -68,7 +68,7 @@ class FileHistory:
             yield
             return
         self._log = record.view.log
-        before = await in_thread(self._before, paths, record.view.log)
+        before = await in_thread(self._before, paths, record.view.log) if paths else ()
         if tree:
             for each in self._trees:
                 await each.look()
@@ -128,6 +128,8 @@ class FileHistory:
 
     def close(self) -> None:
         """Delete the copies of files that no command has changed."""
+        for tree in self._trees:
+            tree.close()
         self._kept.close()
 
     # Around a call
@@ -181,11 +183,8 @@ class FileHistory:
         return self._kept.keep(seen.content)
 
     async def _changed(self, kept: int, before: Sequence[FileChange], tree: bool) -> FilesChanged:
-        files = [
-            change
-            for change in await in_thread(lambda: [_as_now(change) for change in before])
-            if change.before != change.after
-        ]
+        now = await in_thread(lambda: [_as_now(change) for change in before]) if before else []
+        files = [change for change in now if change.before != change.after]
         gaps: list[str] = []
         if tree:
             for each in self._trees:

@@ -3,6 +3,10 @@
 Before a command, every file's stamp is taken, and files whose stamp is new are read: their content is stashed, unless
 the project's git repository already has it. Afterwards, files whose stamps differ are read. Ignored files are left out,
 as in a search, except those in the project's own folder, and links are not followed.
+
+Looking again costs little: what the look after a command found is what there is before the next one, if nothing was
+changed in between (`watched`); a folder is read again only if its stamp is new, and ripgrep lists the files that are
+not ignored again only where a name is new or a file that says what is ignored was changed.
 """
 
 import asyncio
@@ -22,6 +26,7 @@ from tui_agent.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.states import ABSENT, Stamp, look_in
+from tui_agent.tools.files.watched import Watched
 from tui_agent.tools.search.ripgrep import search
 
 MAX_CHANGES: Final = 5_000
@@ -33,6 +38,8 @@ nothing."""
 _NAMES_LOOKED_AT: Final = 5_000
 """The most names that are read in folders without listed files."""
 _LISTED = ("--files", "--null", "--hidden", "--no-require-git", "--glob=!.git", "--no-messages", "--color=never")
+_IGNORING: Final = frozenset({".gitignore", ".ignore", ".rgignore"})
+"""Files that say what ripgrep leaves out."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 TOO_MANY: Final = "The project has more than {limit:,} files: what a command changes in it is not looked for."
@@ -74,18 +81,16 @@ class TreeChanges(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A file as last seen. `read_ns`: when its stamp was taken; `unread` says why its content is not known."""
+    """A file as last seen. `unread` says why its content is not known.
+
+    `is_certain`: the same stamp proves that the file is unchanged, so that it need not be read again.
+    """
 
     stamp: Stamp
-    read_ns: int
+    is_certain: bool
     state: FileState
     git_name: str = ""
     unread: str = ""
-
-    def holds_for(self, stamp: Stamp) -> bool:
-        """Whether this stamp proves that the file is unchanged, so that it need not be read again."""
-        certain = stamp == self.stamp and max(stamp.mtime_ns, stamp.ctime_ns) < self.read_ns - _RACY_NS
-        return certain and self.unread != NO_TIME
 
     def is_same_as(self, other: "_Known") -> bool:
         if self.state.sha256 and other.state.sha256:
@@ -93,11 +98,30 @@ class _Known(NamedTuple):
         return self.stamp == other.stamp
 
 
+class _Folder(NamedTuple):
+    """A folder as last read: its stamp, empty if that proves nothing, all names in it, and those of folders and links.
+
+    Git's own folder is not among the `folders`.
+    """
+
+    stamp: tuple[int, ...]
+    names: frozenset[str]
+    folders: frozenset[str]
+    links: frozenset[str]
+
+
 class _Look(NamedTuple):
-    """The files of a tree by relative path, and all names in each folder that was read."""
+    """The files of a tree and the folders that were read, by relative path.
+
+    `listed` are the files that are not ignored, `ignoring` the stamps of the files that say what is. `whole`: every
+    folder was read.
+    """
 
     files: dict[str, _Known]
-    names: dict[str, set[str]]
+    folders: dict[str, _Folder]
+    listed: list[str]
+    ignoring: dict[str, tuple[int, ...]]
+    whole: bool
 
 
 class _Gap(Exception):
@@ -117,13 +141,23 @@ class Tree:
         self._before: _Look | None = None
         self._gap = ""
         self._also: set[str] = set()
+        self._watched = Watched()
+
+    def close(self) -> None:
+        """Let go of what watches the folder."""
+        self._watched.close()
 
     def heed(self, paths: Iterable[Path]) -> None:
         """Track these files even if they are ignored: they were changed before."""
-        self._also.update(str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root))
+        new = {str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root)} - self._also
+        self._also |= new
+        if self._before is not None and new - self._before.files.keys():
+            self._before = self._before._replace(whole=False)
 
     async def look(self) -> None:
         """Record the present state. Never fails: `changes` reports what could not be done."""
+        if self._before is not None and self._before.whole and self._watched.is_quiet():
+            return
         try:
             self._before, self._gap = await self._look(self._before), ""
         except _Gap as gap:
@@ -146,6 +180,8 @@ class Tree:
             self._before = None
             return TreeChanges(gaps=(str(gap),))
         self._before = after
+        if after.files == before.files:
+            return TreeChanges()
         gaps: list[str] = []
         found = await in_thread(self._compared, before, after, gaps)
         if len(found) > MAX_CHANGES:
@@ -157,38 +193,38 @@ class Tree:
 
     async def _look(self, known: _Look | None) -> _Look:
         """Raises `_Gap`."""
-        limits = self._limits
-        deadline = time.monotonic() + limits.seconds
+        deadline = time.monotonic() + self._limits.seconds
+        self._watched.is_quiet()  # what has happened so far is seen by this look
         try:
-            async with asyncio.timeout(limits.seconds):
-                listed = await self._listed()
-        except TimeoutError as error:
-            raise _Gap(TOO_SLOW.format(limit=limits.seconds)) from error
-        except (OSError, ToolFailure) as error:
-            raise _Gap(
-                NOT_LISTED.format(why=error.why if isinstance(error, ToolFailure) else error.strerror)
-            ) from error
-        try:
+            if known is not None and known.whole:
+                walk = _Walk(self, known, known.listed, deadline)
+                look = await in_thread(walk.whole)
+                if not walk.found_news:
+                    return look
+                walk.add(await self._listed())
+                return await in_thread(walk.whole)
+            listed = await self._listed()
             return await in_thread(lambda: _Walk(self, known, listed, deadline).whole())
-        except OSError as error:
-            raise _Gap(NOT_LISTED.format(why=error.strerror)) from error
+        except (OSError, ToolFailure) as error:
+            why = error.why if isinstance(error, ToolFailure) else error.strerror
+            raise _Gap(NOT_LISTED.format(why=why)) from error
 
     async def _listed(self) -> list[str]:
         """The relative paths of files that are not ignored. Raises `_Gap`, OSError, ToolFailure."""
         files: list[str] = []
+        excluded = [f"--glob=!/{_as_glob(folder)}" for folder in self._excluded]
         descriptor = os.open(self.root, _FOLDER_FLAGS)
         try:
-            async with search((*_LISTED, *self._exclusions()), descriptor) as found:
+            async with asyncio.timeout(self._limits.seconds), search((*_LISTED, *excluded), descriptor) as found:
                 async for records in found.batches(b"\0"):
                     files += map(os.fsdecode, records)
                     if len(files) > self._limits.files:
                         raise _Gap(TOO_MANY.format(limit=self._limits.files))
+        except TimeoutError as error:
+            raise _Gap(TOO_SLOW.format(limit=self._limits.seconds)) from error
         finally:
             os.close(descriptor)
         return files
-
-    def _exclusions(self) -> list[str]:
-        return [f"--glob=!/{_as_glob(folder)}" for folder in self._excluded]
 
     def is_excluded(self, path: str) -> bool:
         """Whether this relative path is in an excluded folder."""
@@ -201,7 +237,7 @@ class Tree:
         came_into_view = odd = 0
         for path in before.files.keys() | after.files.keys():
             old, new = before.files.get(path), after.files.get(path)
-            if old is not None and new is not None and new.is_same_as(old):
+            if old is new or (old is not None and new is not None and new.is_same_as(old)):
                 continue
             if not _is_text(path):
                 odd += 1
@@ -210,7 +246,7 @@ class Tree:
             elif old is not None:
                 found.append(FileChange(str(self.root / path), old.state, ABSENT, old.unread))
             elif new is not None:
-                made = _made(path, before.names)
+                made = _made(path, before.folders)
                 if made is None:
                     came_into_view += 1
                 else:
@@ -245,118 +281,189 @@ class Tree:
 
 
 class _Walk:
-    """One pass over every folder that has listed files. Runs in a thread."""
+    """One pass over every folder that has listed files. Runs in a thread.
 
-    def __init__(self, tree: Tree, known: _Look | None, listed: Iterable[str], deadline: float) -> None:
+    `found_news`: there are names that there were not in `known`, or other files are ignored.
+    """
+
+    def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float) -> None:
         self._tree = tree
-        self._known = known.files if known is not None else {}
         self._is_first = known is None
+        self._known = known if known is not None else _Look({}, {}, [], {}, whole=False)
         self._deadline = deadline
-        self._files: dict[str, set[str]] = {"": set()}
+        self._wanted: dict[str, set[str]] = {"": set()}
         self._below: dict[str, set[str]] = {}
-        for path in (*listed, *self._known, *tree._also):
-            folder, _, name = path.rpartition("/")
-            self._add(folder)
-            self._files[folder].add(name)
         self._git_names = tree._git.names()
-        self._others: list[str] = []
-        self._look = _Look({}, {})
+        self._look = _Look({}, {}, listed, {}, whole=True)
+        self.found_news = False
+        self._add((*listed, *self._known.files, *tree._also))
+
+    def add(self, listed: list[str]) -> None:
+        """Look for these files too, in the next pass, which goes on where this one has ended."""
+        self._look = self._look._replace(listed=listed)
+        self._add(listed)
 
     def whole(self) -> _Look:
         """Raises `_Gap`, and OSError if the root cannot be opened."""
+        self._others: list[str] = []
         descriptor = os.open(self._tree.root, _FOLDER_FLAGS)
         try:
             self._folder(descriptor, "")
             self._names_of_others(descriptor)
         finally:
             os.close(descriptor)
+        self._ignoring_outside()
+        self.found_news |= self._look.ignoring != self._known.ignoring or () in self._look.ignoring.values()
         return self._look
 
-    def _add(self, folder: str) -> None:
-        while folder not in self._files:
-            self._files[folder] = set()
-            above, _, name = folder.rpartition("/")
-            self._below.setdefault(above, set()).add(name)
-            folder = above
+    def _add(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            wanted = folder
+            while wanted not in self._wanted:
+                self._wanted[wanted] = set()
+                above, _, below = wanted.rpartition("/")
+                self._below.setdefault(above, set()).add(below)
+                wanted = above
+            self._wanted[folder].add(name)
 
     def _folder(self, descriptor: int, path: str) -> None:
         if time.monotonic() > self._deadline + self._tree._limits.seconds:
             raise _Gap(TOO_SLOW.format(limit=2 * self._tree._limits.seconds))
-        wanted, folders = self._files[path], self._below.get(path, set())
-        names: set[str] = set()
-        others: list[str] = []
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                names.add(entry.name)
-                if entry.name == ".git":
-                    continue
-                # What lies in the project's own folder is kept although it is ignored: an `.env` is written once.
-                kept = entry.name in wanted or not path
-                if entry.is_symlink() or (kept and not entry.is_dir(follow_symlinks=False)):
-                    self._file(descriptor, path, entry)
-                elif entry.name not in folders and entry.is_dir(follow_symlinks=False):
-                    others.append(entry.name)
-        self._look.names[path] = names
-        self._others += (f"{path}/{name}" if path else name for name in others)
-        for name in folders & names:
-            with suppress(OSError):
-                below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
-                try:
-                    self._folder(below, f"{path}/{name}" if path else name)
-                finally:
-                    os.close(below)
+        names, folders, links = self._names(descriptor, path)[1:]
+        # What lies in the project's own folder is kept although it is ignored: an `.env` is written once.
+        files = links | ((self._wanted[path] & names if path else names - {".git"}) - folders)
+        below = self._below.get(path, set())
+        start = f"{path}/" if path else ""
+        known, found, excluded = self._known.files, self._look.files, self._tree._excluded
+        for name in files:
+            place = start + name
+            if place in found:
+                continue
+            try:
+                now = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except OSError:
+                continue
+            stamp = (now.st_mtime_ns, now.st_ctime_ns, now.st_size, now.st_ino, now.st_mode)
+            old = known.get(place)
+            if old is not None and old.stamp == stamp and old.is_certain:
+                found[place] = old
+            elif stat.S_IFMT(now.st_mode) in {stat.S_IFREG, stat.S_IFLNK} and not (
+                excluded and self._tree.is_excluded(place)
+            ):
+                found[place] = self._read(descriptor, place, name, Stamp(*stamp), time.time_ns(), old)
+        self._others += (start + name for name in folders - below)
+        for name in below & folders:
+            try:
+                inside = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
+            except OSError:
+                self._look = self._look._replace(whole=False)
+                continue
+            try:
+                self._folder(inside, start + name)
+            finally:
+                os.close(inside)
+
+    def _names(self, descriptor: int, path: str) -> _Folder:
+        """What is in an open folder; it is read if that is not known. Raises OSError."""
+        if (done := self._look.folders.get(path)) is not None:
+            return done
+        found = os.fstat(descriptor)
+        stamp: tuple[int, ...] = (found.st_ctime_ns, found.st_mtime_ns, found.st_ino)
+        known = self._known.folders.get(path)
+        if known is None or known.stamp != stamp:
+            self._tree._watched.add(descriptor)
+            if time.time_ns() - found.st_ctime_ns < _RACY_NS:
+                stamp = (0, 0, found.st_ino)
+            with os.scandir(descriptor) as entries:
+                every = list(entries)
+            folders = frozenset(each.name for each in every if each.is_dir(follow_symlinks=False)) - {".git"}
+            links = frozenset(each.name for each in every if each.is_symlink())
+            now = _Folder(stamp, frozenset(each.name for each in every), folders, links)
+            self.found_news |= known is None or not now.names <= known.names or not folders <= known.folders
+        else:
+            now = known
+        self._look.folders[path] = now
+        for name in now.names & _IGNORING:
+            self._ignoring(f"{path}/{name}" if path else name, name, descriptor)
+        if ".git" in now.names:
+            self._ignoring(f"{path}/.git", ".git/info/exclude", descriptor)
+        return now
 
     def _names_of_others(self, root: int) -> None:
         """Record the names in folders without listed files, so that files made there can be recognised as new."""
         left = _NAMES_LOOKED_AT
         for path in self._others:
+            if self._tree._excluded and self._tree.is_excluded(path):
+                continue
             if left <= 0:
+                self._look = self._look._replace(whole=False)
                 return
-            with suppress(OSError), _opened_below(root, path) as below, os.scandir(below) as entries:
-                found = [entry for _, entry in zip(range(left + 1), entries, strict=False)]
-                left -= len(found)
-                if left >= 0:
-                    self._look.names[path] = {entry.name for entry in found}
-                    # Breadth first: files near the root are more likely to be changed.
-                    self._others += (f"{path}/{e.name}" for e in found if e.is_dir(follow_symlinks=False))
+            try:
+                inside = self._other(root, path, left)
+            except OSError:
+                self._look = self._look._replace(whole=False)
+                continue
+            if inside is None:
+                self._look = self._look._replace(whole=False)
+                return
+            left -= len(inside.names)
+            # Breadth first: files near the root are more likely to be changed.
+            self._others += (f"{path}/{name}" for name in inside.folders)
 
-    def _file(self, descriptor: int, folder: str, entry: "os.DirEntry[str]") -> None:
-        path = f"{folder}/{entry.name}" if folder else entry.name
-        tree, now = self._tree, time.time_ns()
-        try:
-            found = os.stat(entry.name, dir_fd=descriptor, follow_symlinks=False)
-        except OSError:
-            return
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) or tree.is_excluded(path):
-            return
-        stamp = Stamp.of(found)
-        old = self._known.get(path)
-        if old is not None and old.holds_for(stamp):
-            self._look.files[path] = old
-        else:
-            self._look.files[path] = self._read(descriptor, path, entry.name, stamp, now, old)
+    def _other(self, root: int, path: str, most: int) -> _Folder | None:
+        """What is in a folder without listed files; None if that is more than `most` names. Raises OSError."""
+        known = self._look.folders.get(path) or self._known.folders.get(path)
+        if known is not None and known.stamp[0]:
+            found = os.stat(path, dir_fd=root, follow_symlinks=False)
+            if known.stamp == (found.st_ctime_ns, found.st_mtime_ns, found.st_ino):
+                self._look.folders[path] = known
+                for name in known.names & _IGNORING:
+                    self._ignoring(f"{path}/{name}", f"{path}/{name}", root)
+                if ".git" in known.names:
+                    self._ignoring(f"{path}/.git", f"{path}/.git/info/exclude", root)
+                return known if len(known.names) <= most else None
+        with _opened_below(root, path) as below:
+            with os.scandir(below) as entries:
+                if sum(1 for _ in zip(range(most + 1), entries, strict=False)) > most:
+                    return None
+            return self._names(below, path)
+
+    def _ignoring(self, path: str, name: str, folder: int | None = None) -> None:
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=folder)
+            stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+            self._look.ignoring[path] = stamp if time.time_ns() - found.st_ctime_ns > _RACY_NS else ()
+
+    def _ignoring_outside(self) -> None:
+        for folder in self._tree.root.parents:
+            for name in (".git/info/exclude", *_IGNORING):
+                self._ignoring(f"{folder}/{name}", f"{folder}/{name}")
 
     def _read(self, descriptor: int, path: str, name: str, stamp: Stamp, now: int, old: _Known | None) -> _Known:
         limits = self._tree._limits
+        is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - _RACY_NS
         unknown = FileState("file", stat.S_IMODE(stamp.mode), stamp.size)
         too_large = f"it is larger than {limits.file_bytes:,} bytes"
         if time.monotonic() > self._deadline:
-            return _Known(stamp, now, unknown, unread=NO_TIME)
+            self._look = self._look._replace(whole=False)
+            return _Known(stamp, False, unknown, unread=NO_TIME)
         if self._is_first and stamp.size > limits.file_bytes:
-            return _Known(stamp, now, unknown, unread=too_large)
+            return _Known(stamp, is_certain, unknown, unread=too_large)
         seen = look_in(descriptor, name, limits.file_bytes)
         if seen.stamp is not None:
             stamp = seen.stamp
+            is_certain = max(stamp.mtime_ns, stamp.ctime_ns) < now - _RACY_NS
         if seen.content is None:
             why = too_large if seen.state.kind == "file" else "it cannot be read"
-            return _Known(stamp, now, seen.state, unread=why)
+            return _Known(stamp, is_certain, seen.state, unread=why)
         if old is not None and old.state == seen.state and not old.unread:
-            return old._replace(stamp=stamp, read_ns=now)
+            return old._replace(stamp=stamp, is_certain=is_certain)
         git_name = self._git_names.get(path, "")
         if git_name and content_name(seen.content) == git_name and seen.state.kind == "file":
-            return _Known(stamp, now, seen.state, git_name=git_name)
+            return _Known(stamp, is_certain, seen.state, git_name=git_name)
         unread = self._tree._contents.stash(seen.content, seen.state.sha256)
-        return _Known(stamp, now, seen.state, unread=unread)
+        return _Known(stamp, is_certain, seen.state, unread=unread)
 
 
 @contextmanager
@@ -373,13 +480,13 @@ def _opened_below(root: int, path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _made(path: str, names: dict[str, set[str]]) -> int | None:
+def _made(path: str, folders: dict[str, _Folder]) -> int | None:
     """How many folders were made for the new file `path`; None if it may have existed before, unseen."""
     made = 0
     while True:
         folder, _, name = path.rpartition("/")
-        if folder in names:
-            return made if name not in names[folder] else None
+        if folder in folders:
+            return made if name not in folders[folder].names else None
         if not folder:
             return None
         # The folder was not read before; go on with its parent to find out whether it existed.

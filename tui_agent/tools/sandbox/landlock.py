@@ -24,10 +24,10 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """Names in ``/dev`` that every program expects and that lead nowhere."""
 
 
-def restrict(
+def ruleset(
     readable: Iterable[str], writable: Sequence[str], version: int, *, listed: Iterable[str] = (), network: bool
-) -> None:
-    """Restrict this process and all it starts by Landlock, for good. Set `kernel.PR_SET_NO_NEW_PRIVS` first.
+) -> int:
+    """A descriptor of rules for `kernel.landlock_restrict`, which restricts a process and all it starts, for good.
 
     `listed` are folders in which all names may be seen. `version` is that of the ABI. Missing paths are skipped. Raises
     OSError if there is no Landlock.
@@ -36,19 +36,20 @@ def restrict(
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if version >= since else 0
     ports = 0 if network or version < 4 else _BIND_TCP | _CONNECT_TCP
-    ruleset = kernel.landlock_ruleset(files, ports, _ABSTRACT_SOCKETS | _SIGNALS if version >= 6 else 0, version)
+    rules = kernel.landlock_ruleset(files, ports, _ABSTRACT_SOCKETS | _SIGNALS if version >= 6 else 0, version)
     try:
         for path in listed:
-            _allow(ruleset, path, files & _READ_DIR)
+            _allow(rules, path, files & _READ_DIR)
         for path in readable:
-            _allow(ruleset, path, files & (_EXECUTE | _READ_FILE | _READ_DIR))
+            _allow(rules, path, files & (_EXECUTE | _READ_FILE | _READ_DIR))
         for path in writable:
-            _allow(ruleset, path, files)
+            _allow(rules, path, files)
         for name in DEVICES:
-            _allow(ruleset, f"/dev/{name}", files & (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV))
-        kernel.landlock_restrict(ruleset)
-    finally:
-        os.close(ruleset)
+            _allow(rules, f"/dev/{name}", files & (_READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV))
+    except BaseException:
+        os.close(rules)
+        raise
+    return rules
 
 
 def beside(folder: str, hidden: Iterable[str]) -> list[str]:
@@ -68,7 +69,7 @@ def beside(folder: str, hidden: Iterable[str]) -> list[str]:
     return named
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(rules: int, path: str, rights: int) -> None:
     try:
         # Follow no link: its target must be allowed by its own name.
         place = kernel.find(path)
@@ -78,7 +79,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_FILES
         if rights:
-            kernel.landlock_allow(ruleset, place, rights)
+            kernel.landlock_allow(rules, place, rights)
     except OSError as error:
         if error.errno != errno.EBADFD:  # Landlock does not handle what is on no file system, such as a pipe
             raise

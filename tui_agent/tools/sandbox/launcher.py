@@ -5,10 +5,10 @@ everything it has started, and itself. If the kernel allows user namespaces only
 its path: bubblewrap creates a namespace, which the launcher joins. The kinds:
 
 - ``plain``: commands run unconfined.
-- ``offline``, ``online``: commands share a user, process and IPC namespace of the launcher, and each has its own mount
-namespace; offline, their network has only a loopback interface, with a socket on `PROXY_PORT` whose descriptor comes
-with the first answer. Since they share the process namespace, one command
-can end what another left running, and everything ends with the launcher.
+- ``offline``, ``online``: commands share a user, process and IPC namespace of the launcher, and those with the same
+view of the files a mount namespace; offline, their network has only a loopback interface, with a socket on `PROXY_PORT`
+whose descriptor comes with the first answer. Since they share the process namespace, one command can end what another
+left running, and everything ends with the launcher.
 
 A request is its length (4 bytes, network order), accompanied by two descriptors (the command's output and a status
 socket; with a third for its errors, the first is a socket for its input too), then a `Request` as JSON. The status
@@ -16,7 +16,8 @@ socket reports, one JSON object a line, that the command started or failed to, a
 of it is left. Sending it ``T`` asks all processes of the command to end, ``K`` or closing it kills them.
 
 Each command has a keeper: a process that adopts orphaned descendants (``PR_SET_CHILD_SUBREAPER``), so that nothing gets
-away by forking twice. In its namespaces the keeper has all capabilities; the command has none.
+away by forking twice. In its namespaces the keeper has all capabilities; the command has none. Forking this process
+takes a millisecond, so the next keeper and its command already wait while a request is awaited.
 """
 
 import contextlib
@@ -31,9 +32,11 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from tui_agent.tools.sandbox import kernel, landlock, mounts
+from tui_agent.tools.sandbox import kernel, landlock
+from tui_agent.tools.sandbox.mounts import Parts, Views
 from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
 
@@ -50,6 +53,8 @@ _NO_CORE: Final = 1
 """Bytes: below 2, neither a core file is written nor a program started for it, see core(5)."""
 _SWEEPS: Final = 200
 _LONGEST = 64 * 1024 * 1024
+_WAITS_S: Final = 5.0
+"""Seconds that a waiting process may take for a request."""
 
 
 class Request(NamedTuple):
@@ -74,18 +79,16 @@ class Request(NamedTuple):
     hidden: list[str] = []  # noqa: RUF012
     temporary: str = ""
 
+    @property
+    def parts(self) -> Parts:
+        """What its view is made of."""
+        places = (tuple(self.writable), tuple(self.readonly), tuple(self.hidden))
+        return Parts(*places, self.temporary, self.landlock)
 
-class Streams(NamedTuple):
-    """Descriptors for a command's output and errors; with `errors`, `output` is its input too."""
-
-    output: int
-    errors: int = -1
-
-    def close(self) -> None:
-        """Close this process's copies."""
-        for descriptor in self:
-            if descriptor >= 0:
-                os.close(descriptor)
+    @property
+    def of_view(self) -> int:
+        """How many descriptors its view has."""
+        return 1 + bool(self.landlock) if self.mounts else 0
 
 
 def main(kind: str, bubblewrap: str = "") -> None:
@@ -221,33 +224,71 @@ def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
     """Start commands until the socket closes; then end what they left running."""
     # Let the kernel reap ended processes, including orphans of a keeper that was killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    command_filter(_NETWORK_FAMILIES)  # once, for all that are forked
+    views = Views()
+    waiting: _Waiting | None = _forked(_keep, control)
     if proxy is None:
         control.sendall(_line(ready=True))
     else:
         socket.send_fds(control, [_line(ready=True)], [proxy.fileno()])
         proxy.close()
     while True:
-        head, descriptors = _receive(control)
-        if not head:
-            break
-        size = struct.unpack("!I", head)[0]
-        data = _exactly(control, size) if size <= _LONGEST else b""
+        data, descriptors = _received(control)
         if len(descriptors) not in (2, 3) or not data:
             break
-        output, status, *errors = descriptors
-        if os.fork() == 0:
-            control.close()
-            streams = Streams(output, *errors)
-            _keep(Request(**json.loads(data)), streams, socket.socket(fileno=status))
+        try:
+            request = Request(**json.loads(data))
+            view = views.of(request.parts).passed if request.mounts else []
+            if waiting is None or not waiting.take(data, [*descriptors, *view]):
+                # It was killed, as any process of the commands can be by another.
+                waiting = _forked(_keep, control)
+                waiting.take(data, [*descriptors, *view])
+        except OSError as error:
+            with socket.socket(fileno=os.dup(descriptors[1])) as status, contextlib.suppress(OSError):
+                status.sendall(_failure(error))
         for descriptor in descriptors:
             os.close(descriptor)
+        try:
+            waiting = _forked(_keep, control)
+        except OSError:
+            waiting = None
     _end_all()
 
 
-def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
-    """The head of a request and its descriptors; empty if the socket was closed."""
+class _Waiting(NamedTuple):
+    """A process that was forked and waits for a request."""
+
+    process: int
+    channel: socket.socket
+
+    def take(self, data: bytes, descriptors: Sequence[int]) -> bool:
+        """Pass it a request; returns whether it lived."""
+        try:
+            os.kill(self.process, signal.SIGCONT)  # another command may have stopped it
+            socket.send_fds(self.channel, [struct.pack("!I", len(data))], descriptors)
+            self.channel.sendall(data)
+        except OSError:
+            return False
+        return True
+
+
+def _forked(work: Callable[[socket.socket], NoReturn], *without: socket.socket) -> _Waiting:
+    """Fork a process that does this `work`, with its end of a socket, and without these others. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(_WAITS_S)
+    process = os.fork()
+    if process == 0:
+        for each in (ours, *without):
+            each.close()
+        work(theirs)
+    theirs.close()
+    return _Waiting(process, ours)
+
+
+def _received(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """A request and its descriptors; empty if the socket was closed."""
     try:
-        head, beside, _, _ = control.recvmsg(4, socket.CMSG_SPACE(12), socket.MSG_CMSG_CLOEXEC)
+        head, beside, _, _ = channel.recvmsg(4, socket.CMSG_SPACE(20), socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return b"", []
     descriptors = [
@@ -256,7 +297,10 @@ def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
         for number in struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
     ]
-    return (head + _exactly(control, 4 - len(head)) if head else b""), descriptors
+    if head:
+        head += _exactly(channel, 4 - len(head))
+    size = struct.unpack("!I", head)[0] if len(head) == 4 else _LONGEST + 1
+    return (_exactly(channel, size) if size <= _LONGEST else b""), descriptors
 
 
 def _exactly(control: socket.socket, size: int) -> bytes:
@@ -270,20 +314,34 @@ def _exactly(control: socket.socket, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _keep(request: Request, streams: Streams, status: socket.socket) -> NoReturn:
-    """Start a command and wait until nothing of it is left."""
+def _keep(channel: socket.socket) -> NoReturn:
+    """Wait for a request, start its command, and wait until nothing of it is left."""
+    status = None
     try:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        # Keep the user's other processes from tracing this one, which has capabilities that they lack.
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         os.setsid()
         woken = _wake_on_children()
-        command, supervisor = _start(request, streams, status)
-        streams.close()
-        if command:
-            _follow(command, status, woken, supervisor)
+        command = _forked(_become, channel)
+        data, descriptors = _received(channel)
+        if data:
+            if not command.take(data, descriptors):
+                command = _forked(_become, channel)
+                command.take(data, descriptors)
+            request, status = Request(**json.loads(data)), socket.socket(fileno=descriptors[1])
+            if request.mounts:
+                kernel.join(descriptors[-request.of_view], kernel.CLONE_NEWNS)
+            for descriptor in (descriptors[0], *descriptors[2:]):
+                os.close(descriptor)
+            started, supervisor = _started(request, command.channel, status)
+            if started:
+                _follow(command.process, status, woken, supervisor)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            status.sendall(_line(failed=getattr(error, "errno", None) or 5, why=f"{type(error).__name__}: {error}"))
+        if status is not None:
+            with contextlib.suppress(OSError):
+                status.sendall(_failure(error))
         _end_all()
     os._exit(0)
 
@@ -296,68 +354,65 @@ def _wake_on_children() -> int:
     return woken
 
 
-def _start(request: Request, streams: Streams, status: socket.socket) -> tuple[int, Supervisor | None]:
-    """Start the command and report it; returns its process id, 0 if it could not be started, and its supervisor."""
-    if request.mounts:
-        kernel.unshare(kernel.CLONE_NEWNS)
-        mounts.build(request.writable, request.readonly, request.hidden, request.temporary)
-    # Keep the user's other processes from tracing this one, which has capabilities that they lack.
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-    told, tell = socket.socketpair()
-    command = os.fork()
-    if command == 0:
-        _become(request, streams, tell)
-    tell.close()
-    problem, listeners = b"", [-1]
+def _started(request: Request, told: socket.socket, status: socket.socket) -> tuple[bool, Supervisor | None]:
+    """Report whether the command was started; returns that, and its supervisor."""
+    problem, listener = b"", -1
     with told:
+        told.settimeout(None)
         while piece := told.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC):
             data, beside, _, _ = piece
             if not data:
                 break
             if beside:
-                listeners = list(struct.unpack("i", beside[0][2]))
+                (listener,) = struct.unpack("i", beside[0][2])
             else:
                 problem += data
     if problem:
-        os.waitpid(command, 0)
         number, _, why = problem.decode(errors="replace").partition(" ")
         status.sendall(_line(failed=int(number), why=why))
-        return 0, None
+        return False, None
     status.sendall(_line(started=True))
     bounds = Bounds((*request.writable, request.temporary), tuple(request.readonly), tuple(request.hidden))
-    return command, Supervisor(listeners[0], bounds, descendants) if listeners[0] >= 0 else None
+    return True, Supervisor(listener, bounds, descendants) if listener >= 0 else None
 
 
-def _become(request: Request, streams: Streams, tell: socket.socket) -> NoReturn:
-    """Turn this process into the command."""
+def _become(channel: socket.socket) -> NoReturn:
+    """Wait for a request, and turn this process into its command."""
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        data, descriptors = _received(channel)
+        if not data:
+            os._exit(0)
+        request = Request(**json.loads(data))
+        output, _, *others = descriptors
+        view, errors = others[len(others) - request.of_view :], others[: len(others) - request.of_view]
+        if request.mounts:
+            kernel.join(view[0], kernel.CLONE_NEWNS)
         os.chdir(request.folder)
         if request.confined:
-            _confine(request, tell)
-        os.dup2(os.open(os.devnull, os.O_RDONLY) if streams.errors < 0 else streams.output, 0)
-        os.dup2(streams.output, 1)
-        os.dup2(streams.output if streams.errors < 0 else streams.errors, 2)
+            _confine(request, channel, view[1:])
+        os.dup2(output if errors else os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(errors[0] if errors else output, 2)
         os.execve(request.arguments[0], request.arguments, request.environment)  # noqa: S606 - its purpose
     except BaseException as error:
         text = f"{getattr(error, 'errno', None) or 5} {getattr(error, 'strerror', None) or error}"
-        tell.sendall(text.encode(errors="replace"))
+        channel.sendall(text.encode(errors="replace"))
     os._exit(127)
 
 
-def _confine(request: Request, tell: socket.socket) -> None:
-    """Give up every right that the command must not have."""
+def _confine(request: Request, tell: socket.socket, rules: Sequence[int]) -> None:
+    """Give up every right that the command must not have. `rules`: the Landlock rules of its view, if it has both."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.keep_capabilities(_FILE_CAPABILITIES if os.geteuid() == 0 else ())
     # A core dump would be written, or piped to a system program, outside the sandbox.
     resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE, _NO_CORE))
     if request.mounts:
-        if request.landlock:
-            private = ["/tmp", "/var/tmp", "/dev/shm", "/dev/pts"]  # noqa: S108
-            landlock.restrict(["/"], [*request.writable, *private], request.landlock, network=True)
+        for each in rules:
+            kernel.landlock_restrict(each)
         kernel.seccomp(command_filter(_NETWORK_FAMILIES))
         return
     # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
@@ -365,7 +420,9 @@ def _confine(request: Request, tell: socket.socket) -> None:
     writable = [path for folder in request.writable for path in landlock.beside(folder, request.hidden)]
     places = [*request.readonly, *request.writable]
     writable.append(request.temporary)
-    landlock.restrict(readable, writable, request.landlock, listed=places, network=request.network)
+    alone = landlock.ruleset(readable, writable, request.landlock, listed=places, network=request.network)
+    kernel.landlock_restrict(alone)
+    os.close(alone)
     families = _NETWORK_FAMILIES if request.network else ()
     try:
         listener = kernel.seccomp(command_filter(families, LandlockOnly(request.landlock)), listened=True)
@@ -469,6 +526,10 @@ def descendants() -> list[int]:
         found += [process for process in below if process > 0]
         waiting += map(abs, below)
     return sorted(found)
+
+
+def _failure(error: BaseException) -> bytes:
+    return _line(failed=getattr(error, "errno", None) or errno.EIO, why=f"{type(error).__name__}: {error}")
 
 
 def _line(**told: object) -> bytes:

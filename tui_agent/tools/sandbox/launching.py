@@ -148,7 +148,8 @@ class Launcher:
                 self._start()
 
     def launch(self, request: Request, *streams: int) -> socket.socket:
-        """Request a command; returns its status socket. `streams` are the fields of `launcher.Streams`.
+        """Request a command; returns its status socket. `streams` are descriptors of its output and, if that is its
+        input too, of its errors.
 
         Raises OSError, and ValueError for text that no command line can hold.
         """

@@ -1,16 +1,20 @@
 """Building the view of the files that a command gets: what it may read or write, and nothing else.
 
-It is a new root, built in the command's own mount namespace by a process with all capabilities in its user namespace;
-the command has none, so it cannot undo any of it.
+It is a new root in a mount namespace of its own, built by a process with all capabilities in its user namespace;
+commands have none, so they cannot undo any of it. Building one takes some milliseconds, so commands with the same view
+share it.
 """
 
 import errno
 import os
+import select
+import socket
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from tui_agent.tools.sandbox import kernel
+from tui_agent.tools.sandbox import kernel, landlock
 from tui_agent.tools.sandbox.kernel import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY
 
 _NODES: Final = ("null", "zero", "full", "random", "urandom", "tty")
@@ -26,13 +30,112 @@ _BASES: Final = ("/tmp", "/dev")  # noqa: S108
 """Where the new root is built, if there is such a folder."""
 _HIDDEN_FOLDER, _HIDDEN_FILE = "/dev/.hidden-folder", "/dev/.hidden-file"
 _SHARED_MEMORY: Final = "size=50%,mode=1777"
+_WRITABLE_BESIDES: Final = (*_PRIVATE, "/dev/shm", "/dev/pts")  # noqa: S108
+_MOST_KEPT: Final = 4
+
+
+class Parts(NamedTuple):
+    """What a view is made of: resolved paths. If one is inside another, the deeper one wins.
+
+    `temporary` is the folder that appears as ``/tmp``. `landlock` is the version of its ABI to use behind the mounts, 0
+    for none.
+    """
+
+    writable: tuple[str, ...]
+    readonly: tuple[str, ...]
+    hidden: tuple[str, ...]
+    temporary: str
+    landlock: int
+
+
+class View(NamedTuple):
+    """A view, as descriptors: what tells that its mounts have changed, its mount namespace, and its Landlock rules."""
+
+    changes: int
+    passed: list[int]
+
+    def close(self) -> None:
+        """Let go of it; commands that have it keep it."""
+        for descriptor in (self.changes, *self.passed):
+            os.close(descriptor)
+
+
+class Views:
+    """Builds views, and keeps the newest few.
+
+    One is used again only while each of its paths is the same file, and no mount of it or of the system has changed:
+    whoever replaces a file outside (``git config``) takes the mount that protects it away.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Parts, tuple[View, list[tuple[int, int]]]] = {}
+        self._of_system = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+
+    def of(self, parts: Parts) -> View:
+        """The view of these parts. Raises OSError if the kernel refuses to build one."""
+        if _have_changed(self._of_system):
+            while self._kept:
+                self._kept.popitem()[1][0].close()
+        paths = (*parts.writable, *parts.readonly, *parts.hidden, parts.temporary)
+        # Looked at before it is built: what is replaced in between is noticed the next time.
+        numbers = [_number(path) for path in paths]
+        kept = self._kept.pop(parts, None)
+        if kept is not None and (kept[1] != numbers or _have_changed(kept[0].changes)):
+            kept[0].close()
+            kept = None
+        while len(self._kept) >= _MOST_KEPT:
+            self._kept.pop(next(iter(self._kept)))[0].close()
+        self._kept[parts] = kept or (_built(parts), numbers)
+        return self._kept[parts][0]
+
+
+def _have_changed(mounts: int) -> bool:
+    """Whether the mounts of a namespace have changed since this was last asked; see proc_pid_mounts(5)."""
+    watched = select.poll()
+    watched.register(mounts, select.POLLPRI)
+    return bool(watched.poll(0))
+
+
+def _number(path: str) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _built(parts: Parts) -> View:
+    """Build a view in a process with a mount namespace of its own. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        if os.fork() == 0:
+            try:
+                kernel.unshare(kernel.CLONE_NEWNS)
+                namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+                build(parts.writable, parts.readonly, parts.hidden, parts.temporary)
+                made = [os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC), namespace]
+                if parts.landlock:
+                    writable = [*parts.writable, *_WRITABLE_BESIDES]
+                    made.append(landlock.ruleset(["/"], writable, parts.landlock, network=True))
+                socket.send_fds(theirs, [b"\0"], made)
+            except BaseException as error:
+                number, why = getattr(error, "errno", None) or errno.EIO, getattr(error, "strerror", None) or error
+                with suppress(OSError):
+                    theirs.sendall(f"{number} {why}".encode(errors="replace"))
+            finally:
+                os._exit(0)
+        theirs.close()
+        told, made, _, _ = socket.recv_fds(ours, 4_096, 3)
+    if not made:
+        number, _, why = told.decode(errors="replace").partition(" ")
+        raise OSError(int(number or errno.EIO), why or "it ended while it built the view")
+    return View(made[0], made[1:])
 
 
 def build(writable: Sequence[str], readonly: Sequence[str], hidden: Sequence[str], temporary: str) -> None:
-    """Build the view in this process's mount namespace, and make it the root.
+    """Build the view in this process's mount namespace, and make it the root; see `Parts`. Missing paths are skipped.
 
-    The paths must be resolved; missing ones are skipped. If one is inside another, the deeper one wins. `temporary` is
-    the folder that appears as ``/tmp``. Raises OSError if the kernel refuses.
+    Raises OSError if the kernel refuses.
     """
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kinds = dict.fromkeys(writable, "writable") | dict.fromkeys(readonly, "readonly") | dict.fromkeys(hidden, "hidden")

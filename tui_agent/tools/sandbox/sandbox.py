@@ -321,7 +321,8 @@ def _is_in(path: str, places: Iterable[str]) -> bool:
 def launch(request: Request, *streams: int) -> LaunchedChild:
     """Ask the matching launcher to start a command. Linux only; call it on the event loop.
 
-    `streams` are the fields of `launcher.Streams`. Raises OSError, and ValueError for arguments with NUL.
+    `streams` are descriptors of its output and, if that is its input too, of its errors. Raises OSError, and ValueError
+    for arguments with NUL.
     """
     return LaunchedChild(launcher_of(request).launch(request, *streams))
 

@@ -11,7 +11,8 @@ handed to a supervisor, or refused if there can be none.
 
 import errno
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import cache
 from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox.kernel import machine
@@ -156,7 +157,8 @@ def is_known() -> bool:
     return machine() in _AUDIT
 
 
-def command_filter(families: Sequence[int], alone: LandlockOnly | None = None) -> bytes:
+@cache
+def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None) -> bytes:
     """The filter for a command that may create sockets of these address families, and pairs of local ones.
 
     `alone`: there are no mounts and namespaces.

@@ -162,7 +162,7 @@ class RunningCommand:
 def start_child(request: Request, *streams: int, own: bool = not AVAILABLE) -> "Child":
     """Start a process that ends with this program, however that ends. Call it on the event loop.
 
-    `streams` are the fields of `launcher.Streams`. Raises as `RunningCommand`.
+    `streams` are descriptors of its output and, if that is its input too, of its errors. Raises as `RunningCommand`.
     """
     return _OwnChild(request, *streams) if own else launch(request, *streams)
 

@@ -1,0 +1,140 @@
+"""A project is looked at again only where something happened, and nothing that happened is missed."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tui_agent.storage.kept_files import KeptFiles
+from tui_agent.tools.files.tree import Tree, TreeLimits
+from tui_agent.tools.files.watched import Watched
+
+LIMITS = TreeLimits(files=1_000, seconds=20.0, file_bytes=10_000)
+SETTLED_S = 0.05
+"""Seconds after which a stamp proves that its file is unchanged."""
+
+
+class Project:
+    """A project whose files are old enough for their stamps to count, and that was looked at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "project"
+        for name in ("a.txt", "pack/b.txt", "pack/deep/c.txt", "ignored/own.log", "ignored/x.log", ".gitignore"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).write_text("*.log\n" if name == ".gitignore" else f"{name}\n")
+        (self.root / "empty" / "inner").mkdir(parents=True)
+        self.tree = Tree(self.root, [], KeptFiles(folder / "session", 1_000_000), LIMITS)
+
+    async def settle(self) -> None:
+        """Two looks, as around a command, of which the second one finds that nothing is new."""
+        await asyncio.sleep(SETTLED_S)
+        assert await self.changed() == {}
+
+    async def changed(self) -> dict[str, str]:
+        """What a command has changed: the kind before and after, by relative path."""
+        found = await self.tree.changes() if self.tree._before else None
+        await self.tree.look()
+        if found is None:
+            return {}
+        assert found.gaps == ()
+        start = f"{self.root}/"
+        return {each.path.removeprefix(start): f"{each.before.kind}, {each.after.kind}" for each in found.files}
+
+
+@pytest.fixture
+async def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    await made.settle()
+    await made.settle()
+    return made
+
+
+async def test_every_change_of_a_command_is_found(project: Project, tmp_path: Path) -> None:
+    root = project.root
+    (root / "a.txt").write_text("other\n")
+    assert await project.changed() == {"a.txt": "file, file"}
+    await project.settle()
+    (root / "empty" / "inner" / "new.txt").write_text("")
+    (root / "pack" / "deep" / "new.txt").write_text("")
+    (root / "empty" / "inner" / "new.log").write_text("")
+    found = await project.changed()
+    assert found == {"empty/inner/new.txt": "absent, file", "pack/deep/new.txt": "absent, file"}
+    await project.settle()
+    shutil.rmtree(root / "pack" / "deep")
+    (root / "empty" / "inner" / "new.txt").rename(root / "moved.txt")
+    assert await project.changed() == {
+        **dict.fromkeys(("pack/deep/c.txt", "pack/deep/new.txt", "empty/inner/new.txt"), "file, absent"),
+        "moved.txt": "absent, file",
+    }
+    await project.settle()
+    os.link(root / "pack" / "b.txt", tmp_path / "link")
+    assert await project.changed() == {}
+    (tmp_path / "link").write_text("through a link of another folder\n")
+    assert await project.changed() == {"pack/b.txt": "file, file"}
+    await project.settle()
+    (root / "pack" / ".git" / "info").mkdir(parents=True)
+    (root / "pack" / "s").symlink_to("b.txt")
+    assert await project.changed() == {"pack/s": "absent, link"}
+
+
+async def test_files_that_are_no_longer_ignored_come_into_view(project: Project) -> None:
+    (project.root / ".gitignore").write_text("x.log\n")
+    found = await project.tree.changes()
+    assert [Path(change.path).name for change in found.files] == [".gitignore"]
+    assert "Files came into view" in found.gaps[0]
+    await project.settle()
+    (project.root / "ignored" / "own.log").write_text("changed\n")
+    assert await project.changed() == {"ignored/own.log": "file, file"}
+
+
+async def test_what_happens_between_commands_is_not_theirs(project: Project) -> None:
+    root = project.root
+    (root / "a.txt").write_text("the user's\n")
+    (root / "empty" / "theirs.txt").write_text("")
+    shutil.rmtree(root / "pack")
+    (root / "pack").mkdir()
+    (root / "pack" / "d.txt").write_text("d\n")
+    await project.tree.look()
+    (root / "pack" / "d.txt").write_text("the command's\n")
+    assert await project.changed() == {"pack/d.txt": "file, file"}
+    # The folder that took the place of another is watched too.
+    (root / "pack" / "d.txt").write_text("the user's\n")
+    await project.tree.look()
+    assert await project.changed() == {}
+
+
+async def test_a_file_that_is_heeded_is_looked_at_at_once(project: Project) -> None:
+    project.tree.heed([project.root / "ignored" / "own.log"])
+    await project.tree.look()
+    (project.root / "ignored" / "own.log").write_text("changed\n")
+    assert await project.changed() == {"ignored/own.log": "file, file"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="only Linux tells of changes")
+def test_a_watched_folder_is_quiet_until_something_changes(tmp_path: Path) -> None:
+    watched = Watched()
+    assert not watched.is_quiet()  # nothing is known of what is not watched
+    (tmp_path / "a").write_text("")
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        watched.add(descriptor)
+    finally:
+        os.close(descriptor)
+    assert watched.is_quiet()
+    (tmp_path / "a").read_text()
+    assert watched.is_quiet()
+    for change in (
+        lambda: (tmp_path / "a").write_text("x"),
+        lambda: (tmp_path / "a").chmod(0o600),
+        lambda: os.utime(tmp_path / "a"),
+        lambda: (tmp_path / "a").rename(tmp_path / "b"),
+        (tmp_path / "b").unlink,
+        lambda: tmp_path.chmod(0o700),
+    ):
+        change()
+        assert not watched.is_quiet()
+        assert watched.is_quiet()
+    watched.close()
+    assert not watched.is_quiet()
