@@ -4,6 +4,22 @@ import contextlib
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO, Final
+
+PIECE: Final = 65_536
+"""Bytes of a file that are read at once."""
+
+
+def read_at_most(stream: BinaryIO, most: int) -> bytes:
+    """The next `most` bytes of a file, or all if there are fewer.
+
+    They are read in pieces: `stream.read(most)` allocates that much for the smallest file, and the C library keeps for
+    each thread the most that it ever used.
+    """
+    data = bytearray()
+    while piece := stream.read(min(PIECE, most - len(data))):
+        data += piece
+    return bytes(data)
 
 
 def read_bytes(path: Path | str, most: int | None = None) -> bytes:
@@ -12,7 +28,7 @@ def read_bytes(path: Path | str, most: int | None = None) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(22, "it is not a regular file", str(path))
-        data = stream.read(-1 if most is None else most + 1)
+        data = stream.read() if most is None else read_at_most(stream, most + 1)
     if most is not None and len(data) > most:
         raise OSError(27, f"it is larger than {most:,} bytes", str(path))
     return data

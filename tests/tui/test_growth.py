@@ -44,7 +44,7 @@ async def test_a_day_of_two_thousand_turns_and_two_hundred_dialogs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     app = TuiAgent(project_of_parts(monkeypatch, tmp_path, PARTS), OFFLINE)
-    samples = await live(app, 2_000, 200)
+    samples = await live(app, 2_000, 200, tell=lambda sample: print(sample.line, flush=True))
     middle, last = samples[len(samples) // 2], samples[-1]
     turns = last.turns - middle.turns
     assert last.widgets <= samples[0].widgets

@@ -7,6 +7,7 @@ from typing import Final
 from acp.exceptions import RequestError
 from acp.interfaces import Client
 
+from tui_agent.regular import read_at_most
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
@@ -57,7 +58,7 @@ def _on_disk(path: Path) -> str | None:
         return ""
     try:
         with open_file(path) as stream:
-            data = stream.read(MAX_BYTES + 1)
+            data = read_at_most(stream, MAX_BYTES + 1)
         return decode(data)[0] if len(data) <= MAX_BYTES else None
     except (ToolFailure, OSError, ValueError):
         return None

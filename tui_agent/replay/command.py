@@ -21,8 +21,8 @@ from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.plot import plot
 from tui_agent.replay.recorded import AS_RECORDED, CLOSE_READ, Accuracy, as_recorded, compare, error_of, measure
 from tui_agent.replay.script import Measured, Script, make_script
-from tui_agent.replay.simulation import Outcome, Step, policies, preset_policy, simulate
-from tui_agent.settings import POLICIES, Settings
+from tui_agent.replay.simulation import Outcome, policies, simulate
+from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
 from tui_agent.text import printable
@@ -387,22 +387,3 @@ def _record(outcome: Outcome) -> dict[str, object]:
         "wait_s": outcome.bill.waited / WRITING_SPEED,
         "longest_wait_s": outcome.bill.longest_wait / WRITING_SPEED,
     }
-
-
-def policy_outcomes(
-    folder: Path, settings: Settings, profile: ModelProfile, *, window: int, step: Step | None = None
-) -> tuple[Outcome, ...]:
-    """Replay the session in `folder` under each of `POLICIES` on this model; `window` is in tokens.
-
-    Slow for a long session: about 3 s per policy for 500 calls. `step` is called after each call and may raise to stop.
-    Raises `UnreadableRecording` if there is no answer yet, or the model's prices are not known.
-    """
-    recording = read_recording(str(folder), folder.parent)
-    if profile.prices is None:
-        raise UnreadableRecording(f"the prices of {profile.id} are not known, so nothing could be compared")
-    profile, small = with_recorded_cache(profile, recording), small_beside(profile, settings)
-    script = make_script(recording, measure(recording))
-    return tuple(
-        simulate(script, name, preset_policy(name, settings), profile, small=small, window=window, step=step)
-        for name in POLICIES
-    )

@@ -20,6 +20,8 @@ from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFu
 BUSY_TIMEOUT_S = 5.0
 
 _HEADER_SIZE = 100
+_CACHE_KIB: Final = 256
+"""Pages that sqlite caches of a database it writes: what was appended is hardly read again."""
 
 Value: TypeAlias = str | bytes | int | float | None
 Row: TypeAlias = tuple[Value, ...]
@@ -169,6 +171,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema, *, new:
             "Set TUI_AGENT_HOME to a folder on a local disk.",
         )
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
     if new:
         connection.executescript(schema.creation)
 

@@ -312,9 +312,6 @@ def _read_log(connection: sqlite3.Connection, database: Database) -> "_Loaded":
     if not reader.newer:
         for entry in reader.stand_ins(reader.seen if noted is None else noted.seq):
             log.append(entry)
-    with suppress(sqlite3.Error):
-        # Frees sqlite's cache of some 2 MB of pages, which will not be read again.
-        connection.execute("PRAGMA shrink_memory")
     return _Loaded(log, links, noted, damage or reader.damage, reader.told(), reader.newer)
 
 

@@ -22,6 +22,7 @@ from tui_agent.agent.extensions.styles import style_text, styles_signature
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
+from tui_agent.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
@@ -133,7 +134,7 @@ def _beginning(file: Path) -> str:
     """The part of an instruction file that enters the prompt."""
     try:
         with open_file(file) as stream:
-            data = stream.read(_MOST_READ + 1)
+            data = read_at_most(stream, _MOST_READ + 1)
     except ToolFailure as failure:
         return f"(could not be read: {failure.why})"
     text = data[:_MOST_READ].decode("utf-8", "replace").strip()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
@@ -91,7 +92,7 @@ def _read(name: str, file: Path, source: Source) -> Written:
     name = shown(name, 64)
     try:
         with open_file(file) as stream:
-            text = stream.read(MOST_BYTES).decode(errors="replace")
+            text = read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except (ToolFailure, OSError) as error:
         return Written(name, {}, "", file, source, str(error))
     keys, body = split_front_matter(text)

@@ -20,6 +20,7 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.extensions.files import Shelf, Source
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.regular import read_at_most
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
@@ -285,7 +286,7 @@ def _read(shelves: Sequence[Shelf]) -> Found:
             continue
         try:
             with open_file(real) as stream:
-                document = json.loads(stream.read(MOST_BYTES))
+                document = json.loads(read_at_most(stream, MOST_BYTES))
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.programs import with_search_path
+from tui_agent.regular import read_at_most
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready
 from tui_agent.tools.shell.environment import child_environment
@@ -72,6 +73,6 @@ async def _run(request: Request, seconds: float) -> tuple[int, str]:
 def _beginning(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            return stream.read(MOST_BYTES).decode(errors="replace")
+            return read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""

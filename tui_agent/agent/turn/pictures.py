@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.durable import in_thread, make_private_folder, write_file
 from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
+from tui_agent.regular import read_at_most
 from tui_agent.text import one_line
 from tui_agent.tools.files.encodings import HEAD, sniff
 from tui_agent.tools.files.reading import MAX_IMAGE_BYTES
@@ -100,7 +101,7 @@ def read_picture(path: Path) -> Picture:
     if not path.is_file():
         raise PictureProblem("there is no such file")
     with path.open("rb") as file:
-        return as_picture(file.read(MAX_IMAGE_BYTES + 1), path.name)
+        return as_picture(read_at_most(file, MAX_IMAGE_BYTES + 1), path.name)
 
 
 def as_picture(data: bytes, name: str = "") -> Picture:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
@@ -195,7 +196,7 @@ class _NoText(ToolFailure):
 def _text_of(real: Path) -> _Found:
     with open_file(real) as stream:
         before = identity(stream)
-        content = stream.read(MAX_EDITED_BYTES + 1)
+        content = read_at_most(stream, MAX_EDITED_BYTES + 1)
     if len(content) > MAX_EDITED_BYTES:
         raise _NoText(
             f"{shown(str(real))} is larger than {MAX_EDITED_BYTES:,} bytes.", "Use a command such as sed to change it."

@@ -11,7 +11,7 @@ import msgspec
 from tui_agent.tools.files.encodings import FileKind, codec
 from tui_agent.tools.threads import Stop
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 COUNTED = 64 << 20
 """The size in bytes up to which a whole file is read to count its lines."""
 

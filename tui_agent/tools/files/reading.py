@@ -10,6 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tui_agent.conversation.blocks import Image
+from tui_agent.regular import read_at_most
 from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.buffers import Buffers, held_by
@@ -199,7 +200,7 @@ def _picture(stream: BinaryIO, kind: FileKind, size: int) -> ToolOutput:
             "Scale it down with a command.",
         )
     stream.seek(0)
-    data = base64.b64encode(stream.read(MAX_IMAGE_BYTES)).decode()
+    data = base64.b64encode(read_at_most(stream, MAX_IMAGE_BYTES)).decode()
     return ToolOutput(f"[A picture: {what}.]", images=(Image(kind.media, data),), summary=what, paged=True)
 
 

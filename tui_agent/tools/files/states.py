@@ -16,7 +16,7 @@ MAX_HASHED: Final = 256_000_000
 UNREADABLE: Final = FileState(kind="other")
 ABSENT: Final = FileState()
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 _ATTEMPTS = 3
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.gate.judging import Step, program_inside
@@ -199,7 +200,7 @@ def _content(path: Path) -> bytes | None:
         os.close(descriptor)
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        return stream.read(MAX_BYTES + 1)
+        return read_at_most(stream, MAX_BYTES + 1)
 
 
 def _as_kept(path: Path, content: bytes | None) -> _Kept:

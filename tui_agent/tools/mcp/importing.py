@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.regular import read_at_most
 from tui_agent.settings import USER_FILE, ToolServer
 from tui_agent.tools.mcp.configuration import MAX_BYTES, read_json, servers_in
 
@@ -95,7 +96,7 @@ def _toml(path: Path) -> object:
     """Raises ValueError."""
     try:
         with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            data = read_at_most(stream, MAX_BYTES + 1)
         return tomllib.loads(data[:MAX_BYTES].decode())
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -18,6 +18,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
+from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import explained, open_file, write_atomically
 from tui_agent.tools.gate.workspace import shown
@@ -100,7 +101,7 @@ class Notes:
         if not os.path.lexists(self.index):
             return ""
         with open_file(self.index) as stream:
-            return valid_text(stream.read(MAX_INDEX).decode(errors="replace"))
+            return valid_text(read_at_most(stream, MAX_INDEX).decode(errors="replace"))
 
     def listed(self) -> tuple[Note, ...]:
         """The notes: those in the index first, then the others. Raises ToolFailure."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
+from tui_agent.regular import read_at_most
 from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import Finder, Found, at_the_top, runs_nothing, with_mode
 
@@ -264,7 +265,7 @@ def _read_file(found: Snapshot, folder: int, name: str) -> bytes:
     left = _MAX_BYTES - sum(len(entry.content) for entry in found.values() if isinstance(entry.content, bytes))
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        content = read_at_most(stream, left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     if len(content) > left:
         raise _TooMuch
     return content

@@ -8,21 +8,18 @@ up and blocks nothing meanwhile.
 """
 
 import asyncio
-import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urljoin
 
 import msgspec
 
-from tui_agent.programs import search_path
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.shell.own_process import in_own_process
 
 if TYPE_CHECKING:
     from justhtml import Node
@@ -35,7 +32,6 @@ MEMORY = 2_000_000_000
 MAX_TITLE = 300
 """The most characters of a page's title."""
 
-_PACKAGES = str(Path(__file__).resolve().parents[3])
 _UNSEEN = re.compile(
     "script|style|noscript|template|svg|canvas|iframe|object|embed|audio|video|map|select|button|input|textarea|datalist"
 )
@@ -70,33 +66,13 @@ class WebPage(NamedTuple):
 
 async def convert(source: str, url: str, timeout_s: float = TIMEOUT_S) -> WebPage:
     """Convert a page from `url` in another process, which cancelling ends too. Raises ToolFailure."""
-    environment = child_environment(os.environ)
-    inherited = search_path(environment.get("PYTHONPATH", ""))
-    environment["PYTHONPATH"] = os.pathsep.join([_PACKAGES, *([inherited] if inherited else [])])
-    try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "tui_agent.tools.web.html",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise _unfit(error.strerror or str(error)) from error
     try:
         async with asyncio.timeout(timeout_s):
-            answer, _ = await process.communicate(msgspec.json.encode((url, source)))
+            answer = await in_own_process("tui_agent.tools.web.html", msgspec.json.encode((url, source)))
     except TimeoutError:
         raise _unfit(f"that took longer than {timeout_s:g} seconds") from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
+    except OSError as error:
+        raise _unfit(error.strerror or str(error)) from error
     try:
         return msgspec.json.decode(answer, type=WebPage)
     except msgspec.DecodeError as error:

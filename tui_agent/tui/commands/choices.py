@@ -1,9 +1,6 @@
 """The commands /mode, /theme and /policy: what runs without asking, the colours, and what context policy to follow."""
 
-import asyncio
-import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.settings import POLICIES
@@ -15,14 +12,10 @@ from tui_agent.tui.wording import MODES
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.replay.simulation import Outcome
+    from tui_agent.replay.session_costs import PolicyCost
 
 POLICY_TITLE: Final = "Policy: what this session would have cost, and kept word for word"
 POLICY_ALONE: Final = "Policy: what is spent on keeping the conversation word for word"
-
-
-class Stopped(Exception):
-    """The replay was cancelled."""
 
 
 async def choose_mode(host: Host, argument: str) -> None:
@@ -101,44 +94,15 @@ async def choose_policy(host: Host, argument: str) -> None:
 
 
 async def _picked_policy(host: Host, agent: "Agent") -> str | None:
-    from tui_agent.storage.recordings.recording import UnreadableRecording
+    from tui_agent.replay.session_costs import policy_costs
     from tui_agent.tui.dialogs.pickers import Option
 
-    outcomes: tuple[Outcome, ...] = ()
+    costs: tuple[PolicyCost, ...] = ()
     if host.session_folder is not None:
         host.hint("replaying this session under each policy")
-        try:
-            outcomes = await _outcomes(agent, host.session_folder)
-        except UnreadableRecording:
-            # There is no answer yet, or prices are unknown: show only the names.
-            outcomes = ()
+        window = agent.engine.window.tokens
+        costs = await policy_costs(host.session_folder, agent.settings, agent.profile, window=window)
         host.hint("")
-    figures = {outcome.policy: f"{figures_of(outcome)}  " for outcome in outcomes}
+    figures = {cost.policy: f"{money_text(cost.usd):>8}  {cost.verbatim_share:>4.0%}  " for cost in costs}
     options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
-    return await host.pick(POLICY_TITLE if outcomes else POLICY_ALONE, options, agent.settings.context.policy)
-
-
-def figures_of(outcome: "Outcome") -> str:
-    """The cost in USD, and the share of later needed text that was still in the window word for word."""
-    return f"{money_text(outcome.bill.total):>8}  {outcome.evidence.verbatim_share:>4.0%}"
-
-
-async def _outcomes(agent: "Agent", folder: Path) -> "tuple[Outcome, ...]":
-    """Replay the session under each policy, in a thread that stops on cancellation. Raises `UnreadableRecording`."""
-    from tui_agent.durable import in_thread
-    from tui_agent.replay.command import policy_outcomes
-
-    given_up = threading.Event()
-
-    def step() -> None:
-        if given_up.is_set():
-            raise Stopped
-
-    settings, profile, window = agent.settings, agent.profile, agent.engine.window.tokens
-    work = asyncio.create_task(in_thread(policy_outcomes, folder, settings, profile, window=window, step=step))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        given_up.set()
-        await asyncio.gather(work, return_exceptions=True)
-        raise
+    return await host.pick(POLICY_TITLE if costs else POLICY_ALONE, options, agent.settings.context.policy)

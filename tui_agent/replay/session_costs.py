@@ -1,0 +1,73 @@
+"""What a session would have cost under each named policy, and how much of it would have stayed verbatim.
+
+It is worked out in a process of its own (this module, run as a script): it takes seconds of computing per policy, and
+memory that grows with the session.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.replay.command import small_beside, with_recorded_cache
+from tui_agent.replay.recorded import measure
+from tui_agent.replay.script import make_script
+from tui_agent.replay.simulation import preset_policy, simulate
+from tui_agent.settings import POLICIES, Settings
+from tui_agent.storage.recordings.reading import read_recording
+from tui_agent.storage.recordings.recording import UnreadableRecording
+from tui_agent.tools.shell.own_process import in_own_process
+
+
+class PolicyCost(msgspec.Struct, frozen=True):
+    """The bill in USD, and the share of later needed text that was still in the window word for word."""
+
+    policy: str
+    usd: float
+    verbatim_share: float
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    folder: str
+    settings: Settings
+    profile: ModelProfile
+    small: ModelProfile | None
+    window: int
+
+
+async def policy_costs(
+    folder: Path, settings: Settings, profile: ModelProfile, *, window: int
+) -> tuple[PolicyCost, ...]:
+    """Replay the session in `folder` under each of `POLICIES` on this model; `window` is in tokens.
+
+    Slow for a long session: about 3 s per policy for 500 calls; cancelling ends it. Nothing is returned if there is no
+    answer yet, or the model's prices are not known.
+    """
+    asked = _Asked(str(folder), settings, profile, small_beside(profile, settings), window)
+    try:
+        printed = await in_own_process(__name__, msgspec.json.encode(asked))
+        return msgspec.json.decode(printed, type=tuple[PolicyCost, ...])
+    except (OSError, msgspec.DecodeError):
+        return ()
+
+
+def _costs(asked: _Asked) -> list[PolicyCost]:
+    if asked.profile.prices is None:
+        return []
+    folder = Path(asked.folder)
+    try:
+        recording = read_recording(str(folder), folder.parent)
+        script = make_script(recording, measure(recording))
+    except UnreadableRecording:
+        return []
+    profile, found = with_recorded_cache(asked.profile, recording), []
+    for name in POLICIES:
+        policy = preset_policy(name, asked.settings)
+        outcome = simulate(script, name, policy, profile, small=asked.small, window=asked.window)
+        found.append(PolicyCost(name, outcome.bill.total, outcome.evidence.verbatim_share))
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(_costs(msgspec.json.decode(sys.stdin.buffer.read(), type=_Asked))))
