@@ -44,16 +44,22 @@ if TYPE_CHECKING:
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
+    from tui_agent.context.budget import Budget as Budget
+    from tui_agent.context.budget import ModelLimits as ModelLimits
+    from tui_agent.context.budget import Threshold as Threshold
+    from tui_agent.context.budget import Thresholds as Thresholds
+    from tui_agent.context.budget import Window as Window
     from tui_agent.context.cache_watch import ColdSend as ColdSend
     from tui_agent.context.changes import StepPreview as StepPreview
     from tui_agent.context.compaction.draft import Draft as Draft
+    from tui_agent.context.compaction.forms import Prompts as Prompts
     from tui_agent.context.compaction.plan import Plan as Plan
-    from tui_agent.context.compaction.questions import Prompts as Prompts
-    from tui_agent.context.compaction.writing import CompactionResult as CompactionResult
     from tui_agent.context.counting import Ratios as Ratios
+    from tui_agent.context.economics import CacheState as CacheState
     from tui_agent.context.economics import LayerPreview as LayerPreview
     from tui_agent.context.economics import Situation as Situation
     from tui_agent.context.effects import AsyncMemoryHost as AsyncMemoryHost
+    from tui_agent.context.effects import CompactionResult as CompactionResult
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
     from tui_agent.context.engine import ContextEngine as ContextEngine
     from tui_agent.context.engine import Layer as Layer
     from tui_agent.context.engine import Prepared as Prepared
+    from tui_agent.context.layers.digests import DigestPlan as DigestPlan
     from tui_agent.context.layers.limits import Cut as Cut
     from tui_agent.context.layers.limits import Evicted as Evicted
     from tui_agent.context.layers.limits import Whole as Whole
@@ -167,18 +174,19 @@ _PLACES = {
     "agent.turn.turns": "AgentBusy AgentClosed NotRunning Turns",
     "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",
     "arguments": "Arguments",
+    "context.budget": "Budget ModelLimits Threshold Thresholds Window",
     "context.cache_watch": "ColdSend",
     "context.changes": "StepPreview",
     "context.counting": "Ratios",
-    "context.economics": "LayerPreview Situation",
-    "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
+    "context.economics": "CacheState LayerPreview Situation",
+    "context.effects": "AsyncMemoryHost CompactionResult MemoryHost Refusal carry_out carry_out_async",
     "context.engine": "ContextEngine Layer Prepared",
+    "context.layers.digests": "DigestPlan",
     "context.layers.limits": "Cut Evicted Whole",
     "context.stats": "ContextStats",
     "context.compaction.plan": "Plan",
-    "context.compaction.questions": "Prompts",
+    "context.compaction.forms": "Prompts",
     "context.compaction.draft": "Draft",
-    "context.compaction.writing": "CompactionResult",
     "conversation.fold": "KeptWords MeasuredCall",
     "conversation.groups": "Group",
     "conversation.items": "Item Items",

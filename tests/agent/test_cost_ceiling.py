@@ -314,7 +314,7 @@ async def test_a_summary_within_a_turn_stops_it_the_same_way(server: AnthropicSe
         assert "input alone" in step.error
         assert step.before == step.after
         assert len(server.model_requests) == asked
-        assert not session.agent.engine.compaction.backoff.resting
+        assert not session.agent.engine.backoff.resting
         session.agent.reset_cost_ceiling()
         resumed = await say(session)
         steps = [event.step for event in resumed if isinstance(event, events.ContextStep) and not event.error]

@@ -105,8 +105,10 @@ async def test_what_costs_time_is_timed_by_it(tmp_path: Path, monkeypatch: pytes
             assert rates.input_s == pytest.approx(1_000_000 / session.agent.speed.reading)
             ahead = session.agent.context_stats().next_layer
             assert ahead is not None
-            assert ahead.preview.cost_usd == 0
-            assert (ahead.preview.cost_s > 0) == (ahead.preview.frees > 0)
+            price = ahead.preview.payback
+            assert price is not None
+            assert price.cost_usd == 0
+            assert (price.cost_s > 0) == (ahead.preview.frees > 0)
         assert server.violations == []
 
 

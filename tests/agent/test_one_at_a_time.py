@@ -16,8 +16,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.context.compaction.writing import CompactionResult
-from tui_agent.context.effects import Refusal
+from tui_agent.context.effects import CompactionResult, Refusal
 from tui_agent.conversation.entries import Delivered, Queued, Summarized
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import Session

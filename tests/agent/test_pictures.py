@@ -21,8 +21,7 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent import Agent, ContextEngine
 from tui_agent.agent import events
 from tui_agent.context.effects import MemoryHost
-from tui_agent.context.layers.pictures import load_of
-from tui_agent.context.layers.recovery import NO_PICTURE
+from tui_agent.context.layers.shortening import NO_PICTURE, load_of
 from tui_agent.conversation.blocks import Image, Text, ToolResult
 from tui_agent.conversation.entries import Shortened, user_message
 from tui_agent.conversation.view import View

@@ -97,7 +97,7 @@ class Watched:
 
 
 def begins(event: events.AgentEvent) -> bool:
-    return isinstance(event, events.ContextStepStarted) and event.beside
+    return isinstance(event, events.ContextStepStarted) and event.in_background
 
 
 def enters(event: events.AgentEvent) -> bool:
@@ -106,7 +106,7 @@ def enters(event: events.AgentEvent) -> bool:
 
 def waits(event: events.AgentEvent) -> bool:
     """A turn stands still until the summary is there."""
-    return isinstance(event, events.ContextStepStarted) and not event.beside
+    return isinstance(event, events.ContextStepStarted) and not event.in_background
 
 
 async def say_until_it_waits(it: Watched, text: str, held: Event) -> list[events.AgentEvent]:

@@ -22,7 +22,7 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
-    WriteBeside,
+    WriteInBackground,
     carry_out,
 )
 from tui_agent.context.engine import ContextEngine
@@ -90,7 +90,7 @@ class Performer:
                 return None
             case ShrinkImages():
                 return Shrunk(tuple(map(_halved, effect.images))) if self._shrinks else None
-            case WriteBeside():
+            case WriteInBackground():
                 return carry_out(effect.steps, self)
             case AwaitWriting() | StepStarted() | StepDone():
                 return None

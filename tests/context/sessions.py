@@ -5,7 +5,7 @@ import json
 from tui_agent.context.budget import Budget, Thresholds, thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
-from tui_agent.context.effects import Append, StepStarted, WriteBeside, step_of
+from tui_agent.context.effects import Append, StepStarted, WriteInBackground, step_of
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -95,7 +95,7 @@ def comes(engine: ContextEngine, *, between_turns: bool = False) -> str:
     first = next(steps, None)
     steps.close()
     match first:
-        case WriteBeside():
+        case WriteInBackground():
             started = next(first.steps)
             first.steps.close()
             assert isinstance(started, StepStarted)

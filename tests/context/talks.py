@@ -9,9 +9,9 @@ from msgspec import structs
 from tests.context import sessions
 from tui_agent.context.budget import Budget
 from tui_agent.context.compaction.draft import Draft, accept
+from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import Material, material_of
 from tui_agent.context.compaction.plan import Plan, plan_compaction
-from tui_agent.context.compaction.questions import Prompts
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
@@ -19,10 +19,9 @@ from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
 from tui_agent.conversation.sizes import Size
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
+from tui_agent.settings import Compaction, Settings
 
 PROMPTS = Prompts.shipped()
-COMPACTION = Compaction()
 ARCHIVE = "conversation_history/main.md"
 
 SUMMARY = """# Current state
@@ -115,16 +114,28 @@ def total(view: View) -> int:
     return estimate(size)
 
 
-def situation(view: View, *, window: int = 200_000, tokens_of: Callable[[Size], int] = estimate) -> Situation:
+def situation(
+    view: View,
+    *,
+    window: int = 200_000,
+    tokens_of: Callable[[Size], int] = estimate,
+    settings: Compaction | None = None,
+) -> Situation:
     """The moment between two turns of a view whose whole is counted at once."""
     budget = Budget(window, estimate(view.sizes()["system"].plus(view.sizes()["tools"])), window // 8)
     here = sessions.situation(view, budget, between_turns=True, growth=1_000.0)
-    return structs.replace(here, tokens=total(view), tokens_of=tokens_of, mixed_tokens_of=tokens_of)
+    return structs.replace(
+        here,
+        settings=Settings(compaction=settings or Compaction()),
+        tokens=total(view),
+        tokens_of=tokens_of,
+        mixed_tokens_of=tokens_of,
+    )
 
 
 def compaction(talk: Talk, *, trigger: int | None = 8_000, window: int = 20_000, **more: Any) -> Plan | Refusal:
     """The compaction of this moment, of a window in which it is soon due."""
-    return plan_compaction(talk.view, situation(talk.view, window=window), COMPACTION, trigger=trigger, **more)
+    return plan_compaction(talk.view, situation(talk.view, window=window), trigger=trigger, **more)
 
 
 def planned(outcome: Plan | Refusal) -> Plan:
@@ -132,12 +143,12 @@ def planned(outcome: Plan | Refusal) -> Plan:
     return outcome
 
 
-def material(plan: Plan | Refusal, view: View, settings: Compaction = COMPACTION) -> Material:
+def material(plan: Plan | Refusal, view: View, settings: Compaction | None = None) -> Material:
     """What the summary of a plan is written from, with the prompts that are shipped."""
-    return material_of(planned(plan), view, settings, PROMPTS)
+    return material_of(planned(plan), view, situation(view, settings=settings), PROMPTS)
 
 
-def accepted(plan: Plan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction = COMPACTION) -> Draft:
+def accepted(plan: Plan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction | None = None) -> Draft:
     made = material(plan, view, settings)
     outcome = accept(planned(plan), made, text, path=ARCHIVE, tokens_of=estimate)
     assert isinstance(outcome, Draft), outcome

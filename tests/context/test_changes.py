@@ -36,7 +36,7 @@ def results(view: View) -> list[int]:
 
 
 def test_a_pin_covers_its_whole_group(talk: Talk) -> None:
-    entry = plan_pin(talk.view, results(talk.view)[:1], situation(talk.view), share=0.25)
+    entry = plan_pin(talk.view, results(talk.view)[:1], situation(talk.view))
     assert isinstance(entry, Pinned)
     talk.add(entry)
     assert sum(item.pinned for item in talk.view.items()) == 2
@@ -47,7 +47,7 @@ def test_pins_together_take_a_quarter_of_the_history_budget_at_most(talk: Talk) 
     allowed = here.budget.history // 4
     pinned = 0
     for seq in results(talk.view):
-        entry = plan_pin(talk.view, [seq], here, share=0.25)
+        entry = plan_pin(talk.view, [seq], here)
         if isinstance(entry, Refusal):
             assert f"{allowed:,}" in entry.reason
             break
@@ -60,7 +60,7 @@ def test_a_pin_of_something_summarised_brings_it_back(talk: Talk) -> None:
     first = results(talk.view)[0]
     compacted(talk)
     assert "value_0" not in talk.shown.split("The turns in full")[1]
-    entry = plan_pin(talk.view, [first], situation(talk.view), share=0.25)
+    entry = plan_pin(talk.view, [first], situation(talk.view))
     assert isinstance(entry, Pinned)
     assert entry.after > entry.before
     talk.add(entry)
@@ -75,8 +75,8 @@ def test_a_pin_of_something_summarised_brings_it_back(talk: Talk) -> None:
 def test_unknown_items_are_refused(talk: Talk) -> None:
     here = situation(talk.view)
     for outcome in (
-        plan_pin(talk.view, [999], here, share=0.25),
-        plan_pin(talk.view, [], here, share=0.25),
+        plan_pin(talk.view, [999], here),
+        plan_pin(talk.view, [], here),
         plan_restore(talk.view, [999], here),
         plan_undo(talk.view, here, target=999),
         plan_undo(talk.view, here),

@@ -593,7 +593,7 @@ def test_a_compaction_that_the_user_asked_for_and_that_failed_rests_nothing() ->
     assert done.before == done.after
     refused = Chat().run(Chat().engine.compact())
     assert "nothing to summarise" in refused.error
-    assert chat.engine.compaction.backoff == Backoff()
+    assert chat.engine.backoff == Backoff()
 
 
 def test_a_compaction_that_came_by_itself_and_failed_rests_the_next_ones_but_none_that_is_asked_for() -> None:
@@ -605,7 +605,7 @@ def test_a_compaction_that_came_by_itself_and_failed_rests_the_next_ones_but_non
         chat.run(chat.engine.prepare())
         assert [bool(done.error) for done in chat.caller.done] == [True]
         turns = 0
-        while chat.engine.compaction.backoff.resting:
+        while chat.engine.backoff.resting:
             chat.caller.effects.clear()
             chat.run(chat.engine.prepare())
             assert chat.caller.effects == []
@@ -621,14 +621,14 @@ def test_a_ceiling_is_no_failure_of_a_compaction() -> None:
     chat = Chat(20_000, SUMMARIES, writing=lambda asked: Refusal("The ceiling is reached.", final=True)).grow(17)
     chat.run(chat.engine.prepare())
     assert chat.caller.done[0].error == "The ceiling is reached."
-    assert not chat.engine.compaction.backoff.resting
+    assert not chat.engine.backoff.resting
 
 
 def test_a_success_ends_the_pause() -> None:
     chat = Chat(writing=written(SUMMARY)).grow()
-    chat.engine.compaction.backoff = chat.engine.compaction.backoff.failed()
+    chat.engine.backoff = chat.engine.backoff.failed()
     chat.run(chat.engine.compact())
-    assert chat.engine.compaction.backoff == Backoff()
+    assert chat.engine.backoff == Backoff()
 
 
 def test_a_summary_comes_about_also_where_every_model_fails() -> None:
@@ -719,7 +719,7 @@ def test_a_warning_is_said_once() -> None:
 def test_another_models_window_and_thresholds_are_told_before_it_answers() -> None:
     chat = Chat(40_000).grow(3)
     other = model_named("gemini:other", window=100_000, tier="small")
-    window, limits = chat.engine.thresholds_with(other)
+    window, _, limits = chat.engine.limits(other)
     assert (window.tokens, limits.compact.tokens) == (100_000, 35_000)
     assert chat.engine.window.tokens == 40_000
     chat.engine.use(other)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.context.sessions import Session
 from tui_agent.context.budget import budget, thresholds
 from tui_agent.context.counting import Counter
-from tui_agent.context.economics import LayerPreview
+from tui_agent.context.economics import LayerPreview, Payback
+from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import (
     Activity,
     ContextStats,
     ModelUse,
     NextLayer,
     Subtasks,
-    counts,
     marks,
     next_layer,
     text,
@@ -26,7 +26,7 @@ from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Dige
 from tui_agent.settings import Clearing, Compaction
 
 NOW = 1_000_000.0
-AHEAD = LayerPreview(12_000, 0.0312, 0.0044, 8, "not yet: it pays from 14,200 freed tokens on")
+AHEAD = LayerPreview(12_000, Payback(0.0312, 0.0044, 8), "not yet: it pays from 14,200 freed tokens on")
 
 
 def worked() -> Session:
@@ -43,11 +43,15 @@ def worked() -> Session:
     return session
 
 
+def figures(session: Session) -> ContextStats:
+    return ContextEngine(view=session.view).stats()
+
+
 def test_counts_are_those_of_the_view() -> None:
-    found = counts(worked().view)
+    found = figures(worked())
     assert (found.evicted, found.cleared, found.digested) == (1, 1, 1)
-    assert found.compactions == Activity(count=1, last=NOW - 252, note="auth module")
-    assert found.checkpoints == Activity(count=1, last=NOW - 51, note="done surveying")
+    assert found.last_compaction == Activity(count=1, last=NOW - 252, note="auth module")
+    assert found.last_checkpoint == Activity(count=1, last=NOW - 51, note="done surveying")
     assert found.summarised_chars >= 300 + 900 + 100
     assert (found.summaries, found.depth) == (2, 1)
 
@@ -56,13 +60,13 @@ def test_what_was_undone_does_not_count() -> None:
     session = worked()
     for entry, _ in session.view.context_entries():
         session.add(Undone(target=entry.seq))
-    found = counts(session.view)
+    found = figures(session)
     assert (found.cleared, found.digested, found.summarised_chars) == (0, 0, 0)
-    assert (found.compactions.count, found.checkpoints.count) == (0, 0)
+    assert (found.compactions, found.checkpoints) == (0, 0)
 
 
 def stats(**changes: Any) -> ContextStats:
-    found = counts(worked().view)
+    found = figures(worked())
     limits = thresholds(budget(200_000, 7_500, 16_384), Clearing(), Compaction(), tier="frontier")
     values: dict[str, Any] = {
         "model": "anthropic:claude-opus-5-5",
@@ -78,8 +82,8 @@ def stats(**changes: Any) -> ContextStats:
         "summarised_chars": 8_420,
         "summaries": 2,
         "depth": 1,
-        "last_compaction": found.compactions,
-        "last_checkpoint": found.checkpoints,
+        "last_compaction": found.last_compaction,
+        "last_checkpoint": found.last_checkpoint,
         "marks": marks(limits, 200_000),
         "next_layer": next_layer(84_210, limits, lambda layer: AHEAD),
         "subtasks": Subtasks(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),

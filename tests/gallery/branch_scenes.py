@@ -8,7 +8,7 @@ from tests.gallery.stage import Stage
 from tests.gallery.states import state
 from tui_agent.arguments import Arguments
 from tui_agent.context.layers.limits import Evicted
-from tui_agent.context.layers.recovery import TOO_LARGE
+from tui_agent.context.layers.shortening import TOO_LARGE
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyEntry,

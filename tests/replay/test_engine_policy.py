@@ -78,13 +78,13 @@ def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window:
 
 def test_a_compaction_that_failed_rests_as_many_turns_as_in_a_session(script: Script) -> None:
     policy = EnginePolicy(Setup(script, Ledger(OPUS), 200_000), Settings())
-    policy.engine.compaction.backoff = policy.engine.compaction.backoff.failed()
+    policy.engine.backoff = policy.engine.backoff.failed()
     resting = []
     for call in script.calls:
         policy.before(call)
         policy.after(call, Usage())
         if call.starts_turn:
-            resting.append(policy.engine.compaction.backoff.resting)
+            resting.append(policy.engine.backoff.resting)
     assert resting[:3] == [True, False, False]
 
 

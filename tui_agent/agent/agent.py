@@ -36,7 +36,7 @@ from tui_agent.agent.turn.toolbox import Expected, Toolbox
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
-from tui_agent.context.compaction.writing import CompactionResult
+from tui_agent.context.effects import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
@@ -458,7 +458,8 @@ class Agent:
     @property
     def has_compactor(self) -> bool:
         """Whether older turns are summarised automatically; `compact` works either way."""
-        return self.engine.compaction.on
+        settings = self.engine.settings
+        return settings.compaction.auto and settings.context.preset != "off"
 
     @property
     def has_checkpointer(self) -> bool:

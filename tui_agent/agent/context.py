@@ -12,9 +12,9 @@ from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
-from tui_agent.context.compaction.writing import CompactionResult
+from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
-from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
+from tui_agent.context.effects import CompactionResult, Refusal, StepDone, Steps, step_of
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Words
@@ -259,7 +259,7 @@ class AgentContext:
         def switched() -> SwitchPreview:
             engine, then = self._engine, model.profile
             tokens, now = engine.tokens, engine.model
-            window, limits = engine.thresholds_with(then)
+            window, _, limits = engine.limits(then)
             firing = [each for each in limits.all() if each.tokens and (each.layer == "limit" or not each.rests)]
             passed = [each.layer for each in firing if tokens >= each.tokens]
             rates, before = then.rates(tokens), now.rates(tokens)
@@ -302,7 +302,8 @@ class AgentContext:
         """Summarise the older turns if a threshold is passed or it pays off."""
         self._turns.must_be_idle()
         situation = self._engine.situation(between_turns=True)
-        if await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation)) is None:
+        due = await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation))
+        if not isinstance(due, Plan):
             return CompactionResult(self._engine.tokens, self._engine.tokens, error="nothing is due")
         return await self.compact(focus=focus)
 
@@ -341,7 +342,7 @@ class AgentContext:
     async def use_policy(self, name: PolicyName) -> None:
         """Switch to another context policy."""
         async with self._turns.held():
-            self._engine.follow(with_policy(self._engine.settings, name))
+            self._engine.settings = with_policy(self._engine.settings, name)
 
     async def clear_results(self, items: Sequence[int] = ()) -> events.ContextStep | Refusal:
         """Clear these tool results now, by default all old ones."""

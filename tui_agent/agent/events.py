@@ -162,13 +162,13 @@ class ContextChanged(Event, frozen=True, kw_only=True, tag="context_changed"):
 class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_started"):
     """A step that needs a model begins: ``summary``, ``checkpoint`` or ``digest``; `tokens` is the view's size now.
 
-    `beside`: it is written in the background; `ContextStep` tells when it is entered or has failed.
+    `in_background`: it is written in the background; `ContextStep` tells when it is entered or has failed.
     """
 
     step: str
     tokens: int
     reason: str
-    beside: bool = False
+    in_background: bool = False
 
 
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):

@@ -11,8 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tui_agent.context.engine import ContextEngine
-from tui_agent.context.state import policy_of
+from tui_agent.context.engine import ContextEngine, policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import (
     AnyEntry,

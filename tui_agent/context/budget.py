@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.profile import Tier
-from tui_agent.settings import Clearing, Compaction, Context
+from tui_agent.conversation.profile import ModelProfile, Tier
+from tui_agent.settings import Clearing, Compaction, Context, Settings
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
 
@@ -64,15 +64,8 @@ def resolve_window(settings: Context, *, provider: int = 0, catalogue: int = 0) 
     """
     if settings.context_window < 0:
         return Window(0, "unknown")
-    told: tuple[tuple[int, WindowSource], ...] = (
-        (settings.context_window, "setting"),
-        (provider, "provider"),
-        (catalogue, "catalogue"),
-    )
-    for tokens, source in told:
-        if tokens > 0:
-            return Window(tokens, source)
-    return Window(settings.default_window, "default")
+    known = (Window(settings.context_window, "setting"), Window(provider, "provider"), Window(catalogue, "catalogue"))
+    return next((each for each in known if each.tokens > 0), Window(settings.default_window, "default"))
 
 
 def budget(window: int, fixed: int, max_tokens: int, *, max_share: float = 0.25) -> Budget:
@@ -154,14 +147,41 @@ def thresholds(
     set ``compaction.threshold_by_tier``. `cliffs`: request sizes in tokens above which the model costs more per token;
     clearing and compaction start no later than at the lowest one above the fixed part and the reserve.
     """
-    compact = _compact(budget, compaction, tier, task, set_tiers)
-    clear = _clear(budget, clearing, compact)
+    share, source = tier_share(compaction, tier, task, set_tiers)
+    start = Threshold("compact", round(budget.window * share), source)
+    if budget.known and budget.limit < start.tokens:
+        start = Threshold("compact", budget.limit, "window - reserve")
+    elif not budget.known and budget.max_context:
+        start = Threshold("compact", budget.max_context, "max_context_tokens")
+    elif not budget.known:
+        start = Threshold("compact", 0, "max_messages", messages=budget.max_messages)
+    own, before_compaction = round(budget.window * clearing.threshold), round(start.tokens * clearing.compaction_share)
+    clear = Threshold("clear", before_compaction, f"{clearing.compaction_share:.0%} of the way to compaction")
+    if budget.known and own <= before_compaction:
+        clear = Threshold("clear", own, "clearing.threshold")
     cliff = min((each for each in cliffs if each > budget.fixed + budget.reserve), default=0)
-    if cliff:
-        compact, clear = _capped(compact, cliff), _capped(clear, cliff)
+    if cliff and start.tokens > cliff:
+        start = start._replace(tokens=cliff, source="price cliff")
+    if cliff and clear.tokens > cliff:
+        clear = clear._replace(tokens=cliff, source="price cliff")
     limit = Threshold("limit", budget.limit, "window - reserve" if budget.known else "max_context_tokens")
+    if budget.known and budget.fixed >= limit.tokens:
+        limit = limit._replace(
+            warning=f"Nothing fits: the system prompt and tools ({budget.fixed:,} tokens) alone reach the limit of "
+            f"{limit.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer)."
+        )
     return Thresholds(
-        clear=_checked(clear, budget), compact=_checked(compact, budget), limit=_checked_limit(limit, budget)
+        clear=_checked("Clearing", clear, budget), compact=_checked("Compaction", start, budget), limit=limit
+    )
+
+
+def _checked(name: str, threshold: Threshold, budget: Budget) -> Threshold:
+    always = budget.fixed + budget.reserve if budget.known else budget.fixed
+    if not threshold.tokens or always < threshold.tokens:
+        return threshold
+    return threshold._replace(
+        warning=f"{name} rests: the system prompt and tools ({budget.fixed:,} tokens) and the room for an answer "
+        f"({always - budget.fixed:,}) alone pass its threshold of {threshold.tokens:,} tokens."
     )
 
 
@@ -193,49 +213,39 @@ def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
     return min(compaction.keep_recent_tokens, int(room * compaction.keep_recent_share))
 
 
-def _compact(
-    budget: Budget, compaction: Compaction, tier: Tier, task: float | None, set_tiers: Collection[str]
-) -> Threshold:
-    if not budget.known:
-        if budget.max_context:
-            return Threshold("compact", budget.max_context, "max_context_tokens")
-        return Threshold("compact", 0, "max_messages", messages=budget.max_messages)
-    share, source = tier_share(compaction, tier, task, set_tiers)
-    tokens = round(budget.window * share)
-    if budget.limit < tokens:
-        return Threshold("compact", budget.limit, "window - reserve")
-    return Threshold("compact", tokens, source)
+class ModelLimits(NamedTuple):
+    """The window of a model, its division, and where the layers start."""
+
+    window: Window
+    budget: Budget
+    thresholds: Thresholds
 
 
-def _clear(budget: Budget, clearing: Clearing, compact: Threshold) -> Threshold:
-    before_compaction = round(compact.tokens * clearing.compaction_share)
-    own = round(budget.window * clearing.threshold)
-    if budget.known and own <= before_compaction:
-        return Threshold("clear", own, "clearing.threshold")
-    return Threshold("clear", before_compaction, f"{clearing.compaction_share:.0%} of the way to compaction")
+def limits_of(
+    settings: Settings, model: ModelProfile, fixed: int, *, learnt: int = 0, task: float | None = None
+) -> ModelLimits:
+    """The limits of a model under these settings, with `fixed` tokens of system prompt and tools.
 
-
-def _capped(threshold: Threshold, cliff: int) -> Threshold:
-    if not threshold.tokens or threshold.tokens <= cliff:
-        return threshold
-    return threshold._replace(tokens=cliff, source="price cliff")
-
-
-def _checked(threshold: Threshold, budget: Budget) -> Threshold:
-    always = budget.fixed + budget.reserve if budget.known else budget.fixed
-    if not threshold.tokens or always < threshold.tokens:
-        return threshold
-    name = "Clearing" if threshold.layer == "clear" else "Compaction"
-    return threshold._replace(
-        warning=f"{name} rests: the system prompt and tools ({budget.fixed:,} tokens) and the room for an answer "
-        f"({always - budget.fixed:,}) alone pass its threshold of {threshold.tokens:,} tokens."
+    `learnt`: the window in tokens that an overflow has shown (0: none). `task`: see `thresholds`.
+    """
+    by_provider = model.source == "provider"
+    window = resolve_window(
+        settings.context,
+        provider=model.window if by_provider else 0,
+        catalogue=0 if by_provider else model.window,
     )
-
-
-def _checked_limit(threshold: Threshold, budget: Budget) -> Threshold:
-    if not budget.known or budget.fixed < threshold.tokens:
-        return threshold
-    return threshold._replace(
-        warning=f"Nothing fits: the system prompt and tools ({budget.fixed:,} tokens) alone reach the limit of "
-        f"{threshold.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer)."
+    cap = learnt or (model.window if model.fixed_window else 0)
+    if cap and window.tokens > cap:
+        window = Window(cap, "provider")
+    room = budget_of(settings.context, window, fixed, max_output=model.max_output)
+    tiers: tuple[Tier, ...] = ("frontier", "mid", "small")
+    starts = thresholds(
+        room,
+        settings.clearing,
+        settings.compaction,
+        tier=model.tier,
+        task=task,
+        set_tiers=[tier for tier in tiers if settings.is_set(f"compaction.threshold_by_tier.{tier}")],
+        cliffs=model.cliffs,
     )
+    return ModelLimits(window, room, starts)

@@ -88,10 +88,10 @@ def cold_send(here: Situation, cache: CacheState, compaction: LayerPreview, *, a
     cost = here.tokens * per_token
     if not cost or cost < at_least_usd:
         return None
-    if compaction.frees <= 0 or compaction.cost_usd is None:
+    if compaction.frees <= 0 or compaction.payback is None:
         return ColdSend(here.tokens, cost, cache.reason)
     after = (here.tokens - compaction.frees) * per_token
-    return ColdSend(here.tokens, cost, cache.reason, compaction.cost_usd, after)
+    return ColdSend(here.tokens, cost, cache.reason, compaction.payback.cost_usd, after)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.words import kept_words, words_limit
+from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import (
     Payback,
     Situation,
@@ -35,7 +35,6 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.sizes import size_of_block, total_size
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
 
 PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
 EntryT = TypeVar("EntryT", Pinned, Restored, Undone, WordsEdited)
@@ -148,8 +147,8 @@ def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
     )
 
 
-def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: float) -> Pinned | Refusal:
-    """The entry that pins `items` with their groups; all pins together may take at most `share` of the history."""
+def plan_pin(view: View, items: Sequence[int], situation: Situation) -> Pinned | Refusal:
+    """The entry that pins `items` with their groups; all pins together may take a share of the history."""
     if unknown := [seq for seq in items if view.item(seq) is None]:
         return Refusal(f"There is no message {_listed(unknown)} in this conversation.")
     if not items:
@@ -158,6 +157,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation, *, share: f
     then = view_with(view, [entry])
     pinned = situation.mixed_tokens_of(then.pinned_size())
     then.let_go()
+    share = situation.settings.context.pins_share
     allowed = int(situation.budget.history * share)
     if situation.budget.limit and pinned > allowed:
         return Refusal(
@@ -198,22 +198,16 @@ def plan_restore(
     return _fitting(entry, view, situation, "Brought back")
 
 
-def plan_words(view: View, edits: Sequence[Words], situation: Situation, settings: Compaction) -> WordsEdited | Refusal:
+def plan_words(view: View, edits: Sequence[Words], situation: Situation) -> WordsEdited | Refusal:
     """The entry that changes the kept words of the user's messages; an empty text drops those of a message."""
     last = max((boundary.last for boundary in view.boundaries()), default=0)
     said = {each.seq: each for each in view.said() if each.seq <= last}
     unknown = [each.seq for each in edits if each.seq not in said]
     if unknown:
-        return Refusal(f"Message {_listed(unknown)} is none whose words are kept beside a summary; /words lists those.")
+        return Refusal(f"Message {_listed(unknown)} is none whose words are kept with a summary; /words lists those.")
     changed = {each.seq: Words(each.seq, each.text, said[each.seq].time) for each in edits}
     wanted = [changed.get(each.seq, each) for each in said.values()]
-    words = kept_words(
-        [each for each in wanted if each.text],
-        last=last,
-        limit=words_limit(settings.user_words_tokens, situation.budget.window),
-        tokens_of=situation.mixed_tokens_of,
-        pinned={group.first for group in view.groups() if group.pinned},
-    )
+    words = words_to_keep(view, situation, [each for each in wanted if each.text], last=last)
     reason = "The user changed what is kept of their words."
     return _fitting(
         WordsEdited(edits=tuple(changed.values()), words=words, reason=reason), view, situation, "Changed so"
@@ -243,7 +237,7 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
     return _fitting(entry, view, situation, "Undone")
 
 
-def resting_after_undo(view: View) -> bool:
+def undone_by_user(view: View) -> bool:
     """Whether the user undid the newest summary or record; automatic compaction then rests until the limit."""
     newest = next(
         (counts for entry, counts in reversed(view.context_entries()) if isinstance(entry, Summarized | Checkpointed)),

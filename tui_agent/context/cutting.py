@@ -9,6 +9,12 @@ LONGEST_CLUSTER: Final = 32
 _JOINER: Final = "\u200d"
 
 
+def quoted(path: str) -> str:
+    """A path quoted as an argument of a call."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def head(text: str, characters: int) -> str:
     """The longest start of `text` of at most `characters` that ends between two graphemes."""
     if characters >= len(text):

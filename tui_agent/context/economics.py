@@ -16,9 +16,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tui_agent.context.budget import Budget, Thresholds
-from tui_agent.conversation.profile import MILLION, Rates
+from tui_agent.context.counting import estimate
+from tui_agent.conversation.entries import Cleared
+from tui_agent.conversation.profile import MILLION, ModelProfile, Rates
 from tui_agent.conversation.sizes import Size
-from tui_agent.settings import Compaction
+from tui_agent.settings import Compaction, Settings
 from tui_agent.text import money_text
 
 LONGEST_SUMMARY = 3_000
@@ -30,17 +32,31 @@ FACTS_SHARE = 5
 """The facts appended to a summary take at most a fifth of what it replaces."""
 
 
+class TaskDone(NamedTuple):
+    """The model's declaration that a task is done: the first entry of its step, and the model's description."""
+
+    step: int
+    detail: str
+
+
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """A moment at which context work may be done: everything that the layers base their decisions on.
 
     tokens: the size of the next request. growth, growth_of_all: the clearable tokens (tool results), and all tokens,
     that a call adds on average. cold: the provider's cache of the prefix has expired, so an edit costs nothing extra.
-    between_turns: the user is about to speak; else a tool loop is running. rates: None if prices are unknown.
-    small_rates: of the cheaper model that could write a summary. staying: tokens that no compaction frees: earlier
-    summaries, and the user's own words. tokens_of, mixed_tokens_of: convert a raw size of tool results, or of a mixture
-    like the whole conversation, to tokens of the active model.
+    between_turns: the user is about to speak; else a tool loop is running. model: the active one, with the window in
+    force. rates: None if prices are unknown. small_rates: of the cheaper model that could write a summary. staying:
+    tokens that no compaction frees: earlier summaries, and the user's own words. tokens_of, mixed_tokens_of: convert a
+    raw size of tool results, or of a mixture like the whole conversation, to tokens of the active model;
+    small_tokens_of: to tokens of the cheaper one.
+
+    cleared: the clearing that is due, as another layer has planned it. least_results: results below this many tokens
+    were examined, and no clearing pays. task_done: the newest task without a record. resting: automatic compaction
+    pauses after a failure. in_background: a summary would be written while the conversation goes on. kept_from: the
+    first entry that the summary entered just now keeps (0: it keeps none); None: none was entered.
     """
 
+    settings: Settings = msgspec.field(default_factory=Settings)
     budget: Budget
     limits: Thresholds
     tokens: int
@@ -48,11 +64,19 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     growth_of_all: float
     cold: bool
     between_turns: bool
+    model: ModelProfile = ModelProfile("", "")
     rates: Rates | None
     small_rates: Rates | None
     staying: int = 0
     tokens_of: Callable[[Size], int]
     mixed_tokens_of: Callable[[Size], int]
+    small_tokens_of: Callable[[Size], int] = estimate
+    cleared: Cleared | None = None
+    least_results: float = 0.0
+    task_done: TaskDone | None = None
+    resting: bool = False
+    in_background: bool = False
+    kept_from: int | None = None
 
 
 def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: float = 0.0) -> float | None:
@@ -150,30 +174,13 @@ def payback(rates: Rates, cost: float, freed: float) -> Payback:
 
 
 class LayerPreview(NamedTuple):
-    """What a layer would do if it acted now.
-
-    frees: about how many tokens. cost, saving: of the step, and with each later call, in USD (None: unknown prices) or
-    for a local model in seconds. calls: after how many calls it has paid for itself; None: never, or unknown. why: it
-    acts, or waits.
+    """What a layer would do if it acted now: about how many tokens it frees, what that costs and saves (None: prices
+    are unknown), and why it acts, or waits.
     """
 
     frees: int = 0
-    cost_usd: float | None = None
-    saving_usd: float | None = None
-    calls: int | None = None
+    payback: Payback | None = None
     why: str = ""
-    cost_s: float = 0.0
-    saving_s: float = 0.0
-
-
-def layer_preview(freed: int, cost: float, rates: Rates | None, why: str) -> LayerPreview:
-    """The preview of a step that costs as much as `cost` tokens of input."""
-    if rates is None:
-        return LayerPreview(frees=freed, why=why)
-    figures = payback(rates, cost, freed)
-    return LayerPreview(
-        freed, figures.cost_usd, figures.saving_usd, figures.calls, why, figures.cost_s, figures.saving_s
-    )
 
 
 def pays_or_waits(freed: float, needed: float) -> str:
@@ -212,10 +219,9 @@ class Summariser(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The choice of who writes the summary, its cost (None: unknown), and why."""
+    """The choice of who writes the summary, its cost in USD (None: unknown), and why."""
 
     way: Literal["same_prefix", "separate"]
-    model: str
     usd: float | None
     reason: str
 
@@ -227,29 +233,18 @@ def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
     window is only chosen if neither does: then the separate model, whose input can be split.
     """
     if separate is None:
-        return _choice("same_prefix", same, "there is no other model to ask")
+        return Choice("same_prefix", same.usd, "there is no other model to ask")
     if not same.fits:
-        return _choice("separate", separate, f"the conversation leaves {same.model} no room to write a summary")
+        return Choice("separate", separate.usd, f"the conversation leaves {same.model} no room to write a summary")
     if not separate.fits:
-        return _choice("same_prefix", same, f"what is summarised does not fit {separate.model}")
+        return Choice("same_prefix", same.usd, f"what is summarised does not fit {separate.model}")
     if same.usd is None or separate.usd is None:
-        return _choice("same_prefix", same, "the conversation's own model writes it")
-    how = "reads the cached prefix" if same.cached else "reads the prefix uncached"
+        return Choice("same_prefix", same.usd, "the conversation's own model writes it")
+    how = f"{same.model} reads the {'cached prefix' if same.cached else 'prefix uncached'}: {money_text(same.usd)}"
     if same.usd <= separate.usd:
-        return _choice(
-            "same_prefix",
-            same,
-            f"{same.model} {how}: {money_text(same.usd)}, {separate.model} on its own {money_text(separate.usd)}",
-        )
-    return _choice(
-        "separate",
-        separate,
-        f"{separate.model} on its own costs {money_text(separate.usd)}, {same.model} {how}: {money_text(same.usd)}",
-    )
-
-
-def _choice(way: Literal["same_prefix", "separate"], taken: Summariser, why: str) -> Choice:
-    return Choice(way, taken.model, taken.usd, why)
+        return Choice("same_prefix", same.usd, f"{how}, {separate.model} on its own {money_text(separate.usd)}")
+    reason = f"{separate.model} on its own costs {money_text(separate.usd)}, {how}"
+    return Choice("separate", separate.usd, reason)
 
 
 def expected_summary(replaced: int) -> int:

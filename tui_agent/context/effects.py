@@ -45,6 +45,12 @@ class Refusal(NamedTuple):
     final: bool = False
 
 
+class NotYet(NamedTuple):
+    """A layer's answer: nothing that it could do pays before all tool results together take so many tokens."""
+
+    results: float
+
+
 class Append(NamedTuple):
     """Commit these entries together and apply them to the engine's view. Outcome: the number of the last one."""
 
@@ -104,7 +110,7 @@ class Shrunk(NamedTuple):
     images: tuple[Image, ...]
 
 
-class WriteBeside(NamedTuple):
+class WriteInBackground(NamedTuple):
     """Carry out `steps`, which write a summary, in the background while the conversation goes on. Outcome: None.
 
     A caller without concurrency may carry them out before it answers.
@@ -114,14 +120,14 @@ class WriteBeside(NamedTuple):
 
 
 class AwaitWriting(NamedTuple):
-    """Wait until the steps of the newest `WriteBeside` have ended or were stopped. Outcome: None."""
+    """Wait until the steps of the newest `WriteInBackground` have ended or were stopped. Outcome: None."""
 
 
 class StepStarted(NamedTuple):
     """A step that asks a model begins. Outcome: None.
 
     tokens: the size of the next request. first, last: the entries that the summary or record will replace, in about
-    `writes` tokens. beside: the conversation goes on meanwhile.
+    `writes` tokens. in_background: the conversation goes on meanwhile.
     """
 
     step: StepName
@@ -130,7 +136,7 @@ class StepStarted(NamedTuple):
     first: int = 0
     last: int = 0
     writes: int = 0
-    beside: bool = False
+    in_background: bool = False
 
 
 class StepDone(NamedTuple):
@@ -185,15 +191,11 @@ def _shown_of(entry: Shortened) -> str:
 
 
 def _shown_block(block: Block) -> str:
-    match block:
-        case Text() | ToolResult():
-            return block.text
-        case ToolCall():
-            return f"{block.name} {block.arguments}"
-        case Image():
-            return "[a smaller picture]"
-        case _:
-            return ""
+    if isinstance(block, ToolCall):
+        return f"{block.name} {block.arguments}"
+    if isinstance(block, Image):
+        return "[a smaller picture]"
+    return block.text if isinstance(block, Text | ToolResult) else ""
 
 
 class Answer(NamedTuple):
@@ -205,6 +207,16 @@ class Answer(NamedTuple):
     cost_usd: float | None
 
 
+class CompactionResult(NamedTuple):
+    """The outcome of a compaction or checkpoint: tokens before and after, the entry (0: none), and any error."""
+
+    before: int
+    after: int
+    seq: int = 0
+    text: str = ""
+    error: str = ""
+
+
 Effect: TypeAlias = (
     Append
     | AskModel
@@ -212,7 +224,7 @@ Effect: TypeAlias = (
     | SaveText
     | ArchiveTurns
     | ShrinkImages
-    | WriteBeside
+    | WriteInBackground
     | AwaitWriting
     | StepStarted
     | StepDone
@@ -237,9 +249,7 @@ class Extendable(Protocol):
 
     view: "View"
 
-    def extend(self, entries: Iterable[AnyEntry]) -> None:
-        """Stamp entries and apply them."""
-        ...
+    def extend(self, entries: Iterable[AnyEntry], /) -> None: ...
 
 
 class MemoryHost:
@@ -249,7 +259,7 @@ class MemoryHost:
     `done`: the steps so far.
     """
 
-    def __init__(self, engine: Extendable, ask: Callable[[AskModel], Answer | Refusal] | None = None) -> None:
+    def __init__(self, engine: "Extendable", ask: Callable[[AskModel], Answer | Refusal] | None = None) -> None:
         self.texts: dict[str, str] = {}
         self.done: list[StepDone] = []
         self._engine = engine
@@ -281,7 +291,7 @@ class MemoryHost:
             case StepDone():
                 self.done.append(effect)
                 return None
-            case WriteBeside():
+            case WriteInBackground():
                 return self.run(effect.steps)
             case ShrinkImages() | AwaitWriting() | StepStarted():
                 return None
@@ -307,7 +317,7 @@ class AsyncMemoryHost(MemoryHost):
     """
 
     def __init__(
-        self, engine: Extendable, asking: Callable[[AskModel], Awaitable[Answer | Refusal]] | None = None
+        self, engine: "Extendable", asking: Callable[[AskModel], Awaitable[Answer | Refusal]] | None = None
     ) -> None:
         super().__init__(engine)
         self._asking = asking
@@ -319,7 +329,7 @@ class AsyncMemoryHost(MemoryHost):
     async def _perform(self, effect: Effect) -> Outcome:
         if isinstance(effect, AskModel) and self._asking is not None:
             return await self._asking(effect)
-        return await self.carry_out(effect.steps) if isinstance(effect, WriteBeside) else self(effect)
+        return await self.carry_out(effect.steps) if isinstance(effect, WriteInBackground) else self(effect)
 
 
 async def carry_out_async(steps: Steps[T], perform: Callable[[Effect], Awaitable[Outcome]]) -> T:

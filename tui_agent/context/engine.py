@@ -1,17 +1,18 @@
-"""The context engine: the owner of a conversation's view, token meter, model facts and layers.
+"""The context engine: the owner of a conversation's view, token meter and model facts, and of the context work on it.
 
 Before every model call it decides what context work to do, at the moments when that costs least; between those, a
 request only grows, byte for byte. The engine is pure: to write, save or ask a model it yields an effect (`effects`),
-which its caller carries out.
+which its caller carries out. Its parts get data, and return decisions: none of them holds the engine.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import structs
-from typing_extensions import override
 
+from tui_agent.context.budget import Budget, ModelLimits, Thresholds, Window, limits_of
 from tui_agent.context.cache_watch import ColdSend, cold_send
 from tui_agent.context.changes import (
     PreviewedStep,
@@ -21,32 +22,73 @@ from tui_agent.context.changes import (
     plan_undo,
     plan_unpin,
     plan_words,
+    preview_change,
     preview_clearing,
     preview_draft,
     preview_plan,
 )
-from tui_agent.context.compaction.draft import Draft
-from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.questions import Prompts
-from tui_agent.context.compaction.writing import CompactionResult
-from tui_agent.context.counting import Ratios
-from tui_agent.context.economics import LayerPreview, Situation
-from tui_agent.context.effects import Refusal, SaveText, StepDone, Steps, expect
-from tui_agent.context.layers.checkpoints import Checkpoints
-from tui_agent.context.layers.clearing import Clearing, stays
-from tui_agent.context.layers.compaction import Compaction
-from tui_agent.context.layers.digests import Digests
-from tui_agent.context.layers.limits import Shortened as ShortenedText
-from tui_agent.context.layers.limits import Whole, eviction_tokens, shorten, shorten_prompt
-from tui_agent.context.layers.recovery import TOO_LARGE
-from tui_agent.context.shrinking import Shrinking
-from tui_agent.context.state import ContextState
-from tui_agent.context.stats import ContextStats, counts, marks, next_layer
-from tui_agent.context.summaries import Summaries
-from tui_agent.conversation.blocks import Image, Text
-from tui_agent.conversation.entries import AnyContextEntry, Artifact, Message, Words
+from tui_agent.context.compaction.draft import Draft, accept, accept_anew
+from tui_agent.context.compaction.forms import Prompts
+from tui_agent.context.compaction.material import Material, material_of, questions_of
+from tui_agent.context.compaction.plan import (
+    Plan,
+    merge_of,
+    plan_checkpoint,
+    plan_compaction,
+    plan_merge,
+    rebased,
+    with_state,
+)
+from tui_agent.context.compaction.state import where_things_are
+from tui_agent.context.compaction.words import words_limit
+from tui_agent.context.compaction.writing import choose_writer, write_summary
+from tui_agent.context.counting import Counter, Ratios
+from tui_agent.context.deferring import found_tools
+from tui_agent.context.economics import CacheState, LayerPreview, Situation, cache_state
+from tui_agent.context.effects import (
+    Append,
+    ArchiveTurns,
+    AwaitWriting,
+    CompactionResult,
+    NotYet,
+    Refusal,
+    SaveText,
+    StepDone,
+    Steps,
+    StepStarted,
+    WriteInBackground,
+    expect,
+    step_of,
+)
+from tui_agent.context.layers.clearing import ClearingLayer, never_cleared, protected_tokens
+from tui_agent.context.layers.compaction import Backoff, CheckpointLayer, CompactionLayer, Declarations
+from tui_agent.context.layers.digests import DigestLayer, DigestPlan, write_digest
+from tui_agent.context.layers.limits import Entering, Whole, eviction_tokens, shorten, shorten_prompt
+from tui_agent.context.layers.shortening import (
+    KEPT_SHARE,
+    OVERFLOW_STEPS,
+    TOO_LARGE,
+    OverflowStep,
+    fewer_pictures,
+    load_of,
+    shorten_newest,
+    without_refused,
+)
+from tui_agent.context.meter import TokenMeter
+from tui_agent.context.stats import ContextStats, stats_of
+from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolDefinition
+from tui_agent.conversation.entries import (
+    AnyContextEntry,
+    AnyEntry,
+    Artifact,
+    Cleared,
+    Message,
+    Prefix,
+    UnattributedCall,
+    Words,
+)
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.request import ModelRequest, ReasoningPolicy
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
@@ -56,15 +98,28 @@ LONGEST_ANSWER = 16_384
 PAGE_BYTES_PER_TOKEN = 2
 """Bytes assumed for a token when sizing a page: few enough for any script."""
 
+LEAST_PICTURE_BYTES = 1_000_000
+"""Pictures of at least this many bytes of base64 may be why a request was too large; text seldom has as many."""
+
+LONG_VIEW_CHARS, LONG_LOG = 60_000, 1_000
+"""From this many characters of a view, or entries of a log, planning may take longer than a key press may wait."""
+
+Decision: TypeAlias = AnyContextEntry | Plan | DigestPlan | NotYet | Refusal
+"""What a layer answers: an entry to append, or a summary or digest to have written; `NotYet`; or a refusal if one is
+due, but impossible.
+"""
+
 
 class Layer(Protocol):
-    """A way to keep the context small: before a call, it may return an entry to append."""
+    """A way to keep the context small, asked before each call. It reads the view and changes nothing, itself included:
+    the engine carries out its decision, and remembers what has to be remembered.
+    """
 
     @property
     def name(self) -> str: ...
 
-    def plan(self, view: View, situation: Situation, /) -> AnyContextEntry | None:
-        """The entry that is due now, with its reason and sizes before and after; None if none is."""
+    def plan(self, view: View, situation: Situation, /) -> Decision | None:
+        """What is due now, with its reason and sizes before and after; None if nothing is."""
         ...
 
 
@@ -76,12 +131,28 @@ class Prepared(NamedTuple):
     prefix_hash: str
 
 
-class ContextEngine(ContextState):
-    """Decides on context work for one conversation, whose `view` it owns.
+@dataclass(slots=True, eq=False)
+class _InBackground:
+    """A summary written in the background; `draft` is set once it is complete, to be entered before the next call.
 
-    `never_clear`: folders (of memory and skills); results of reading their files are never cleared. `more`: custom
-    layers, asked after the built-in ones. `thread`: the name of the history to which replaced turns go. For the other
-    parameters see `ContextState`.
+    merged: the oldest summaries merged into one, entered together with it so that the cache is lost only once.
+    """
+
+    plan: Plan
+    draft: Draft | None = None
+    merged: Draft | None = None
+
+
+class ContextEngine:
+    """Decides on context work for one conversation, whose view, token meter and model facts it owns.
+
+    model: the facts of the active model; set them with `use`. task_threshold: the share of the window at which the
+    declared task class compacts; None: none is declared. never_clear: folders (of memory and skills); results of
+    reading their files are never cleared. checkpoints: the model can declare tasks done. own_writers: the steps whose
+    text the caller writes itself. thread: the name of the history to which replaced turns go. more: custom layers,
+    asked after the built-in ones. renewed_prefix: system prompt and tools to adopt when the cache is lost anyway; None:
+    no change. running: returns the command lines running in the background, by process id. backoff: the pause after
+    failed compactions.
     """
 
     def __init__(
@@ -100,48 +171,182 @@ class ContextEngine(ContextState):
         more: Sequence[Layer] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        settings = settings or Settings()
-        super().__init__(
-            settings,
-            view=view,
-            model=model,
-            ratios=ratios,
-            task_threshold=task_threshold,
-            own_writers=own_writers,
-            clock=clock,
-        )
-        prompts = prompts or Prompts.shipped()
-        preset, never = settings.context.preset, stays(settings.clearing, never_clear)
-        self.checkpoints = Checkpoints(settings, on=checkpoints)
-        self.clearing = Clearing(settings.clearing, never, on=preset in ("layered", "digest"))
-        self.compaction = Compaction(settings)
-        self.digests = Digests(settings.digests, prompts.digest, on=preset == "digest")
+        self.settings = settings = settings or Settings()
+        self.view = view or View()
+        self.meter = TokenMeter(Counter(image_tokens=settings.context.image_tokens), ratios)
+        self.model = model or ModelProfile("", "")
+        self.renewed_prefix: Prefix | None = None
+        self.running: Callable[[], Mapping[int, str]] = dict
+        self.own_writers = frozenset(own_writers)
+        self.clock = clock
+        self.checkpoints = CheckpointLayer(on=checkpoints)
+        self.clearing = ClearingLayer(never_cleared(settings.clearing, never_clear))
+        self.compaction = CompactionLayer()
+        self._prompts = prompts or Prompts.shipped()
+        self.digests = DigestLayer(self._prompts.digest)
         self.more = tuple(more)
-        self._summaries = Summaries(self, self.compaction, self.clearing, self.digests, prompts, thread)
-        self._shrinking = Shrinking(self, self.clearing, self._summaries)
+        self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
+        self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
+        self._task_threshold = task_threshold
+        self._caps: dict[str, int] = {}
+        self._picture_caps: dict[str, int] = {}
+        self._warned: set[str] = set()
+        self._declarations = Declarations()
+        self._least_results = (0, 0, 0.0)
+        self._summary: _InBackground | None = None
         self._sent = 0
         self._edge: tuple[int, int] | None = None
+        self.use(self.model)
 
-    @override
     def use(self, model: ModelProfile) -> None:
         """Decide for this model from now on; also call it when more became known of the present one."""
         if model.name != self.model.name:
             self._sent = 0
-        super().use(model)
-
-    def follow(self, settings: Settings) -> None:
-        """Decide by these settings from now on, after a change of policy."""
-        self.settings = settings
-        self.compaction.follow(settings)
-        self.checkpoints.follow(settings)
+        cap = self._picture_caps.get(model.name, model.picture_bytes)
+        self.model = structs.replace(model, picture_bytes=cap)
+        self.view.policy = policy_of(model)
 
     def turn_ended(self) -> None:
         """Note the end of a turn."""
-        self.compaction.backoff = self.compaction.backoff.turn_ended()
+        self.backoff = self.backoff.turn_ended()
 
-    # Limits on what enters
+    # The conversation
 
-    def shorten(self, text: str, *, paged: bool) -> ShortenedText:
+    def extend(self, entries: Iterable[AnyEntry]) -> None:
+        """Stamp entries and apply them, for a caller that keeps no log of its own.
+
+        An answer with reasoning that names no model is taken to be the active model's, for the present request.
+        """
+        for entry in entries:
+            reasons = isinstance(entry, Message) and any(isinstance(block, Reasoning) for block in entry.blocks)
+            if reasons and isinstance(entry, Message) and not entry.prefix_hash:
+                made_by = entry.model or self.model.name
+                entry = structs.replace(entry, model=made_by, prefix_hash=self.view.prefix_hash())
+            self.apply(self.view.log.stamp(entry, self.clock()))
+
+    def apply(self, entry: AnyEntry) -> None:
+        """Apply an entry that is stamped and, if there is a store, committed. Raises `ValueError`."""
+        self.view.apply(entry)
+        self._measure(entry)
+
+    def become(self, then: View, entries: Iterable[AnyEntry]) -> View:
+        """Replace the view by the one that `View.after` made for `entries`; returns the old one, for freeing."""
+        left = self.view.become(then)
+        for entry in entries:
+            self._measure(entry)
+        return left
+
+    def _measure(self, entry: AnyEntry) -> None:
+        if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+            self.meter.measure(self.view, entry.usage)
+
+    # ModelLimits and sizes
+
+    def limits(self, model: ModelProfile | None = None) -> ModelLimits:
+        """The limits of a model, by default the active one, including what was learnt from an overflow."""
+        model, fixed = model or self.model, self.meter.fixed(self.view)
+        learnt = self._caps.get(model.name, 0)
+        return limits_of(self.settings, model, fixed, learnt=learnt, task=self._task_threshold)
+
+    @property
+    def window(self) -> Window:
+        """The window in force."""
+        return self.limits().window
+
+    @property
+    def budget(self) -> Budget:
+        """The present budget."""
+        return self.limits().budget
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Where the layers start."""
+        return self.limits().thresholds
+
+    @property
+    def tokens(self) -> int:
+        """The size of the next request."""
+        return self.meter.tokens(self.view)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next request may be sent; with an unknown window it may always be tried."""
+        return self.budget.fits(self.tokens) and load_of(self.view).fits(self.model)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether reading or rendering the whole view may take longer than a key press may wait: then use a thread."""
+        return self.view.characters > LONG_VIEW_CHARS or len(self.view.log) > LONG_LOG
+
+    @property
+    def protected_tokens(self) -> int:
+        """Tokens at the end of the conversation in which nothing is cleared automatically."""
+        return protected_tokens(self.settings.clearing, self.window.tokens)
+
+    def learn_limit(self, limit: int, tokens: int = 0) -> None:
+        """Take in an overflow: the provider's limit, and its count of the request, in tokens (0: not reported)."""
+        if limit > 0:
+            self._caps[self.model.name] = min(limit, self._caps.get(self.model.name, limit))
+        if tokens > 0:
+            self.meter.refused(self.view, tokens)
+
+    def learn_too_many_bytes(self) -> None:
+        """Take in that the provider refused the last request's bytes: limit pictures to two thirds of theirs.
+
+        Nothing is learnt if they were too few to be the reason.
+        """
+        sent = load_of(self.view).bytes
+        if sent > LEAST_PICTURE_BYTES:
+            self._picture_caps[self.model.name] = sent * 2 // 3
+            self.use(self.model)
+
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings on resting layers; each is returned once."""
+        new = tuple(each for each in self.thresholds.warnings() if each not in self._warned)
+        self._warned.update(new)
+        return new
+
+    def situation(self, *, between_turns: bool = False) -> Situation:
+        """The present situation, for the layers."""
+        tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
+        sizes, window, small = self.meter.categories(self.view), limits.window.tokens, self.model.small
+        words = words_limit(self.settings.compaction.user_words_tokens, window)
+        *examined, least_results = self._least_results
+        return Situation(
+            settings=self.settings,
+            budget=limits.budget,
+            limits=limits.thresholds,
+            tokens=tokens,
+            growth=growth.clearable,
+            growth_of_all=growth.all,
+            cold=self.cache.cold,
+            between_turns=between_turns,
+            model=structs.replace(model, window=window or model.window),
+            rates=model.rates(tokens),
+            small_rates=small.rates(tokens) if small is not None else None,
+            staying=sizes["summaries"] + min(sizes["user"], words),
+            tokens_of=lambda size: self.meter.tokens_of(self.view, size),
+            mixed_tokens_of=self.meter.mixed_tokens_of(self.view),
+            small_tokens_of=lambda size: self.meter.tokens_for((small or model).name, size),
+            least_results=least_results if examined == [self.view.edits, self.view.moves] else 0.0,
+            resting=self.backoff.resting,
+        )
+
+    @property
+    def cache(self) -> CacheState:
+        """Whether the provider still has the prefix of the next request."""
+        call, prefix = self.view.last_call, self.view.prefix
+        return cache_state(
+            now=self.clock(),
+            last_call=self.view.last_read(call) if call else None,
+            ttl_s=self.model.cache_ttl_s,
+            same_model=call is not None and call.model == self.model.name,
+            same_prefix=call is None or prefix is None or prefix.seq < call.seq,
+        )
+
+    # What enters
+
+    def shorten(self, text: str, *, paged: bool) -> Entering:
         """Cut a raw tool result to what enters the conversation; `paged`: the tool returned a page of limited size."""
         return shorten(
             text,
@@ -180,49 +385,83 @@ class ContextEngine(ContextState):
         A summary is written in the background, and entered before the first call after it is done; this waits for it
         only if the next request does not fit. Until then the other layers leave the entries it replaces alone.
         """
-        waited = 0.0 if self.fits else (yield from self._summaries.await_writing())
-        if self._summaries.writing is None and not waited:
-            yield from self._look(between_turns=between_turns)
+        waited = 0.0 if self.fits else (yield from self._await_summary())
+        if self._summary is None and not waited:
+            yield from self._do_what_is_due(between_turns=between_turns)
         else:
-            yield from self._summaries.settle(waited_s=waited)
+            yield from self.settle(waited_s=waited)
         for layer in self.more:
-            entry = layer.plan(self.view, self.situation(between_turns=between_turns))
-            if entry is not None:
-                yield from self.change(entry)
+            yield from self._carry_out(layer.plan(self.view, self.situation(between_turns=between_turns)))
 
-    def _look(self, *, between_turns: bool) -> Steps[None]:
-        """Find the layer that is due, and do what it plans."""
-        here = self.situation(between_turns=between_turns)
-        checkpoint = None if self.compaction.backoff.resting else self.checkpoints.plan(self.view, here)
-        cleared = None if checkpoint else self.clearing.plan(self.view, here)
-        beside = self.settings.compaction.background and self.fits
-        summary = checkpoint or self.compaction.plan_with(self.view, here, cleared, beside=beside)
-        if summary is not None and beside:
-            yield from self._summaries.begin_beside(summary)
+    def _do_what_is_due(self, *, between_turns: bool) -> Steps[None]:
+        """Ask the built-in layers in order, each knowing what those before it decided, and do what is due."""
+        here = structs.replace(
+            self.situation(between_turns=between_turns),
+            in_background=self.settings.compaction.background and self.fits,
+            task_done=self._declarations.newest(self.view) if between_turns else None,
+        )
+        summary: Decision | None = self.checkpoints.plan(self.view, here)
+        cleared = None if summary else self.clearing.plan(self.view, here)
+        if summary is None:
+            known = cleared if isinstance(cleared, Cleared) else None
+            summary = self.compaction.plan(self.view, structs.replace(here, cleared=known))
+        if (yield from self._carry_out(summary, here)):
             return
-        began = self.clock()
-        draft = (yield from self._summaries.write(summary)) if summary is not None else None
-        if isinstance(draft, Draft):
-            yield from self.enter(draft, waited_s=self.clock() - began)
-        else:
-            yield from self._summaries.digest_and_clear(self.digests.plan(self.view, here), cleared)
+        yield from self._carry_out(self.digests.plan(self.view, here))
+        yield from self._carry_out(cleared)
+
+    def _carry_out(self, decision: Decision | None, here: Situation | None = None) -> Steps[bool]:
+        """Do what a layer has decided; False if nothing came of it. `here`: the situation it was decided in."""
+        match decision:
+            case None:
+                return False
+            case NotYet():
+                self._least_results = (self.view.edits, self.view.moves, decision.results)
+                return False
+            case Refusal():
+                self.backoff = self.backoff.failed()
+                return False
+            case DigestPlan():
+                yield StepStarted("digest", self.tokens, decision.reason)
+                digest = yield from write_digest(decision, self.situation())
+                digest = structs.replace(digest, before=self.tokens)
+                after = preview_change(self.view, [digest], self.situation()).after
+                yield from self.change(structs.replace(digest, after=after))
+                return True
+            case Plan() if here is not None and here.in_background:
+                yield from self._write_in_background(decision)
+                return True
+            case Plan():
+                began = self.clock()
+                draft = yield from self._write(decision)
+                if isinstance(draft, Draft):
+                    yield from self.enter(draft, waited_s=self.clock() - began)
+                return isinstance(draft, Draft)
+            case _:
+                yield from self.change(decision)
+                return True
 
     def request(self) -> Prepared:
         """The next request, with cache breakpoints at the edge of the protected tail and at the end of the last
         request.
         """
-        messages = tuple(self.view.messages())
-        edges = {self._protected_edge(len(messages)), self._sent - 1}
-        self._sent = len(messages)
-        prefix = self.view.prefix
-        request = ModelRequest(
-            system=prefix.system if prefix else "",
-            tools=self.tools_of(prefix),
-            messages=messages,
-            max_tokens=self.budget.reserve or LONGEST_ANSWER,
-            cache_edges=tuple(sorted(edge for edge in edges if 0 <= edge < len(messages) - 1)),
-        )
+        request = self._request()
+        messages = len(request.messages)
+        edges = {self._protected_edge(messages), self._sent - 1}
+        self._sent = messages
+        edges = {edge for edge in edges if 0 <= edge < messages - 1}
+        request = structs.replace(request, cache_edges=tuple(sorted(edges)))
         return Prepared(request, self.tokens, self.view.prefix_hash())
+
+    def _request(self) -> ModelRequest:
+        prefix = self.view.prefix
+        tools: tuple[ToolDefinition, ...] = prefix.tools if prefix else ()
+        return ModelRequest(
+            system=prefix.system if prefix else "",
+            tools=tools if self.model.defers_tools else tuple(tool for tool in tools if not tool.deferred),
+            messages=tuple(self.view.messages()),
+            max_tokens=self.budget.reserve or LONGEST_ANSWER,
+        )
 
     def _protected_edge(self, messages: int) -> int:
         """The index of the last message before the protected tail, in which nothing is cleared; -1: there is none.
@@ -236,18 +475,61 @@ class ContextEngine(ContextState):
             self._edge = (edited, self.view.before_tail(lambda size: tokens_of(size) <= protected).messages - 1)
         return self._edge[1]
 
+    # If a request does not fit
+
     def recover(self) -> Steps[bool]:
-        """Shrink the next request without asking a model; True if it is smaller now and fits."""
-        return self._shrinking.recover()
+        """Shrink the next request without asking a model; True if it is smaller now and fits.
+
+        Waits for a summary that is being written, even if by our own count the request fits, and enters a finished one.
+        """
+        start = self.tokens
+        waited = yield from self._await_summary()
+        yield from self.settle(waited_s=waited)
+        for step in OVERFLOW_STEPS:
+            if self.tokens < start and self.fits:
+                return True
+            yield from self._shrink_by(step)
+        return self.tokens < start
+
+    def _shrink_by(self, step: OverflowStep) -> Steps[None]:
+        here = self.situation()
+        entry: AnyContextEntry | None = None
+        match step:
+            case "fewer_pictures":
+                entry = yield from fewer_pictures(self.view, here)
+            case "clear_old" | "clear_newest":
+                keep = 0 if step == "clear_newest" else None
+                entry = self.clearing.asked_for(self.view, here, keep=keep, reason=TOO_LARGE)
+            case "extract" | "extract_if_enough":
+                keep = int(min(here.budget.limit or here.tokens, here.tokens) * KEPT_SHARE)
+                plan = plan_compaction(self.view, here, trigger=None, asked=True, keep=keep, reason=TOO_LARGE)
+                if isinstance(plan, Plan) and (step == "extract" or here.budget.fits(plan.after)):
+                    yield from self._enter_extract(plan)
+                elif step == "extract" and len(shown := self.view.boundaries()) > 1:
+                    yield from self._enter_extract(merge_of(shown, self.view, here))
+            case "shorten":
+                entry = yield from shorten_newest(self.view, here)
+        if entry is not None:
+            yield from self.change(entry)
 
     def give_way(self, refused: Collection[Image], *, others: bool) -> Steps[bool]:
         """Shrink pictures, or replace them by notes, after the provider refused one; False if nothing changed.
 
         `refused`: those it named (empty: it may be any). `others`: it has refused one before in this turn.
         """
-        return self._shrinking.give_way(refused, others=others)
+        entry = yield from without_refused(self.view, self.situation(), refused, others=others)
+        if entry is not None:
+            yield from self.change(entry)
+        return entry is not None
 
     # Steps that the user asks for
+
+    def change(self, entry: AnyContextEntry) -> Steps[StepDone]:
+        """Append a context entry, and report the step."""
+        seq = expect(int, (yield Append((entry,))))
+        done = step_of(self.view.context_entry(seq))
+        yield done
+        return done
 
     def clear_results(self) -> Steps[StepDone | Refusal]:
         """Clear all old results now, however small they are."""
@@ -267,7 +549,7 @@ class ContextEngine(ContextState):
         """Clear these results now, even the newest."""
         cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True), keep=0, only=items)
         return (
-            yield from self._asked_change(
+            yield from self._change_asked_for(
                 cleared
                 or Refusal(
                     "Only a tool result that is shown whole, is not pinned, and is larger than its placeholder can be "
@@ -278,30 +560,25 @@ class ContextEngine(ContextState):
 
     def pin(self, items: Sequence[int], *, pinned: bool = True) -> Steps[StepDone | Refusal]:
         """Pin messages or results, each with its group, or unpin them."""
-        here = self.situation(between_turns=True)
-        share = self.settings.context.pins_share
-        plan = plan_pin(self.view, items, here, share=share) if pinned else plan_unpin(self.view, items, here)
-        return (yield from self._asked_change(plan))
+        plan = plan_pin if pinned else plan_unpin
+        return (yield from self._change_asked_for(plan(self.view, items, self.situation(between_turns=True))))
 
     def restore(self, items: Sequence[int], texts: Sequence[str] = ()) -> Steps[StepDone | Refusal]:
         """Restore messages or results to full text; `texts`: see `plan_restore`."""
         here = self.situation(between_turns=True)
-        return (yield from self._asked_change(plan_restore(self.view, items, here, texts=texts)))
+        return (yield from self._change_asked_for(plan_restore(self.view, items, here, texts=texts)))
 
     def edit_words(self, edits: Sequence[Words]) -> Steps[StepDone | Refusal]:
         """Change the kept words of the user's messages; an empty text drops those of a message."""
-        here = self.situation(between_turns=True)
-        return (yield from self._asked_change(plan_words(self.view, edits, here, self.settings.compaction)))
+        return (yield from self._change_asked_for(plan_words(self.view, edits, self.situation(between_turns=True))))
 
     def undo(self, target: int | None = None) -> Steps[StepDone | Refusal]:
         """Undo a context step, by default the newest."""
         here = self.situation(between_turns=True)
-        return (yield from self._asked_change(plan_undo(self.view, here, target=target)))
+        return (yield from self._change_asked_for(plan_undo(self.view, here, target=target)))
 
-    def _asked_change(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
+    def _change_asked_for(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
         return plan if isinstance(plan, Refusal) else (yield from self.change(plan))
-
-    # Summaries
 
     def compact(self, step: Literal["compact", "checkpoint"] = "compact", subject: str = "") -> Steps[CompactionResult]:
         """Write a summary or completion record and enter it without review.
@@ -322,35 +599,202 @@ class ContextEngine(ContextState):
             return CompactionResult(before, self.tokens, len(self.view.log), draft.reason)
         return CompactionResult(before, before, error=draft.reason)
 
+    # Writing summaries
+
+    def _plan_asked_for(self, step: Literal["compact", "checkpoint"], subject: str) -> Plan | Refusal:
+        """Plan a summary (with the focus `subject`) or completion record (with that note) for the user."""
+        here, reason = self.situation(between_turns=True), "asked for"
+        if step == "checkpoint":
+            return plan_checkpoint(self.view, here, note=subject, reason=reason)
+        trigger = here.limits.compact.tokens or None
+        return plan_compaction(self.view, here, trigger=trigger, focus=subject, asked=True, reason=reason)
+
     def draft(self, step: Literal["compact", "checkpoint"], subject: str = "") -> Steps[Draft | Refusal]:
         """Write a summary or completion record without changing the conversation."""
-        return self._summaries.draft(step, subject)
+        plan = self._plan_asked_for(step, subject)
+        return plan if isinstance(plan, Refusal) else (yield from self._write(plan, asked=True))
 
-    def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
-        """The draft for the present view, with another `text` if given; a refusal if it no longer applies."""
-        return self._summaries.current(draft, text)
+    def _write(self, plan: Plan, *, asked: bool = False) -> Steps[Draft | Refusal]:
+        """Write the text of a plan. If one that the user did not ask for (`asked`) fails, the next one backs off."""
+        yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes)
+        plan, here, seen = self._with_state(plan), self.situation(), len(self.view.log)
+        material = material_of(plan, self.view, here, self._prompts)
+        return (yield from self._written(plan, material, here, self._request(), seen, asked=asked))
 
-    def enter(self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
-        """Enter a draft, with another text if given, together with other context work that is due then."""
-        return self._summaries.enter(draft, text, waited_s=waited_s)
+    def _written(
+        self, plan: Plan, material: Material, here: Situation, running: ModelRequest, seen: int, *, asked: bool
+    ) -> Steps[Draft | Refusal]:
+        own = plan.step in self.own_writers
+        draft = yield from write_summary(plan, material, here, running, path=self._history_path, own=own)
+        if isinstance(draft, Refusal):
+            if not asked and not draft.final:
+                self.backoff = self.backoff.failed()
+            yield StepDone(plan.step, plan.before, plan.before, plan.reason, error=draft.reason)
+            return draft
+        later = range(seen + 1, len(self.view.log) + 1)
+        unchanged = all(isinstance(self.view.log[seq], UnattributedCall) for seq in later)
+        return structs.replace(draft, seen=len(self.view.log) if unchanged else seen)
 
-    def settle(self) -> Steps[None]:
-        """Enter the summary that was written in the background, if there is one and it still applies."""
-        return self._summaries.settle()
+    def _write_in_background(self, plan: Plan) -> Steps[None]:
+        """Start writing a summary in the background, and merging the oldest ones if there would be too many.
+
+        Their input is collected now.
+        """
+        here, seen, plans = self.situation(), len(self.view.log), [self._with_state(plan)]
+        if not plan.boundaries and (merge := plan_merge(self.view, here, coming=plan)) is not None:
+            plans.append(merge)
+        work = [(each, material_of(each, self.view, here, self._prompts)) for each in plans]
+        yield WriteInBackground(self._background(work, here, self._request(), seen))
+        yield from self.settle()
+
+    def _background(
+        self, work: Sequence[tuple[Plan, Material]], here: Situation, running: ModelRequest, seen: int
+    ) -> Steps[None]:
+        """Closing this generator early cancels the writing and leaves nothing behind."""
+        summary = self._summary = _InBackground(work[0][0])
+        drafts: list[Draft] = []
+        try:
+            for plan, material in work:
+                yield StepStarted(plan.step, plan.before, plan.reason, plan.first, plan.last, plan.writes, True)
+                if drafts:
+                    material = material.with_newer(plan, drafts[0].plan, drafts[0].text)
+                draft = yield from self._written(plan, material, here, running, seen, asked=bool(plan.boundaries))
+                if not isinstance(draft, Draft):
+                    break
+                drafts.append(draft)
+            summary.draft, summary.merged = (*drafts, None, None)[:2]
+        finally:
+            if summary.draft is None and self._summary is summary:
+                self._summary = None
+
+    def _await_summary(self) -> Steps[float]:
+        """Wait for the summary that is being written, if any; returns the seconds waited."""
+        if self._summary is None or self._summary.draft is not None:
+            return 0.0
+        began = self.clock()
+        yield AwaitWriting()
+        return max(self.clock() - began, 1e-3)
+
+    def settle(self, *, waited_s: float = 0.0) -> Steps[None]:
+        """Enter the summary that was written in the background, if there is one.
+
+        If the entries it replaces have changed since, it is dropped. A turn has waited `waited_s` seconds for it.
+        """
+        summary = self._summary
+        if summary is None or summary.draft is None:
+            return
+        try:
+            now = self.current(summary.draft)
+            if isinstance(now, Refusal):
+                plan, tokens, spent = summary.plan, self.tokens, summary.draft.spent_usd
+                yield StepDone(plan.step, tokens, tokens, plan.reason, error=now.reason, cost_usd=spent)
+            else:
+                yield from self.enter(now, waited_s=waited_s, merged=summary.merged)
+        finally:
+            self._summary = None
 
     @property
     def writing(self) -> Plan | None:
         """The plan of the summary that is being written in the background or waits to be entered."""
-        return self._summaries.writing
+        return self._summary.plan if self._summary is not None else None
 
     @property
     def written(self) -> bool:
         """Whether a summary that was written in the background waits to be entered."""
-        return self._summaries.written
+        return self._summary is not None and self._summary.draft is not None
 
     def still_holds(self) -> bool:
         """Whether the summary that is being written could still be entered. Reads everything it replaces."""
-        return self._summaries.still_holds()
+        return self._summary is None or isinstance(rebased(self._summary.plan, self.view, self.situation()), Plan)
+
+    def _with_state(self, plan: Plan) -> Plan:
+        known = (where_things_are(self.view, self.running()), found_tools(self.view))
+        state = "\n\n".join(text for text in known if text)
+        return with_state(plan, state, self.view, self.meter.mixed_tokens_of(self.view))
+
+    # Entering summaries
+
+    def current(self, draft: Draft, text: str | None = None) -> Draft | Refusal:
+        """The draft for the present view, with another `text` if given; a refusal if it no longer applies."""
+        seen, plan = len(self.view.log), draft.plan
+        if draft.seen == seen and text is None:
+            return draft
+        if draft.seen != seen:
+            present = rebased(plan, self.view, self.situation())
+            if isinstance(present, Refusal):
+                return present
+            plan = self._with_state(present)
+        tokens_of = self.meter.mixed_tokens_of(self.view)
+        now = accept_anew(plan, draft, draft.text if text is None else text, tokens_of=tokens_of)
+        return now if isinstance(now, Refusal) else structs.replace(now, seen=seen)
+
+    def enter(
+        self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0, merged: Draft | None = None
+    ) -> Steps[CompactionResult]:
+        """Enter a draft, with another text if given, together with other context work that is due.
+
+        The cache after a boundary is lost, so clearing old results and entering `merged` summaries is free at that
+        moment. `waited_s`: how many seconds a turn has waited for the text.
+        """
+        now = self.current(draft, text)
+        if isinstance(now, Refusal):
+            return CompactionResult(self.tokens, self.tokens, error=now.reason)
+        result = yield from self._enter(now, waited_s=waited_s)
+        if now.plan.boundaries:
+            return result
+        if merged is not None:
+            yield from self.enter(merged)
+        here = structs.replace(self.situation(), cold=True, kept_from=now.plan.kept_from)
+        digest, cleared = self.digests.plan(self.view, here), self.clearing.plan(self.view, here)
+        yield from self._carry_out(digest)
+        yield from self._carry_out(cleared)
+        # Merge the oldest summaries if all together have grown too large. If that fails they stay.
+        plan = plan_merge(self.view, self.situation()) if self._summary is None else None
+        if plan is not None and self.settings.compaction.background:
+            yield from self._write_in_background(plan)
+        elif plan is not None:
+            merge = yield from self._write(plan, asked=True)
+            if isinstance(merge, Draft):
+                yield from self._enter(merge)
+        return result
+
+    def _enter_extract(self, plan: Plan) -> Steps[None]:
+        """Enter a summary extracted from the turns themselves, without a model."""
+        plan, here = self._with_state(plan), self.situation()
+        material = material_of(plan, self.view, here, self._prompts)
+        draft = accept(plan, material, material.extract, path=self._history_path, tokens_of=here.mixed_tokens_of)
+        if isinstance(draft, Draft):
+            yield from self._enter(draft)
+
+    def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
+        plan, others = draft.plan, draft.entries[1:]
+        if draft.material.archive:
+            yield ArchiveTurns(self._thread, draft.material.archive)
+        prefix, renewed = self.view.prefix, self.renewed_prefix
+        renewing: tuple[Prefix, ...] = ()
+        if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
+            renewing = (renewed,)
+        boundary = structs.replace(draft.boundary, waited_s=waited_s)
+        last = expect(int, (yield Append((boundary, *others, *renewing))))
+        seq = last - len(others) - len(renewing)
+        self.backoff = self.backoff.succeeded()
+        yield StepDone(
+            plan.step,
+            plan.before,
+            draft.after,
+            f"{boundary.reason}; {draft.how}",
+            entry=self.view.context_entry(seq),
+            items=len(plan.leaving) + len(plan.boundaries),
+            text=boundary.text,
+            cost_usd=boundary.cost_usd,
+            details=(
+                ("how", draft.how),
+                ("failures", draft.failures),
+                ("facts_missing", draft.facts_missing),
+                ("sections_added", draft.sections_added),
+            ),
+        )
+        return CompactionResult(plan.before, draft.after, seq, boundary.text)
 
     # Previews and figures
 
@@ -360,10 +804,15 @@ class ContextEngine(ContextState):
         if step == "clear":
             cleared = self.clearing.asked_for(self.view, here)
             return self._nothing_to_clear() if cleared is None else preview_clearing(self.view, here, cleared)
-        plan = self._summaries.plan(step, subject)
+        plan = self._plan_asked_for(step, subject)
         if isinstance(plan, Refusal):
             return plan
-        return preview_plan(self.view, here, plan, self._summaries.expected_usd(plan))
+        usd = None
+        if plan.step not in self.own_writers:
+            parts, asked = questions_of(plan, self.view, here, self._prompts)
+            # The expected length, as in `preview_plan`, not the longest possible.
+            usd = choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, here).usd
+        return preview_plan(self.view, here, plan, usd)
 
     def preview_draft(self, draft: Draft) -> StepPreview:
         """Preview the effects and cost of entering a written summary. Copies the view."""
@@ -371,47 +820,27 @@ class ContextEngine(ContextState):
 
     def preview_layer(self, layer: str) -> LayerPreview:
         """What the layer ``clear`` or ``compact`` would do if it acted now; empty for any other."""
-        here = self.situation(between_turns=False)
         match layer:
             case "clear":
-                return self.clearing.preview(self.view, here)
+                return self.clearing.preview(self.view, self.situation())
             case "compact":
-                return self.compaction.preview(here)
+                return self.compaction.preview(self.situation())
             case _:
                 return LayerPreview()
 
     def stats(self) -> ContextStats:
         """How full the window is, what comes next, and what was done; the caller adds costs and models."""
-        tokens, budget, limits, done = self.tokens, self.budget, self.thresholds, counts(self.view)
-        return ContextStats(
-            model=self.model.name,
-            tokens=tokens,
-            window=budget.window,
-            reserve=budget.reserve,
-            measured=self.meter.measured,
-            categories=self.meter.breakdown(self.view),
-            messages=done.messages,
-            evicted=done.evicted,
-            cleared=done.cleared,
-            digested=done.digested,
-            compactions=done.compactions.count,
-            checkpoints=done.checkpoints.count,
-            summarised_chars=done.summarised_chars,
-            summaries=done.summaries,
-            depth=done.depth,
-            waits=done.waits,
-            waited_s=done.waited_s,
-            reasoning_dropped=self.view.reasoning_dropped(),
-            last_compaction=done.compactions,
-            last_checkpoint=done.checkpoints,
-            marks=marks(limits, budget.window),
-            next_layer=next_layer(tokens, limits, self.preview_layer),
-        )
+        return stats_of(self.view, self.meter, self.limits(), self.model.name, self.preview_layer)
 
     def cold_send(self) -> ColdSend | None:
         """The warning if the next request has a cold cache; None if there is nothing to warn of."""
         cache = self.cache
         if not cache.cold or self.view.last_call is None:
             return None
-        here, least = self.situation(between_turns=False), self.settings.context.cold_notice_usd
-        return cold_send(here, cache, self.preview_layer("compact"), at_least_usd=least)
+        least = self.settings.context.cold_notice_usd
+        return cold_send(self.situation(), cache, self.preview_layer("compact"), at_least_usd=least)
+
+
+def policy_of(model: ModelProfile) -> ReasoningPolicy:
+    """Which reasoning is sent back to a model."""
+    return ReasoningPolicy(model.name, model.bound_reasoning)

@@ -6,8 +6,9 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from tui_agent.context.budget import Thresholds
+from tui_agent.context.budget import ModelLimits, Thresholds
 from tui_agent.context.economics import LayerPreview, spoken_time
+from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.entries import Checkpointed, Summarized
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.conversation.view import View
@@ -92,35 +93,16 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What context work has done to the conversation, without undone steps.
-
-    evicted, cleared, digested: the present number of such results. summarised_chars: characters in the log of
-    everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest of it was
-    summarised.
-    waits, waited_s: how often, and how many seconds in all, turns waited for a summary.
-    """
-
-    messages: int = 0
-    evicted: int = 0
-    cleared: int = 0
-    digested: int = 0
-    summarised_chars: int = 0
-    summaries: int = 0
-    depth: int = 0
-    waits: int = 0
-    waited_s: float = 0.0
-    compactions: Activity = Activity()
-    checkpoints: Activity = Activity()
-
-
 class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     """How full the window is, what comes next, and what everything costs.
 
     tokens: the size of the next request (`measured`: counted by the provider, else estimated). window: the model's
     input capacity; 0: unknown. reserve: room for an answer. categories: the request in estimated tokens by category.
     Costs are in USD, None if the model's prices are unknown. cache_share: the share of all input that was read from the
-    provider's cache. models: by descending cost.
+    provider's cache. evicted, cleared, digested: the present number of such results. summarised_chars: characters in
+    the log of everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest
+    of it was summarised. waits, waited_s: how often, and how many seconds in all, turns waited for a summary. models:
+    by descending cost.
     """
 
     model: str
@@ -158,38 +140,49 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
         return 100 * self.tokens / self.window if self.window else 0.0
 
 
-def counts(view: View) -> Counts:
-    """Count what context work has done so far, in time proportional to the number of context entries."""
-    hidden, shown = view.counts(), view.boundaries()
+def stats_of(
+    view: View, meter: TokenMeter, limits: ModelLimits, model: str, preview: Callable[[str], LayerPreview]
+) -> ContextStats:
+    """The snapshot without costs, in time proportional to the number of context entries.
+
+    `preview`: what the layer of this name would do now.
+    """
+    tokens, hidden, shown, entries = meter.tokens(view), view.counts(), view.boundaries(), view.context_entries()
     # A wait counts even if its step was undone later.
-    waited = [
-        entry.waited_s
-        for entry, _ in view.context_entries()
-        if isinstance(entry, Summarized | Checkpointed) and entry.waited_s
-    ]
-    active = [entry for entry, counting in view.context_entries() if counting]
-    summaries = [entry for entry in active if isinstance(entry, Summarized)]
-    checkpoints = [entry for entry in active if isinstance(entry, Checkpointed)]
-    return Counts(
+    waited = [each.waited_s for each, _ in entries if isinstance(each, Summarized | Checkpointed) and each.waited_s]
+    summaries = [entry for entry, counts in entries if counts and isinstance(entry, Summarized)]
+    records = [entry for entry, counts in entries if counts and isinstance(entry, Checkpointed)]
+    return ContextStats(
+        model=model,
+        tokens=tokens,
+        window=limits.window.tokens,
+        reserve=limits.budget.reserve,
+        measured=meter.measured,
+        categories=meter.breakdown(view),
         messages=view.message_count,
         evicted=hidden.evicted,
         cleared=hidden.cleared,
         digested=hidden.digested,
+        compactions=len(summaries),
+        checkpoints=len(records),
         summarised_chars=hidden.hidden,
         summaries=len(shown),
         depth=max((boundary.depth for boundary in shown), default=0),
         waits=len(waited),
         waited_s=sum(waited),
-        compactions=Activity(
+        reasoning_dropped=view.reasoning_dropped(),
+        last_compaction=Activity(
             count=len(summaries),
             last=max((entry.time for entry in summaries), default=0.0),
             note=summaries[-1].focus if summaries else "",
         ),
-        checkpoints=Activity(
-            count=len(checkpoints),
-            last=max((entry.time for entry in checkpoints), default=0.0),
-            note=checkpoints[-1].note if checkpoints else "",
+        last_checkpoint=Activity(
+            count=len(records),
+            last=max((entry.time for entry in records), default=0.0),
+            note=records[-1].note if records else "",
         ),
+        marks=marks(limits.thresholds, limits.window.tokens),
+        next_layer=next_layer(tokens, limits.thresholds, preview),
     )
 
 
@@ -220,13 +213,14 @@ def next_layer(tokens: int, thresholds: Thresholds, preview: Callable[[str], Lay
 
 def price_text(ahead: LayerPreview) -> str:
     """What the next step costs, and when it has paid for itself; empty if prices are unknown or it frees nothing."""
-    if ahead.cost_usd is None or not ahead.frees:
+    price = ahead.payback
+    if price is None or not ahead.frees:
         return ""
-    saved = price_or_time(ahead.saving_usd, ahead.saving_s)
-    if not ahead.cost_usd and not ahead.cost_s:
+    saved = price_or_time(price.saving_usd, price.saving_s)
+    if not price.cost_usd and not price.cost_s:
         return f"costs nothing, saves {saved} a call"
-    paid = f", paid back after {ahead.calls:,} call{'' if ahead.calls == 1 else 's'}" if ahead.calls else ""
-    return f"costs {price_or_time(ahead.cost_usd, ahead.cost_s)}, saves {saved} a call{paid}"
+    paid = f", paid back after {counted(price.calls, 'call')}" if price.calls else ""
+    return f"costs {price_or_time(price.cost_usd, price.cost_s)}, saves {saved} a call{paid}"
 
 
 def text(stats: ContextStats, now: float) -> str:

@@ -13,7 +13,7 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from tui_agent.context.compaction.facts import Source
-from tui_agent.context.compaction.rendering import fact_sources
+from tui_agent.context.compaction.material import fact_sources
 from tui_agent.context.economics import LONGEST_SUMMARY
 from tui_agent.context.effects import (
     Answer,
@@ -31,7 +31,7 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
-    WriteBeside,
+    WriteInBackground,
     carry_out,
 )
 from tui_agent.context.engine import ContextEngine, Prepared
@@ -167,7 +167,7 @@ class EnginePolicy:
                 return None
             case ShrinkImages():
                 return Shrunk(tuple(map(halved, effect.images)))
-            case WriteBeside():
+            case WriteInBackground():
                 self._beside = effect.steps, next(effect.steps)
                 self._ready_at, self._ready_after = self._now + LONGEST_SUMMARY / WRITING_SPEED, MAX_BACKGROUND_CALLS
                 return None

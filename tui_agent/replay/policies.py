@@ -61,7 +61,7 @@ MakePolicy = Callable[[Setup], Policy]
 
 def written_by_rule(sources: Sequence[Source], tokens: int, factor: float = 1.0) -> str:
     """Generate a summary of these sources of about this many tokens; `factor` is the script's."""
-    names = [mention.text for mention in collect(sources).mentions[: tokens // TOKENS_PER_NAME]]
+    names = [mention.text for mention in collect(sources)[: tokens // TOKENS_PER_NAME]]
     room = int(tokens * CHARS_PER_TOKEN / factor) - sum(len(name) + 1 for name in names)
     words: list[str] = []
     while room > 0:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tui_agent.context.compaction.facts import mentions
-from tui_agent.context.compaction.rendering import strings_in
+from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools

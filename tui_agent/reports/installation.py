@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from tui_agent.context.counting import cache_folder, load_tokenizer
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.provider import Provider
+from tui_agent.models.tokenizer import cache_folder, load_tokenizer
 from tui_agent.settings import (
     PROJECT_FILE,
     USER_FILE,

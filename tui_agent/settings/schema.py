@@ -167,7 +167,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     facts_tokens: Count = 2_000
     """Largest size, in tokens, of the facts appended to a summary that left them out."""
     user_words_tokens: Count = 8_000
-    """Largest size, in tokens, of your own messages kept beside the summaries; at most a tenth of the window."""
+    """Largest size, in tokens, of your own messages kept with the summaries; at most a tenth of the window."""
     summaries_tokens: Positive = 12_000
     """Size of all summaries, in tokens, above which the oldest are merged; at most a tenth of the window."""
     summary_result_chars: Positive = 1_800

@@ -14,8 +14,7 @@ from compaction_kit.semantic_corpus import build_semantic_heldout_session, build
 from compaction_kit.session import SeededSession, Turn, build_seeded_session
 
 from tests.profiles import model_named
-from tui_agent.context.compaction.writing import CompactionResult
-from tui_agent.context.effects import Answer, AskModel, MemoryHost, Refusal
+from tui_agent.context.effects import Answer, AskModel, CompactionResult, MemoryHost, Refusal
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message

@@ -4,7 +4,7 @@ import pytest
 
 from tests.context.talks import Talk
 from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, Form, sections
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, Form, sections
 
 
 def talk() -> Talk:

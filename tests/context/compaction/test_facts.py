@@ -45,7 +45,7 @@ def test_what_was_used_often_and_lately_comes_first() -> None:
         Source("assistant", "used_name"),
         Source("tool", "used_name new_name"),
     ]
-    ranked = [mention.text for mention in collect(sources).mentions]
+    ranked = [mention.text for mention in collect(sources)]
     assert ranked == ["used_name", "new_name", "old_name", "seldom_name"]
 
 
@@ -73,28 +73,28 @@ def test_every_fact_is_listed_or_counted(said: list[tuple[Speaker, str]], limit:
     facts = collect(sources)
     text = listing(facts, limit=limit, tokens_of=estimate, where=WHERE)
     more = re.search(rf"^(\d+) more in {re.escape(WHERE)}\Z", text, re.MULTILINE)
-    left_out = [mention.text for mention in facts.mentions if mention.text not in text]
+    left_out = [mention.text for mention in facts if mention.text not in text]
     assert len(left_out) <= (int(more[1]) if more else 0)
     assert text == listing(collect(sources), limit=limit, tokens_of=estimate, where=WHERE)
 
 
 def test_line_numbers_of_a_page_are_no_facts() -> None:
     page = "\n".join(f"{number}\tdef func_{number - 9_000}():" for number in range(9_100, 9_106))
-    found = {mention.text for mention in collect([Source("tool", page)]).mentions}
+    found = {mention.text for mention in collect([Source("tool", page)])}
     assert found == {f"func_{number}" for number in range(100, 106)}
 
 
 def test_ids_at_the_beginning_of_lines_are_facts() -> None:
     rows = "8213\tone\n8377\ttwo\n9999\tthree"
-    found = {mention.text for mention in collect([Source("tool", rows)]).mentions}
+    found = {mention.text for mention in collect([Source("tool", rows)])}
     assert found == {"8213", "8377", "9999"}
 
 
 def test_a_small_bare_number_is_a_fact_only_where_it_was_taken_up() -> None:
     result = Source("tool", "103 122 4096 250 ms 1.2.3 85% a-42 KeyError")
-    alone = {mention.text for mention in collect([result]).mentions}
+    alone = {mention.text for mention in collect([result])}
     assert alone == {"4096", "250 ms", "1.2.3", "85%", "a-42", "KeyError"}
-    taken_up = {mention.text for mention in collect([result, Source("assistant", "So it is 122.")]).mentions}
+    taken_up = {mention.text for mention in collect([result, Source("assistant", "So it is 122.")])}
     assert taken_up == alone | {"122"}
 
 

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from tests.context.talks import (
     ARCHIVE,
-    COMPACTION,
     FILLER,
     SUMMARY,
     Talk,
@@ -25,9 +24,9 @@ from tests.conversation.logs import broken_rules, logs
 from tests.examples import examples
 from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.facts import HEADING
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, body_of, sections
 from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import CHANGED, Plan, plan_checkpoint, plan_compaction, plan_merge, rebased
-from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, body_of, sections
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
@@ -54,7 +53,7 @@ def asked_for(talk: Talk) -> Plan:
 
 
 def on_now(plan: Plan, view: View) -> Plan | Refusal:
-    return rebased(plan, view, situation(view), COMPACTION)
+    return rebased(plan, view, situation(view))
 
 
 @pytest.mark.parametrize("keep", range(200, 1_700, 100))
@@ -96,7 +95,7 @@ def test_where_all_was_replaced_the_first_word_since_is_the_first_kept() -> None
     talk.ask("Do it.")
     talk.tool("value = 1\n" * 400, path="a.py")
     talk.say("Done.")
-    plan = planned(plan_checkpoint(talk.view, situation(talk.view), COMPACTION))
+    plan = planned(plan_checkpoint(talk.view, situation(talk.view)))
     assert plan.kept_from == 0
     newest = talk.ask("Next.")
     now = planned(on_now(plan, talk.view))
@@ -237,8 +236,8 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
         talk.apply(accepted(compaction(talk), talk.view))
         further(talk, round_)
     newest = talk.view.boundaries()[-1]
-    assert plan_merge(talk.view, situation(talk.view), Compaction(summaries_tokens=100_000)) is None
-    plan = plan_merge(talk.view, situation(talk.view), Compaction(summaries_tokens=500))
+    assert plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=100_000))) is None
+    plan = plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=500)))
     assert plan is not None
     made = material(plan, talk.view)
     told = "".join(made.parts)
@@ -262,7 +261,7 @@ def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a
     for round_ in range(6):
         written.append(talk.apply(accepted(compaction(talk), talk.view)).boundary.text)
         if round_ >= 2:
-            plan = plan_merge(talk.view, situation(talk.view), budget)
+            plan = plan_merge(talk.view, situation(talk.view, settings=budget))
             assert plan is not None
             notes = material(plan, talk.view).notes
             # The newest summary stays as it is; what an earlier merge stands for is told by what it was made from.
@@ -282,7 +281,7 @@ def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:
         first = replace(done.boundary, depth=2) if round_ == 0 else done.boundary
         talk.apply(replace(done, boundary=first))
         further(talk, round_)
-    plan = plan_merge(talk.view, situation(talk.view), Compaction(summaries_tokens=500))
+    plan = plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=500)))
     assert plan is not None
     assert material(plan, talk.view).notes == ()
 
@@ -380,9 +379,9 @@ def test_figures_after_an_edit_are_of_the_new_view() -> None:
 
 def test_the_outline_has_its_four_sections() -> None:
     talk = long_talk()
-    here = situation(talk.view, window=20_000)
     chosen = Compaction(handover="outline")
-    plan = plan_compaction(talk.view, here, chosen, trigger=8_000)
+    here = situation(talk.view, window=20_000, settings=chosen)
+    plan = plan_compaction(talk.view, here, trigger=8_000)
     done = accepted(plan, talk.view, "# Key decisions\nNone were needed so far.", settings=chosen)
     assert [line[2:] for line in done.boundary.text.splitlines() if line.startswith("# ")][:4] == list(OUTLINE.sections)
 
@@ -395,7 +394,7 @@ def test_the_separate_model_sees_results_cut_and_the_facts_see_them_whole() -> N
         talk.tool(FILLER * 40, path=f"f{number}.py")
     plan = planned(compaction(talk))
     made = material(plan, talk.view)
-    assert max(len(part) for part in made.parts) < 2 * COMPACTION.summary_result_chars
+    assert max(len(part) for part in made.parts) < 2 * Compaction().summary_result_chars
     assert "hidden_name_here" not in "".join(made.parts)
     assert "hidden_name_here" in made.archive
     assert "hidden_name_here" in talk.apply(accepted(plan, talk.view)).boundary.text
@@ -440,7 +439,7 @@ def applied(view: View, done: Draft) -> View:
 
 def check(view: View, plan: Plan, made: Material, done: Draft) -> None:
     groups = view.groups()
-    now = planned(rebased(plan, view, situation(view, window=4_000), COMPACTION))
+    now = planned(rebased(plan, view, situation(view, window=4_000)))
     assert (replace(now, kept=plan.kept), now.kept_from) == (plan, plan.kept_from)
 
     after = applied(view, done)
@@ -482,8 +481,8 @@ def check(view: View, plan: Plan, made: Material, done: Draft) -> None:
 def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted: bool, facts_tokens: int) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
-    knobs = replace(COMPACTION, facts_tokens=facts_tokens)
-    plan = plan_compaction(view, situation(view, window=4_000), knobs, trigger=3_000, keep=keep, asked=True)
+    knobs = replace(Compaction(), facts_tokens=facts_tokens)
+    plan = plan_compaction(view, situation(view, window=4_000, settings=knobs), trigger=3_000, keep=keep, asked=True)
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
     made = material(plan, view, knobs)
@@ -499,7 +498,7 @@ def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted:
 def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
-    plan = plan_checkpoint(view, situation(view, window=4_000), COMPACTION, note="done")
+    plan = plan_checkpoint(view, situation(view, window=4_000), note="done")
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
     made = material(plan, view)
@@ -513,10 +512,36 @@ def test_any_checkpoint_of_any_conversation(drawn: object) -> None:
 def test_what_a_provider_counts_as_less_than_leaves_becomes_no_less_than_the_summary() -> None:
     talk = long_talk()
     here = replace(situation(talk.view, window=20_000), tokens=total(talk.view) // 3)
-    plan = planned(plan_compaction(talk.view, here, COMPACTION, trigger=100))
+    plan = planned(plan_compaction(talk.view, here, trigger=100))
     assert plan.before == here.tokens
     assert plan.after > plan.words_growth
-    moved = rebased(plan, talk.view, replace(here, tokens=here.tokens // 2), COMPACTION)
+    moved = rebased(plan, talk.view, replace(here, tokens=here.tokens // 2))
     assert isinstance(moved, Plan)
     assert moved.after > moved.words_growth
     assert accepted(moved, talk.view).after > 0
+
+
+def test_a_prompt_comes_back_with_what_came_because_of_it() -> None:
+    talk = long_talk()
+    prompt = len(talk.view.log) + 2
+    talk.add(Message(role="user", kind="hook", blocks=(Text("The hook says: branch main."),), because=prompt))
+    talk.ask("Now do the long thing.")
+    after = Message(role="user", kind="resource", blocks=(Text("The resource says: port 80."),), because=prompt)
+    resource = talk.add(after)
+    for number in range(40):
+        talk.tool(FILLER * 30, path=f"src/long_{number}.py")
+    plan = planned(compaction(talk))
+    assert plan.brought_back == (prompt - 1, prompt, resource)
+    talk.apply(accepted(plan, talk.view))
+    for text in ("The hook says: branch main.", "Now do the long thing.", "The resource says: port 80."):
+        assert talk.shown.count(text) == 1
+    assert broken_rules(talk.view.messages()) == []
+    # A newer prompt takes its place: the whole group leaves again.
+    talk.ask("And now something else.")
+    for number in range(40):
+        talk.tool(FILLER * 30, path=f"src/longer_{number}.py")
+    done = talk.apply(accepted(compaction(talk), talk.view))
+    assert len(done.plan.lapsed) == 1
+    assert "The hook says" not in talk.shown
+    assert "The resource says" not in talk.shown
+    assert talk.shown.count("And now something else.") == 1

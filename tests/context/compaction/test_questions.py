@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.context.talks import PROMPTS
 from tui_agent.context.compaction.facts import HEADING
-from tui_agent.context.compaction.questions import (
+from tui_agent.context.compaction.forms import (
     CHECKPOINT,
     FIVE,
     OUTLINE,

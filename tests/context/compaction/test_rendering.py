@@ -3,7 +3,8 @@
 import json
 
 from tests.context.talks import Talk
-from tui_agent.context.compaction.rendering import archive, cut, fact_sources, strings_in, transcript
+from tui_agent.context.compaction.forms import cut
+from tui_agent.context.compaction.material import archive, fact_sources, strings_in, transcript
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, Delivered, Digested, Message, Queued, notice, tool_result
 

@@ -6,28 +6,28 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from tests.context.talks import COMPACTION, PROMPTS, SUMMARY, Talk, compaction, planned
+from tests.context.talks import PROMPTS, SUMMARY, Talk, compaction, planned, situation
 from tests.profiles import model_named
 from tui_agent.context.compaction.draft import Draft, accept
-from tui_agent.context.compaction.material import Material, material_of
+from tui_agent.context.compaction.material import CLOSE, OPEN, Material, material_of
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.rendering import CLOSE, OPEN
 from tui_agent.context.compaction.writing import (
     MOST_PARTS,
-    Attempt,
-    Writers,
-    attempts,
+    Way,
     choose_writer,
     chunks,
+    ways,
     write_summary,
 )
 from tui_agent.context.counting import estimate
+from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, WrongOutcome, carry_out
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Summarized, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
-from tui_agent.conversation.request import ModelRequest, RequestMessage
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.view import View
 
 PATH = "conversation_history/main.md"
 USED = Usage(input_tokens=1_000, output_tokens=100)
@@ -49,7 +49,7 @@ def case() -> Case:
         talk.tool(f"line {turn} of the output\n" * 50, path=f"src/part_{turn}.py")
         talk.say(f"Step {turn} is fine.")
     plan = planned(compaction(talk, trigger=50_000, window=60_000))
-    return Case(plan, material_of(plan, talk.view, COMPACTION, PROMPTS))
+    return Case(plan, material_of(plan, talk.view, situation(talk.view), PROMPTS))
 
 
 def tokens(text: str) -> int:
@@ -66,23 +66,22 @@ def model(room: int, name: str = "anthropic:claude-opus-5-5", small: ModelProfil
     return model_named(name, window=window, rates=Prices(4, 20, 0.2, 5).rates, small=small)
 
 
-def request(instruction: str) -> ModelRequest:
-    return ModelRequest(
-        system="rules", tools=(), messages=(RequestMessage("user", (Text(instruction),)),), max_tokens=1
-    )
+RUNNING = ModelRequest(system="rules", tools=(), messages=(), max_tokens=1)
 
 
-def writers(room: int, *, small: ModelProfile | None = None, own: bool = False) -> Writers:
-    return Writers(model(room, small=small), 50_000, False, request, estimate, estimate, 131_072, own)
+def moment(room: int, *, small: ModelProfile | None = None, cold: bool = False) -> Situation:
+    """Before a request of 50,000 tokens to a model with so much room for one."""
+    here = situation(View())
+    return structs.replace(here, model=model(room, small=small), tokens=50_000, cold=cold, small_tokens_of=estimate)
 
 
-def ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Attempt, ...]:
-    return attempts(case.made, writers(room), same_prefix=same_prefix)
+def found_ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Way, ...]:
+    return ways(case.made, moment(room), same_prefix=same_prefix)
 
 
 def test_each_way_is_tried_once_and_the_last_needs_no_model(case: Case) -> None:
-    found = ways(case, 100_000, same_prefix=True)
-    assert [attempt.way for attempt in found] == ["same_prefix", "whole", "parts", "extract"]
+    found = found_ways(case, 100_000, same_prefix=True)
+    assert [way.name for way in found] == ["same_prefix", "whole", "parts", "extract"]
     assert not isinstance(
         accept(case.plan, case.made, case.made.extract, path=PATH, tokens_of=estimate),
         Refusal,
@@ -92,28 +91,28 @@ def test_each_way_is_tried_once_and_the_last_needs_no_model(case: Case) -> None:
 def test_the_summariser_itself_overflows(case: Case) -> None:
     """After a switch from a window of 1M to one of 200k, or smaller: the source is split to fit."""
     for room in (20_000, 12_000, 6_000, 2_500):
-        found = ways(case, room)
-        assert [attempt.way for attempt in found] == ["parts", "extract"]
+        found = found_ways(case, room)
+        assert [way.name for way in found] == ["parts", "extract"]
         parts = found[0]
         assert 1 < len(parts.materials) <= MOST_PARTS
         for text in parts.materials:
-            assert tokens(parts.instruction) + tokens(text) <= room
+            assert tokens(case.made.questions.separate) + tokens(text) <= room
         told = "".join(parts.materials)
         assert all(f"step {turn}." in told for turn in range(69))
 
 
 def test_without_room_only_the_extract_is_left(case: Case) -> None:
     for room in (3, 10, tokens(case.made.questions.separate) + 20):
-        assert [attempt.way for attempt in ways(case, room)] == ["extract"]
+        assert [way.name for way in found_ways(case, room)] == ["extract"]
 
 
 def test_what_was_written_already_comes_first_where_it_fits(case: Case) -> None:
     merge = structs.replace(case.made, notes=("The first part.\n" * 20, "The second part.\n" * 20))
-    found = attempts(merge, writers(100_000), same_prefix=False)
-    assert [attempt.way for attempt in found] == ["notes", "whole", "parts", "extract"]
+    found = ways(merge, moment(100_000), same_prefix=False)
+    assert [way.name for way in found] == ["notes", "whole", "parts", "extract"]
     assert found[0].materials == merge.notes
     large = structs.replace(case.made, notes=("a word more " * 3_000, "and more " * 4_000))
-    assert "notes" not in [attempt.way for attempt in attempts(large, writers(12_000), same_prefix=False)]
+    assert "notes" not in [way.name for way in ways(large, moment(12_000), same_prefix=False)]
 
 
 def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
@@ -128,7 +127,7 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
         return Refusal("overloaded") if len(asked) == 1 else Answer(SUMMARY, "small", USED, 0.1)
 
     plan = structs.replace(case.plan, boundaries=(Summarized(first=1, last=1, text=SUMMARY),))
-    done = carry_out(write_summary(plan, merge, writers(100_000), path=PATH), answering)
+    done = carry_out(write_summary(plan, merge, moment(100_000), RUNNING, path=PATH), answering)
     assert isinstance(done, Draft)
     assert "[part 1 of 2]\nThe first part." in asked[0]
     assert len(asked) == 2
@@ -137,22 +136,22 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
 
 
 def test_no_error_text_is_appended_on_a_retry(case: Case) -> None:
-    found = ways(case, 100_000, same_prefix=True)
+    found = found_ways(case, 100_000, same_prefix=True)
     sizes = [max(map(tokens, attempt.materials), default=0) for attempt in found[1:]]
     assert sizes == sorted(sizes, reverse=True)
-    assert found == ways(case, 100_000, same_prefix=True)
+    assert found == found_ways(case, 100_000, same_prefix=True)
 
 
 def test_the_small_model_counts_in_its_own_way(case: Case) -> None:
     """What just fits by the session's model may not fit the small one."""
-    whole, *_ = ways(case, 100_000)
-    room = tokens(whole.instruction) + tokens(whole.materials[0])
+    whole, *_ = found_ways(case, 100_000)
+    room = tokens(case.made.questions.separate) + tokens(whole.materials[0])
     small = model(room, "anthropic:claude-haiku-5-5")
-    found = attempts(case.made, writers(100_000, small=small), same_prefix=False)
-    assert [attempt.way for attempt in found] == ["whole", "parts", "extract"]
-    careful = writers(100_000, small=small)._replace(small_tokens_of=doubled)
-    found = attempts(case.made, careful, same_prefix=False)
-    assert [attempt.way for attempt in found] == ["parts", "extract"]
+    found = ways(case.made, moment(100_000, small=small), same_prefix=False)
+    assert [way.name for way in found] == ["whole", "parts", "extract"]
+    careful = structs.replace(moment(100_000, small=small), small_tokens_of=doubled)
+    found = ways(case.made, careful, same_prefix=False)
+    assert [way.name for way in found] == ["parts", "extract"]
     assert all(doubled(size_of_text(text)) <= room for text in found[0].materials)
 
 
@@ -192,8 +191,8 @@ class Asking:
         self.asked.append(effect)
         return self.rule(effect)
 
-    def write(self, case: Case, by: Writers) -> Draft | Refusal:
-        return carry_out(write_summary(case.plan, case.made, by, path=PATH), self)
+    def write(self, case: Case, here: Situation, *, own: bool = False) -> Draft | Refusal:
+        return carry_out(write_summary(case.plan, case.made, here, RUNNING, path=PATH, own=own), self)
 
 
 def answer(text: str, cost_usd: float | None = 0.01) -> Answer:
@@ -213,7 +212,7 @@ def test_parts_are_put_together_in_order(case: Case) -> None:
         return answer(SUMMARY if merging else f"Of {told(asked)[13:60]} this is what was said.")
 
     asking = Asking(rule)
-    done = asking.write(case, writers(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
+    done = asking.write(case, moment(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
     assert isinstance(done, Draft)
     assert done.how == "read in parts"
     *parts, merging = asking.asked
@@ -234,7 +233,7 @@ def test_where_parts_cannot_be_put_together_they_stand_one_after_the_other(case:
         return answer(f"This part goes from {told(asked)[13:60]} to its end.")
 
     asking = Asking(rule)
-    done = asking.write(case, writers(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
+    done = asking.write(case, moment(20_000, small=model(12_000, "anthropic:claude-haiku-5-5")))
     assert isinstance(done, Draft)
     text = " ".join(done.boundary.text.split())
     places = [text.index(" ".join(f"from {told(part)[13:60]} to".split())) for part in asking.asked[:-1]]
@@ -244,7 +243,7 @@ def test_where_parts_cannot_be_put_together_they_stand_one_after_the_other(case:
 def test_each_failure_leads_to_the_next_way_and_the_extract_is_always_there(case: Case) -> None:
     asking = Asking(lambda asked: Refusal("the model is overloaded"))
     small = model(100_000, "anthropic:claude-haiku-5-5")
-    done = asking.write(case, writers(100_000, small=small, own=True))
+    done = asking.write(case, moment(100_000, small=small), own=True)
     assert isinstance(done, Draft)
     assert done.how == "an extract, without a model"
     assert [failure.split(":")[0] for failure in done.failures] == ["own writer", "same_prefix", "whole", "parts"]
@@ -259,7 +258,7 @@ def test_a_text_that_is_rejected_is_paid_for_and_the_next_way_is_taken(case: Cas
         return answer("..." if asked.who == "session" else SUMMARY, None if asked.who == "session" else 0.01)
 
     asking = Asking(rule)
-    done = asking.write(case, writers(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
+    done = asking.write(case, moment(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
     assert isinstance(done, Draft)
     assert (done.how, len(done.failures)) == ("read on its own", 1)
     assert done.spent_usd is None
@@ -268,14 +267,14 @@ def test_a_text_that_is_rejected_is_paid_for_and_the_next_way_is_taken(case: Cas
 
 def test_a_final_refusal_ends_it_at_once(case: Case) -> None:
     asking = Asking(lambda asked: Refusal("the ceiling is reached", final=True))
-    done = asking.write(case, writers(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
+    done = asking.write(case, moment(100_000, small=model(100_000, "anthropic:claude-haiku-5-5")))
     assert done == Refusal("the ceiling is reached", final=True)
     assert len(asking.asked) == 1
 
 
 def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Case) -> None:
     asking = Asking(lambda asked: answer("# Current state\nWritten by somebody else altogether.", 0.0))
-    done = asking.write(case, writers(100_000, own=True))
+    done = asking.write(case, moment(100_000), own=True)
     assert isinstance(done, Draft)
     (asked,) = asking.asked
     assert isinstance(asked, AskWriter)
@@ -288,7 +287,7 @@ def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Cas
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
         carry_out(
-            write_summary(case.plan, case.made, writers(100_000), path=PATH),
+            write_summary(case.plan, case.made, moment(100_000), RUNNING, path=PATH),
             lambda effect: None,
         )
 
@@ -297,17 +296,14 @@ def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
     cheap = Prices(0.5, 2.5, 0.05, 0.625).rates
     assert cheap is not None
     small = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap)
-    warm, cold = writers(100_000, small=small), writers(100_000, small=small)._replace(cold=True)
+    warm, cold = moment(100_000, small=small), moment(100_000, small=small, cold=True)
     dear = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap._replace(input_usd=9))
     assert choose_writer(case.plan, case.made.parts, case.made.questions, cold).way == "separate"
     assert (
-        choose_writer(case.plan, case.made.parts, case.made.questions, writers(100_000, small=dear)).way
-        == "same_prefix"
+        choose_writer(case.plan, case.made.parts, case.made.questions, moment(100_000, small=dear)).way == "same_prefix"
     )
+    assert choose_writer(case.plan, case.made.parts, case.made.questions, moment(20_000, small=small)).way == "separate"
     assert (
-        choose_writer(case.plan, case.made.parts, case.made.questions, writers(20_000, small=small)).way == "separate"
-    )
-    assert (
-        choose_writer(case.plan, case.made.parts, case.made.questions, warm._replace(model=model(100_000))).way
+        choose_writer(case.plan, case.made.parts, case.made.questions, structs.replace(warm, model=model(100_000))).way
         == "same_prefix"
     )

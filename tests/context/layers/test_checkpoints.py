@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tests.context.talks import COMPACTION, FILLER, Talk, accepted, material, situation
+from tests.context.talks import FILLER, Talk, accepted, material, situation
 from tests.conversation.logs import broken_rules
+from tui_agent.context.compaction.forms import CHECKPOINT, sections
 from tui_agent.context.compaction.plan import Plan, plan_checkpoint
-from tui_agent.context.compaction.questions import CHECKPOINT, sections
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.checkpoints import Declarations, declared
+from tui_agent.context.layers.compaction import Declarations
 from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
 
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)
@@ -20,7 +20,7 @@ def task(talk: Talk, name: str) -> None:
 
 
 def plan(talk: Talk, **more: Any) -> Plan | Refusal:
-    return plan_checkpoint(talk.view, situation(talk.view), COMPACTION, **more)
+    return plan_checkpoint(talk.view, situation(talk.view), **more)
 
 
 def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
@@ -29,7 +29,7 @@ def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
     step = talk.tool("noted", "mark_task_done", detail="alpha works")
     talk.say("Alpha is done.")
     talk.ask("Now beta.")
-    found = declared(talk.view)
+    found = Declarations().newest(talk.view)
     assert found == (step, "alpha works")
     planned = plan(talk, step=step, note="alpha works")
     assert isinstance(planned, Plan)
@@ -61,9 +61,9 @@ def test_a_declaration_is_answered_once_even_when_its_record_is_undone() -> None
     task(talk, "alpha")
     step = talk.tool("noted", "mark_task_done", detail="alpha works")
     talk.apply(accepted(plan(talk, step=step), talk.view, RECORD))
-    assert declared(talk.view) is None
+    assert Declarations().newest(talk.view) is None
     talk.add(Undone(target=len(talk.view.log)))
-    assert declared(talk.view) is None
+    assert Declarations().newest(talk.view) is None
 
 
 def test_a_running_step_stays() -> None:
@@ -99,9 +99,9 @@ def test_declarations_are_those_in_view_that_no_record_answers() -> None:
     talk.tool("def f(): ...", path="a.py")
     assert seen.newest(talk.view) is None
     talk.tool("noted", "mark_task_done", detail="it is done")
-    assert seen.newest(talk.view) == declared(talk.view) is not None
+    assert seen.newest(talk.view) == Declarations().newest(talk.view) is not None
     found = seen.newest(talk.view)
     assert found is not None
     talk.add(Checkpointed(first=1, last=len(talk.view.log), text="[record]"))
     assert seen.newest(talk.view) is None
-    assert Declarations().newest(talk.view) is declared(talk.view) is None
+    assert Declarations().newest(talk.view) is None

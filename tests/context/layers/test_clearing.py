@@ -6,19 +6,21 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from typing_extensions import override
 
 from tests.context.sessions import Session, situation, tokens, tokens_of
 from tests.examples import examples
 from tui_agent.context.budget import Budget, Threshold, budget, thresholds
-from tui_agent.context.economics import clearing_size
-from tui_agent.context.layers.clearing import NextLook, candidates, plan_clearing, stays
+from tui_agent.context.economics import Situation, clearing_size
+from tui_agent.context.effects import NotYet
+from tui_agent.context.layers.clearing import Candidate, ClearingLayer, NeverCleared, never_cleared
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Clearing, Compaction
+from tui_agent.settings import Clearing, Compaction, Settings
 
 OPUS = Prices(4, 20, 0.20, 5).rates
 SETTINGS = Clearing()
@@ -37,6 +39,28 @@ def session(results: int, text: str = RESULT) -> Session:
     for _ in range(results):
         made.step(text)
     return made
+
+
+def at(here: Situation, settings: Clearing, threshold: Threshold, least: float = 0.0) -> Situation:
+    """The moment under these settings, with clearing from this threshold on."""
+    limits = structs.replace(here.limits, clear=threshold)
+    return structs.replace(here, settings=Settings(clearing=settings), limits=limits, least_results=least)
+
+
+def plan_clearing(
+    view: View, here: Situation, settings: Clearing, threshold: Threshold, *, force: bool = False
+) -> Cleared | None:
+    layer, here = ClearingLayer(), at(here, settings, threshold)
+    found = layer.asked_for(view, here) if force else layer.plan(view, here)
+    return found if isinstance(found, Cleared) else None
+
+
+def candidates(
+    view: View, here: Situation, settings: Clearing, *, never: NeverCleared | None = None, force: bool = False
+) -> list[Candidate]:
+    return ClearingLayer(never).candidates(
+        view, structs.replace(here, settings=Settings(clearing=settings)), force=force
+    )
 
 
 def shown(view: View) -> dict[str, str]:
@@ -125,7 +149,7 @@ def test_pins_named_tools_memory_and_skills_stay() -> None:
     plain = made.step(RESULT)
     newest = [made.step(RESULT) for _ in range(3)]
     settings_ = Clearing(never_clear=("mark_task_done", "my_log"), protect_tokens=0)
-    never = stays(settings_, ("/home/someone/memory",))
+    never = never_cleared(settings_, ("/home/someone/memory",))
     for force in (False, True):
         found = candidates(made.view, situation(made.view, ROOM), settings_, never=never, force=force)
         assert [each.seq for each in found] == [plain]
@@ -172,23 +196,28 @@ def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices
 
 
 def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_after_the_threshold() -> None:
-    wide, look, made = budget(1_000_000, 0, 16_384), NextLook(), session(0)
+    wide, least, made = budget(1_000_000, 0, 16_384), 0.0, session(0)
     room_threshold = trigger(wide)
+
+    def remembering(moment: Situation) -> Cleared | None:
+        nonlocal least
+        found = ClearingLayer().plan(made.view, at(moment, SETTINGS, room_threshold, least))
+        least = found.results if isinstance(found, NotYet) else least
+        return found if isinstance(found, Cleared) else None
+
     while True:
         made.step(RESULT)
         moment = situation(made.view, wide, rates=OPUS, growth=3_000)
         exact = plan_clearing(made.view, moment, SETTINGS, room_threshold)
         if exact is not None:
             break
-        assert plan_clearing(made.view, moment, SETTINGS, room_threshold, next_look=look) is None
+        assert remembering(moment) is None
     assert tokens(made.view) < room_threshold.tokens
     freed, tail, needed = by_price(exact)
     assert needed == pytest.approx(clearing_size(OPUS, tail, 3_000), abs=1)
     assert needed <= freed < needed + 3_500
     for _ in range(3):
-        found = plan_clearing(
-            made.view, situation(made.view, wide, rates=OPUS, growth=3_000), SETTINGS, room_threshold, next_look=look
-        )
+        found = remembering(situation(made.view, wide, rates=OPUS, growth=3_000))
         if found is not None:
             break
         made.step(RESULT)
@@ -207,13 +236,14 @@ def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:
 
 
 def test_looks_that_miss_are_rare() -> None:
-    look, looks = NextLook(), 0
-    for everything in range(0, 100_000, 500):
-        if not look.waits(everything):
-            looks += 1
-            look.missed(max(0, 100_000 - everything))
-    assert looks <= 12
-    assert not look.waits(50)
+    wide, least, looks, made = budget(1_000_000, 0, 16_384), 0.0, 0, session(0)
+    for _ in range(60):
+        made.step(RESULT)
+        moment = situation(made.view, wide, rates=OPUS, growth=3_000)
+        found = ClearingLayer().plan(made.view, at(moment, SETTINGS, trigger(wide), least))
+        if isinstance(found, NotYet):
+            looks, least = looks + 1, found.results
+    assert 2 < looks <= 12
 
 
 def test_a_placeholder_says_how_to_get_the_result_back() -> None:

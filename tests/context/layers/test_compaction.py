@@ -1,7 +1,6 @@
 """What a compaction covers, and what it keeps."""
 
 from tests.context.talks import (
-    COMPACTION,
     FILLER,
     Talk,
     accepted,
@@ -138,9 +137,7 @@ def test_a_summary_never_covers_what_an_earlier_one_covers() -> None:
 def test_a_summary_after_a_record_leaves_it_as_it_is() -> None:
     talk = long_talk()
     record = talk.apply(
-        accepted(
-            plan_checkpoint(talk.view, situation(talk.view), COMPACTION), talk.view, "# Task\nFirst task, record_name."
-        )
+        accepted(plan_checkpoint(talk.view, situation(talk.view)), talk.view, "# Task\nFirst task, record_name.")
     ).boundary.text
     for turn in range(12):
         talk.ask(f"More {turn}")

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from tests.profiles import model_named
-from tui_agent.context.effects import Answer, Append, AskModel, Effect, Outcome, WriteBeside, carry_out
+from tui_agent.context.effects import Answer, Append, AskModel, Effect, Outcome, WriteInBackground, carry_out
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Summarized, Usage, tool_result, user_message
@@ -60,7 +60,7 @@ class Talk:
             case AskModel():
                 self.asked.append(effect)
                 return Answer(SUMMARY, SMALL.name, Usage(), 0.0)
-            case WriteBeside():
+            case WriteInBackground():
                 return carry_out(effect.steps, self.perform)
             case _:
                 return None
@@ -78,7 +78,7 @@ def test_a_summary_too_small_to_pay_is_no_failed_one() -> None:
     # The cache is cold, so a summary pays; right after it the next call, still cold, has next to nothing to summarise.
     talk.turn(1)
     assert talk.summaries == 1
-    assert not talk.engine.compaction.backoff.resting
+    assert not talk.engine.backoff.resting
     talk.turn(12)
     talk.turn(1)
     assert talk.summaries == 2

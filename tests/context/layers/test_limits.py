@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tui_agent.context.counting import estimate
 from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
-from tui_agent.context.layers.limits import Cut, Evicted, Shortened, Whole, eviction_tokens, shorten, shorten_prompt
+from tui_agent.context.layers.limits import Cut, Entering, Evicted, Whole, eviction_tokens, shorten, shorten_prompt
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.settings import Output
 
@@ -20,7 +20,7 @@ def tokens_of(text: str) -> int:
     return estimate(size_of_text(text))
 
 
-def short(text: str, limits: Output | None = None, history: int = PLENTY, *, paged: bool = False) -> Shortened:
+def short(text: str, limits: Output | None = None, history: int = PLENTY, *, paged: bool = False) -> Entering:
     return shorten(text, limits or Output(), history_budget=history, tokens_of=tokens_of, paged=paged)
 
 

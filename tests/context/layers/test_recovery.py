@@ -11,7 +11,7 @@ from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
 from tui_agent.context.effects import AskModel, Refusal, SaveText
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.layers.recovery import LEVELS, NO_PICTURE, OVERFLOW_STEPS, TOO_LARGE
+from tui_agent.context.layers.shortening import LEVELS, NO_PICTURE, OVERFLOW_STEPS, TOO_LARGE
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     Artifact,

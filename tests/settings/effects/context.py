@@ -12,7 +12,7 @@ from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.model_choice import compaction_threshold
 from tui_agent.context.budget import Thresholds
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteBeside
+from tui_agent.context.effects import AskModel, Refusal, StepDone, WriteInBackground
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
@@ -52,7 +52,7 @@ def compaction(settings: Settings, session: Session, model: ModelProfile = FACTS
     """The compaction that is due."""
     ready = engine(settings, session, model)
     plan = ready.compaction.plan(ready.view, ready.situation(between_turns=False))
-    assert plan is not None
+    assert isinstance(plan, Plan)
     return plan
 
 
@@ -175,7 +175,7 @@ def cleared_by_hand(settings: Settings, folder: Path) -> object:
 
 
 def pause_after_failures(settings: Settings, folder: Path) -> object:
-    backoff = engine(settings).compaction.backoff
+    backoff = engine(settings).backoff
     for _ in range(10):
         backoff = backoff.failed()
     return backoff.turns
@@ -217,7 +217,7 @@ def written_beside(settings: Settings, folder: Path) -> object:
     steps = ready.prepare()
     first = next(steps)
     steps.close()
-    return isinstance(first, WriteBeside)
+    return isinstance(first, WriteInBackground)
 
 
 def separately_asked(settings: Settings, folder: Path) -> object:

@@ -48,7 +48,7 @@ async def test_what_each_would_have_cost_is_shown_and_the_choice_decides(argumen
         agent = app.conductor.session.agent
         assert agent.settings.context.policy == "careful"
         assert agent.settings.compaction.keep_recent_tokens == 40_000
-        assert agent.engine.compaction._settings is agent.settings.compaction
+        assert agent.engine.settings is agent.settings
 
 
 async def test_a_name_sets_it_at_once_and_what_is_set_by_hand_stays(arguments: Arguments) -> None:

@@ -63,7 +63,7 @@ def seen(window: int = 200_000) -> Overview:
             Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
             Mark(layer="limit", tokens=183_616, percent=92),
         ),
-        next_layer=NextLayer(layer="clear", distance=73_600, preview=LayerPreview(12_000, 0.0312, 0.0044, 8)),
+        next_layer=NextLayer(layer="clear", distance=73_600, preview=LayerPreview(12_000, Payback(0.0312, 0.0044, 8))),
         subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
         models=(
             ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),

@@ -13,7 +13,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.context.effects import StepName
-from tui_agent.context.layers.recovery import TOO_LARGE
+from tui_agent.context.layers.shortening import TOO_LARGE
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import (
     AnyEntry,

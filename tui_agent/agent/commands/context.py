@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
     from tui_agent.context.changes import StepPreview
-    from tui_agent.context.compaction.writing import CompactionResult
-    from tui_agent.context.effects import Refusal
+    from tui_agent.context.effects import CompactionResult, Refusal
     from tui_agent.tools.recall import RecallHit
 
 RECALL_HITS: Final = 8

@@ -34,7 +34,7 @@ from tui_agent.context.effects import (
     StepDone,
     Steps,
     StepStarted,
-    WriteBeside,
+    WriteInBackground,
 )
 from tui_agent.conversation.blocks import Text, valid_text
 from tui_agent.conversation.entries import Artifact, Usage
@@ -181,7 +181,7 @@ class StepRunner:
             case ShrinkImages():
                 smaller = await asyncio.to_thread(lambda: [halved(image) for image in effect.images])
                 return Shrunk(tuple(smaller))
-            case WriteBeside():
+            case WriteInBackground():
                 self._begin(effect.steps)
                 return None
             case AwaitWriting():
@@ -191,7 +191,7 @@ class StepRunner:
                 await self._tell_hooks("PreCompact", effect.step, {"reason": effect.reason}, emit)
                 emit(
                     events.ContextStepStarted(
-                        step=effect.step, tokens=effect.tokens, reason=effect.reason, beside=effect.beside
+                        step=effect.step, tokens=effect.tokens, reason=effect.reason, in_background=effect.in_background
                     )
                 )
                 return None

@@ -23,7 +23,7 @@ from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Emit, StepRunner
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, Toolbox
 from tui_agent.context.cache_watch import CacheWatch
-from tui_agent.context.effects import WriteBeside
+from tui_agent.context.effects import WriteInBackground
 from tui_agent.context.engine import Prepared
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import (
@@ -230,7 +230,7 @@ class Turn:
             self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
         steps = self._engine.prepare(between_turns=True)
         first = await self._steps.start(steps)
-        if prompt is not None and first is not None and not isinstance(first, WriteBeside):
+        if prompt is not None and first is not None and not isinstance(first, WriteInBackground):
             # Context work that takes a while comes first; meanwhile the user's words are safe on disk.
             self._waits = await self._record.append(queued_of(prompt))
             prompt = None

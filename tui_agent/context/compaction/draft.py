@@ -7,9 +7,9 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.facts import listing, missing
+from tui_agent.context.compaction.forms import Form, completed, framed, sections
 from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.questions import Form, completed, framed, sections
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage
 from tui_agent.conversation.sizes import Size, size_of_text
@@ -142,8 +142,8 @@ def accept(
         material=material,
         text=whole,
         boundary=structs.replace(boundary, **{"note" if plan.step == "checkpoint" else "focus": plan.subject}),
-        facts_missing=lost.total,
-        facts_appended=lost.total - missing(lost, shown).total,
+        facts_missing=len(lost),
+        facts_appended=len(lost) - len(missing(lost, shown)),
         sections_added=_added(plan.form, text, body),
     )
 
@@ -163,7 +163,7 @@ def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[Siz
         return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
     lacking, reason = (draft.facts_missing, draft.facts_appended), draft.boundary.reason
     if text != draft.text:
-        lacking, reason = (missing(draft.material.facts, text).total, 0), f"{plan.reason}, edited"
+        lacking, reason = (len(missing(draft.material.facts, text)), 0), f"{plan.reason}, edited"
     boundary = structs.replace(
         draft.boundary,
         text=whole,

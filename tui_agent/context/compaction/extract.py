@@ -1,7 +1,7 @@
 """A summary made without a model: files touched, commands, failures and how each answer begins, quoted from the turns.
 
 It is used when every other writer fails, and to fill a section that a model's summary left out. The user's words are
-kept beside every summary, so they are not repeated here.
+kept with every summary, so they are not repeated here.
 """
 
 import re
@@ -10,8 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.context.compaction.questions import Form, compose
-from tui_agent.context.compaction.rendering import cut
+from tui_agent.context.compaction.forms import Form, compose, cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 
@@ -45,90 +44,54 @@ def extract(form: Form, groups: Sequence[Group], *, note: str = "", limit: int) 
 
     `note`: the description given when the task was declared done.
     """
-    found = _Findings()
-    for group in groups:
-        found.take(group)
+    found = _findings(groups)
+    topics = {_TOPICS[name] for name in form.sections}
+    if "technical" not in topics:
+        found["files"] = found["technical"] + found["files"]
+    if "where" not in topics:
+        found["state"] += found["where"]
+    if note.strip():
+        found["state"].append(f"- Said when it was done: {cut(note.strip(), _SAID_CHARS)}")
     share = max(120, limit // len(form.sections))
-    bodies = {}
-    for name in form.sections:
-        topic = _TOPICS[name]
-        lines = found.lines(topic, with_where=not any(_TOPICS[other] == "where" for other in form.sections))
-        if topic == "files" and not any(_TOPICS[other] == "technical" for other in form.sections):
-            lines = found.lines("technical") + lines
-        if topic == "state" and note.strip():
-            lines.append(f"- Said when it was done: {cut(note.strip(), _SAID_CHARS)}")
-        bodies[name] = "\n".join(_newest(lines, share))
-    return compose(form, bodies)
+    return compose(form, {name: "\n".join(_newest(found[_TOPICS[name]], share)) for name in form.sections})
 
 
-class _Findings:
-    """The findings in the turns so far, each list oldest first."""
-
-    def __init__(self) -> None:
-        self.changed: dict[str, None] = {}
-        self.read: dict[str, None] = {}
-        self.commands: list[str] = []
-        self.errors: list[str] = []
-        self.openings: list[str] = []
-        self.spoken = ""
-
-    def take(self, group: Group) -> None:
+def _findings(groups: Sequence[Group]) -> dict[Topic, list[str]]:
+    """The lines on each topic, oldest first."""
+    changed: dict[str, None] = {}
+    read: dict[str, None] = {}
+    commands, errors, openings, spoken = list[str](), list[str](), list[str](), ""
+    for group in groups:
         calls: dict[str, ToolCall] = {}
-        for segment in group.segments:
-            for block in segment.blocks:
-                match block:
-                    case Text() if group.role == "assistant":
-                        self._take_answer(block.text)
-                    case ToolCall():
-                        calls[block.id] = block
-                        self._take_call(block)
-                    case ToolResult():
-                        self._take_result(calls.get(block.call_id), block)
-                    case _:
-                        pass
-
-    def lines(self, topic: Topic, *, with_where: bool = False) -> list[str]:
-        match topic:
-            case "state":
-                return self._last_words() if with_where else []
-            case "files":
-                read = [path for path in self.read if path not in self.changed]
-                return [f"- read {path}" for path in read] + [f"- changed {path}" for path in self.changed]
-            case "technical":
-                return self.commands + self.errors
-            case "strategy":
-                return self.openings
-            case "next":
-                steps = [line.strip() for line in self.spoken.splitlines() if _LIST_ITEM.match(line)]
-                return [cut(line, _LINE_CHARS) for line in steps] or ["1. Go on with the user's newest request above."]
-            case "where":
-                return self._last_words()
-
-    def _last_words(self) -> list[str]:
-        return [f"- Said last: {cut(self.spoken.strip(), _SAID_CHARS)}"] if self.spoken.strip() else []
-
-    def _take_answer(self, text: str) -> None:
-        self.spoken = text
-        if opening := text.strip().partition("\n\n")[0]:
-            self.openings.append(f"- {cut(opening, _LINE_CHARS)}")
-
-    def _take_call(self, call: ToolCall) -> None:
-        arguments = arguments_of(call)
-        for key in PATH_KEYS:
-            path = arguments.get(key)
-            if isinstance(path, str) and path:
-                paths = self.changed if CHANGES.search(call.name) else self.read
-                paths.pop(path, None)
-                paths[path] = None
-
-    def _take_result(self, call: ToolCall | None, result: ToolResult) -> None:
-        command = arguments_of(call).get("command") if call else None
-        last = _last_lines(result.text)
-        if isinstance(command, str):
-            failed = "failed" if result.is_error else "gave"
-            self.commands.append(f"- `{cut(command.strip(), _LINE_CHARS)}` {failed}: {last}")
-        elif result.is_error:
-            self.errors.append(f"- {call.name if call else 'a call'} failed: {last}")
+        for block in (block for segment in group.segments for block in segment.blocks):
+            if isinstance(block, Text) and group.role == "assistant":
+                spoken = block.text
+                if opening := spoken.strip().partition("\n\n")[0]:
+                    openings.append(f"- {cut(opening, _LINE_CHARS)}")
+            elif isinstance(block, ToolCall):
+                calls[block.id] = block
+                given, paths = arguments_of(block), changed if CHANGES.search(block.name) else read
+                for path in (given.get(key) for key in PATH_KEYS):
+                    if isinstance(path, str) and path:
+                        paths.pop(path, None)
+                        paths[path] = None
+            elif isinstance(block, ToolResult):
+                call = calls.get(block.call_id)
+                command, last = arguments_of(call).get("command") if call else None, _last_lines(block.text)
+                if isinstance(command, str):
+                    ended = "failed" if block.is_error else "gave"
+                    commands.append(f"- `{cut(command.strip(), _LINE_CHARS)}` {ended}: {last}")
+                elif block.is_error:
+                    errors.append(f"- {call.name if call else 'a call'} failed: {last}")
+    steps = [cut(line.strip(), _LINE_CHARS) for line in spoken.splitlines() if _LIST_ITEM.match(line)]
+    return {
+        "state": [],
+        "files": [f"- read {path}" for path in read if path not in changed] + [f"- changed {path}" for path in changed],
+        "technical": commands + errors,
+        "strategy": openings,
+        "next": steps or ["1. Go on with the user's newest request above."],
+        "where": [f"- Said last: {cut(spoken.strip(), _SAID_CHARS)}"] if spoken.strip() else [],
+    }
 
 
 def arguments_of(call: ToolCall) -> dict[str, object]:

@@ -59,18 +59,7 @@ class Source(NamedTuple):
     text: str
 
 
-class Facts(NamedTuple):
-    """The facts found, the most valuable first."""
-
-    mentions: tuple[Mention, ...] = ()
-
-    @property
-    def total(self) -> int:
-        """The number of facts."""
-        return len(self.mentions)
-
-
-def collect(sources: Sequence[Source]) -> Facts:
+def collect(sources: Sequence[Source]) -> tuple[Mention, ...]:
     """The facts of the sources, ranked by how recently and how often they were used.
 
     A use by the user or the model counts as much as four in tool results: what they refer to is likely needed again.
@@ -94,27 +83,31 @@ def collect(sources: Sequence[Source]) -> Facts:
         kind = 0.5 if mention.kind == "number" else 1.0
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
 
-    telling = (mention for mention in uses if mention in spoken or not _is_small_count(mention))
-    return Facts(tuple(sorted(telling, key=worth)))
+    meaningful = (
+        mention
+        for mention in uses
+        if mention in spoken or mention.kind != "number" or not _SMALL_COUNT.fullmatch(mention.text)
+    )
+    return tuple(sorted(meaningful, key=worth))
 
 
-def missing(facts: Facts, summary: str) -> Facts:
+def missing(facts: Iterable[Mention], summary: str) -> tuple[Mention, ...]:
     """The facts that `summary` lacks."""
     said = mentions(summary)
-    return Facts(tuple(mention for mention in facts.mentions if mention.text not in said))
+    return tuple(mention for mention in facts if mention.text not in said)
 
 
-def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
+def listing(facts: Sequence[Mention], *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
     """The facts as a section for a summary, of at most `limit` tokens; empty if there are none.
 
     `where`: where to find those left out.
     """
-    if not facts.total:
+    if not facts:
         return ""
-    used = size_of_text(HEADING, *_LABELS.values(), _rest(facts.total, where)).plus(Size(ascii=24))
+    used = size_of_text(HEADING, *_LABELS.values(), _rest(len(facts), where)).plus(Size(ascii=24))
     kept: list[Mention] = []
     passed_over = 0
-    for mention in facts.mentions:
+    for mention in facts:
         larger = used.plus(size_of_text(f"{mention.text}, "))
         if tokens_of(larger) <= limit:
             kept.append(mention)
@@ -129,7 +122,7 @@ def listing(facts: Facts, *, limit: int, tokens_of: Callable[[Size], int], where
         texts = [mention.text for mention in kept if mention.kind == kind]
         if texts:
             lines.append(f"{label}: {', '.join(texts)}")
-    left_out = facts.total - len(kept)
+    left_out = len(facts) - len(kept)
     if left_out:
         lines.append(_rest(left_out, where))
     return "\n".join(lines)
@@ -147,10 +140,6 @@ def _without_number(lines: re.Match[str]) -> str:
     return _NUMBERED.sub("", lines[0]) if counts else lines[0]
 
 
-def _is_small_count(mention: Mention) -> bool:
-    return mention.kind == "number" and _SMALL_COUNT.fullmatch(mention.text) is not None
-
-
 def _rest(count: int, where: str) -> str:
     return f"{count} more in {where}" if where else f"{count} more were left out"
 
@@ -162,6 +151,13 @@ _MEASURE: Final = re.compile(
     r"\d(?<![\w.,]\d)(?:[\d.,]*\d)? (?:[mµn]?s|min|h|[kKMGT]?i?B|[kKMG]?bit|px|[kMGT]?Hz|[mk]?[VW]|[cmk]?m|[mk]?g|°C)\b"
 )
 _THOUSANDS: Final = re.compile(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
+_SPECIAL: Final[tuple[tuple[Kind, re.Pattern[str], str, str], ...]] = (
+    ("link", _LINK, ".,;:!?", "://"),
+    ("path", _WINDOWS_PATH, ".,;!", ":\\"),
+    ("number", _MEASURE, "", ""),
+    ("number", _THOUSANDS, "", ""),
+)
+"""Mentions with characters that words lack: what is no part of their end, and what each text with one contains."""
 _BREAK: Final = re.compile(r"[\s\"'`<>|]")
 """Characters that no mention contains, except the space between a number and its unit."""
 _DIGIT: Final = re.compile(r"\d")
@@ -190,18 +186,12 @@ def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Mention
 
     A long text is read in pieces of about `piece_chars` characters, which does not affect the result.
     """
-    bounds = tuple(piece_bounds(text, piece_chars))
     found: Counter[Mention] = Counter()
-    if "://" in text:
-        for link in _matches(_LINK, text, bounds):
-            found[Mention("link", link.rstrip(".,;:!?"))] += 1
-    if ":\\" in text:
-        for path in _matches(_WINDOWS_PATH, text, bounds):
-            found[Mention("path", path.rstrip(".,;!"))] += 1
-    for pattern in (_MEASURE, _THOUSANDS):
-        for number in _matches(pattern, text, bounds):
-            found[Mention("number", number)] += 1
     words: Counter[str] = Counter()
+    bounds = tuple(piece_bounds(text, piece_chars))
+    for kind, pattern, after, sign in _SPECIAL:
+        for start, end in bounds if sign in text else ():
+            found.update(Mention(kind, each.rstrip(after)) for each in pattern.findall(text, start, end))
     for start, end in bounds:
         words.update(_WORD.findall(text, start, end))
     for word, times in words.items():
@@ -228,11 +218,6 @@ def _is_in_measure(text: str, place: int) -> bool:
     return text[place] == " " and text[max(0, place - 1) : place].isdecimal() and (after.isalpha() or after == "°")
 
 
-def _matches(pattern: re.Pattern[str], text: str, bounds: Iterable[tuple[int, int]]) -> Iterator[str]:
-    for start, end in bounds:
-        yield from pattern.findall(text, start, end)
-
-
 def mentions(text: str) -> set[str]:
     """The paths, names, numbers, errors, links and hashes in `text`, as they were written."""
     return {mention.text for mention in count_mentions(text)}
@@ -249,14 +234,9 @@ def _mentions_of(word: str) -> tuple[Mention, ...]:
         parts = [part for part in word.split(":") if part]
         if len(parts) > 1 and parts[1][:1].isdigit() and ("/" in parts[0] or "." in parts[0]):
             parts = parts[:1]
-        return tuple(mention for part in parts if (mention := _classify(part)))
-    mention = _classify(word)
-    return (mention,) if mention else ()
-
-
-def _classify(word: str) -> Mention | None:
+        return tuple(Mention(kind, part) for part in parts if (kind := _kind_of(part)))
     kind = _kind_of(word)
-    return Mention(kind, word) if kind else None
+    return (Mention(kind, word),) if kind else ()
 
 
 def _kind_of(word: str) -> Kind | None:
@@ -267,30 +247,24 @@ def _kind_of(word: str) -> Kind | None:
         if _VERSION.fullmatch(word):
             return "number"
         if _NUMBER.fullmatch(word):
-            return "number" if _is_meaningful(word) else None
+            # A number means something by itself if it has three digits, a fraction, or a unit.
+            bare = word.lstrip("-+")
+            means = not bare.isdigit() or (len(bare) > 2 and not (len(bare) == 3 and bare[0] == "0"))
+            return "number" if means else None
         if _HASH.fullmatch(word) and not word.isdigit():
             return "hash"
         if _CODE.fullmatch(word):
             return "error"
     if "/" in word:
-        return "path" if _is_path(word, digits=digits) else None
+        if not _LETTER.search(word) or ("+" in word and len(word) > _LONGEST_NAME // 2):
+            return None
+        rooted = word[0] in "/~.$" or word.count("/") > 1
+        return "path" if rooted or digits or any(character in word for character in "._-") else None
     if _FILE.fullmatch(word) or (word.startswith(".") and word[1:2].isalpha() and len(word) <= _LONGEST_NAME):
         return "path"
     if word in _ERRNOS or _FAILURE.fullmatch(word):
         return "error"
     return "name" if _is_name(word, digits=digits) else None
-
-
-def _is_meaningful(number: str) -> bool:
-    """Whether a number is meaningful by itself: it has three digits, a fraction, or a unit."""
-    bare = number.lstrip("-+")
-    return not bare.isdigit() or (len(bare) > 2 and not (len(bare) == 3 and bare[0] == "0"))
-
-
-def _is_path(word: str, *, digits: bool) -> bool:
-    if not _LETTER.search(word) or ("+" in word and len(word) > _LONGEST_NAME // 2):
-        return False
-    return word[0] in "/~.$" or word.count("/") > 1 or digits or any(character in word for character in "._-")
 
 
 def _is_name(word: str, *, digits: bool) -> bool:

@@ -1,19 +1,31 @@
-"""What a summary is written from and checked against."""
+"""What a summary is written from and checked against: the turns as text, as facts, and as an archive."""
 
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.facts import Facts, collect
+from tui_agent.context.compaction.facts import Mention, Source, collect
+from tui_agent.context.compaction.forms import CHECKPOINT, Prompts, Questions, body_of, cut, questions
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.questions import CHECKPOINT, Prompts, Questions, body_of, questions
-from tui_agent.context.compaction.rendering import archive, cut, fact_sources, transcript
-from tui_agent.conversation.entries import Boundary, Checkpointed, Summarized
+from tui_agent.context.economics import Situation
+from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import Boundary, Checkpointed, Digested, Message, Summarized
+from tui_agent.conversation.groups import Group
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
 
+OPEN: Final = "<transcript>"
+CLOSE: Final = "</transcript>"
+
+_SPEAKERS: Final = {"tool_summary": "digest of earlier results", "user_shell": "the user's own command"}
+_BACKTICKS: Final = re.compile(r"`{3,}")
+
+PASTE_CHARS: Final = 1_500
+"""A user's text with more characters than this is taken for a paste."""
 WORDS_PER_TOKEN: Final = 0.6
 _EXTRACT_CHARS: Final = 8_000
 
@@ -30,7 +42,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     questions: Questions
     extract: str
-    facts: Facts
+    facts: tuple[Mention, ...]
     archive: str
 
     def with_newer(self, merge: Plan, newer: Plan, text: str) -> "Material":
@@ -40,9 +52,9 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
         return structs.replace(self, notes=(*self.notes, body_of(text)))
 
 
-def material_of(plan: Plan, view: View, settings: Compaction, prompts: Prompts) -> Material:
+def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Material:
     """The material of a planned summary. Reads everything that leaves the view: slow for a long span."""
-    parts, asked = asked_of(plan, view, settings, prompts)
+    parts, asked = questions_of(plan, view, here, prompts)
     return Material(
         parts=parts,
         notes=_notes(plan, view) if plan.boundaries else (),
@@ -59,7 +71,7 @@ def material_of(plan: Plan, view: View, settings: Compaction, prompts: Prompts) 
     )
 
 
-def asked_of(plan: Plan, view: View, settings: Compaction, prompts: Prompts) -> tuple[tuple[str, ...], Questions]:
+def questions_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> tuple[tuple[str, ...], Questions]:
     """The input for a summary's writer: the parts and questions of a `Material`."""
     stays = "None of the messages above stays in view."
     if plan.kept is not None and (opening := transcript([plan.kept], result_chars=80)):
@@ -69,7 +81,7 @@ def asked_of(plan: Plan, view: View, settings: Compaction, prompts: Prompts) -> 
         stays += " Earlier summaries stay in view as they are, so do not repeat them either."
     length = max(60, int(plan.writes * WORDS_PER_TOKEN))
     asked = questions(prompts, plan.form, words=length, focus=plan.subject, kept=stays)
-    return transcript(plan.leaving, result_chars=settings.summary_result_chars), asked
+    return transcript(plan.leaving, result_chars=here.settings.compaction.summary_result_chars), asked
 
 
 def _notes(plan: Plan, view: View) -> tuple[str, ...]:
@@ -93,3 +105,127 @@ def _notes(plan: Plan, view: View) -> tuple[str, ...]:
     enough = len(chosen) > (plan.last == end)
     # Leave out the appended facts: they are collected from the turns again.
     return tuple(body_of(entry.text) for entry in chosen) if all_covered and enough else ()
+
+
+def transcript(groups: Iterable[Group], *, result_chars: int) -> tuple[str, ...]:
+    """Each group as text, with results and arguments of calls cut to `result_chars` characters."""
+    return tuple(text for group in groups if (text := _group_text(group, result_chars)))
+
+
+def as_material(parts: Sequence[str]) -> str:
+    """Parts of a transcript, wrapped in tags that tell the model they are material, not a request."""
+    inside = "\n\n".join(parts).replace(CLOSE, "</ transcript>")
+    return f"{OPEN}\n{inside}\n{CLOSE}"
+
+
+def fact_sources(groups: Iterable[Group]) -> list[Source]:
+    """The full text of each speaker in the groups; for a tool call, the texts in its arguments.
+
+    For the user only pastes: their shorter texts are kept word for word anyway.
+    """
+    sources: list[Source] = []
+    for group in groups:
+        for segment in group.segments:
+            for block in segment.blocks:
+                match block:
+                    case Text() if group.kind == "tool_summary":
+                        sources.append(Source("assistant", block.text))
+                    case Text() if group.kind:
+                        sources.append(Source("tool", block.text))
+                    case Text() if group.role == "assistant" or len(block.text) > PASTE_CHARS:
+                        sources.append(Source(group.role, block.text))
+                    case ToolCall():
+                        sources.append(Source("assistant", "\n".join(strings_in(block.arguments))))
+                    case ToolResult():
+                        sources.append(Source("tool", block.text))
+                    case Text() | Reasoning() | Image():
+                        pass
+    return sources
+
+
+def strings_in(arguments: str) -> list[str]:
+    """The strings and numbers in a call's JSON arguments."""
+    found: list[str] = []
+    waiting: list[object] = [msgspec.json.decode(arguments)]
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                found.append(text)
+            case dict() as members:
+                waiting.extend(reversed(members.values()))
+            case list() as members:
+                waiting.extend(reversed(members))
+            case bool() | None:
+                pass
+            case number:
+                found.append(str(number))
+    return found
+
+
+def archive(view: View, groups: Sequence[Group]) -> str:
+    """The groups' full entries in the log as Markdown, with a heading for each message."""
+    parts = [f"## Entries {groups[0].first} to {groups[-1].last}"] if groups else []
+    for group in groups:
+        for seq in dict.fromkeys((group.first, *group.results.values())):
+            parts += _archived(seq, view)
+    return "\n\n".join(parts) + "\n\n" if parts else ""
+
+
+def _group_text(group: Group, limit: int) -> str:
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for segment in group.segments:
+        for block in segment.blocks:
+            match block:
+                case Text():
+                    lines.append(f"[{_speaker(group)}]\n{block.text.strip()}")
+                case ToolCall():
+                    names[block.id] = block.name
+                    lines.append(f"[assistant calls {block.name}]\n{cut(block.arguments, limit)}")
+                case ToolResult():
+                    failed = ", failed" if block.is_error else ""
+                    lines.append(f"[result of {names.get(block.call_id, 'a call')}{failed}]\n{cut(block.text, limit)}")
+                case Image():
+                    lines.append(f"[{_speaker(group)} shows an image]")
+                case Reasoning():
+                    pass
+    return "\n".join(lines)
+
+
+def _speaker(said: Group | Message) -> str:
+    return _SPEAKERS.get(said.kind, "program") if said.kind else said.role
+
+
+def _archived(seq: int, view: View) -> list[str]:
+    """An entry in full, with its heading."""
+    entry, message = view.log[seq], view.log.message(seq)
+    title, parts = _SPEAKERS["tool_summary"], [entry.text] if isinstance(entry, Digested) else []
+    if message is not None:
+        results = (view.call(block.call_id) for block in message.blocks if isinstance(block, ToolResult))
+        called = ", ".join(call.name for call in results if call)
+        title = f"result of {called}" if message.kind == "tool_result" else _speaker(message)
+        parts = [text for text in map(_block_text, message.blocks) if text]
+        if message.artifact is not None:
+            parts.append(f"(whole text: {message.artifact.path})")
+    when = datetime.fromtimestamp(entry.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return [f"### {seq} · {title} · {when}", *parts]
+
+
+def _block_text(block: Block) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return f"calls `{block.name}`\n\n{_fenced(block.arguments)}"
+        case ToolResult():
+            failed = "failed\n\n" if block.is_error else ""
+            return failed + _fenced(block.text) + "\n\n(an image)" * len(block.images)
+        case Image():
+            return "(an image)"
+        case Reasoning():
+            return ""
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
+    return f"{fence}\n{text}\n{fence}"

@@ -4,7 +4,8 @@ A plan fixes the first and last entry it covers, so entries that arrive while th
 affected. A cut is between two groups, never between a prompt and what came because of it, such as a hook's text, and
 never after something that the model has not seen: a running or just finished tool step and a new prompt always stay.
 Pins are shown after the summary, and the system prompt is not part of the turns, so a summary can lose neither. The
-newest request always stays in view: if it is before the cut, as in a long tool loop, it is restored after the summary.
+newest request always stays in view: if it is before the cut, as in a long tool loop, it is restored after the summary,
+with what came because of it.
 
 Each summary covers turns that none covered before; earlier summaries stay as they are. When all together become too
 large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves,
@@ -12,15 +13,15 @@ never from an earlier merge, and is checked against the turns: nothing is summar
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Literal
 
 import msgspec
 from msgspec import structs
 
 from tui_agent.context.budget import keep_tokens
-from tui_agent.context.compaction.questions import CHECKPOINT, FIVE, OUTLINE, Form
-from tui_agent.context.compaction.words import kept_words, words_limit
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, Form
+from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Restored, Words
@@ -29,7 +30,6 @@ from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import words_block
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
 CHANGED: Final = (
@@ -102,7 +102,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan_compaction(
     view: View,
     here: Situation,
-    settings: Compaction,
     *,
     trigger: int | None,
     focus: str = "",
@@ -116,7 +115,7 @@ def plan_compaction(
     `asked`: the user asked for it, so at most a quarter of a short conversation is kept, and any gain is enough.
     `keep`: overrides how much is kept, for the recovery from an overflow.
     """
-    groups = view.groups()
+    groups, settings = view.groups(), here.settings.compaction
     sizes = [here.mixed_tokens_of(group.size) for group in groups]
     start = len(groups)
     if trigger is None and keep is None:
@@ -140,7 +139,6 @@ def plan_compaction(
     return _plan(
         view,
         here,
-        settings,
         covered=groups[begin:cut],
         kept=groups[cut:],
         earlier=groups[:begin],
@@ -160,7 +158,7 @@ def smallest_gain(window: int, trigger: int | None) -> int:
 
 
 def plan_checkpoint(
-    view: View, here: Situation, settings: Compaction, *, step: int | None = None, note: str = "", reason: str = ""
+    view: View, here: Situation, *, step: int | None = None, note: str = "", reason: str = ""
 ) -> Plan | Refusal:
     """Plan the record of the task that ended with the step starting at entry `step`; None: it ended just now.
 
@@ -172,13 +170,11 @@ def plan_checkpoint(
     task = task[: next((index for index, group in enumerate(task) if group.open), len(task))]
     if not any(group.role == "assistant" for group in task):
         return Refusal("There is no finished work since the last checkpoint or summary.")
-    kept = [group for group in groups if group.first > task[-1].first]
     return _plan(
         view,
         here,
-        settings,
         covered=task,
-        kept=kept,
+        kept=[group for group in groups if group.first > task[-1].first],
         form=CHECKPOINT,
         subject=note,
         least_gain=SHORTEST_GAIN,
@@ -204,10 +200,18 @@ def _with_its_prompt(view: View, groups: Sequence[Group], cut: int) -> int:
     return bisect_left(groups, view.log.group_start(prompt), hi=cut, key=lambda group: group.first)
 
 
+def _restored_with(prompt: int, groups: Iterable[Group], view: View) -> tuple[int, ...]:
+    """The user's message `prompt` and, of `groups`, what came because of it: what has to be in view together."""
+    return tuple(
+        group.first
+        for group in groups
+        if not group.pinned and (group.first == prompt or (group.kind and because_of(view.log[group.first]) == prompt))
+    )
+
+
 def _plan(
     view: View,
     here: Situation,
-    settings: Compaction,
     *,
     covered: Sequence[Group],
     kept: Sequence[Group],
@@ -226,13 +230,14 @@ def _plan(
     brought_back: tuple[int, ...] = ()
     if form is not CHECKPOINT and not any(group.starts_turn for group in kept):
         newest = next((group for group in reversed(covered) if group.starts_turn), None)
-        brought_back = (newest.first,) if newest is not None and not newest.pinned else ()
+        brought_back = _restored_with(newest.first, covered, view) if newest is not None and not newest.pinned else ()
     leaving = tuple(group for group in covered if not group.pinned and group.first not in brought_back)
     if not leaving:
         return Refusal(NOTHING_TO_SUMMARISE)
     lapsed: tuple[Restored, ...] = ()
     if any(group.starts_turn for group in (*covered, *kept)):
-        requests = {group.first for group in earlier if group.starts_turn and not group.pinned}
+        prompts = [group.first for group in earlier if group.starts_turn and not group.pinned]
+        requests = {seq for prompt in prompts for seq in _restored_with(prompt, earlier, view)}
         lapsed = tuple(
             entry
             for entry, counts in view.context_entries()
@@ -242,10 +247,10 @@ def _plan(
     shown = {group.first: here.mixed_tokens_of(group.size) for group in (*leaving, *earlier)}
     # The provider's count of the whole request may be lower than our estimate of this part.
     replaced = min(here.tokens, sum(shown[seq] for seq in (*(group.first for group in leaving), *again)))
-    summary = expected_summary(replaced)
-    hidden = {*(group.first for group in leaving), *again}
-    words, growth = _words(view, here, settings, last, hidden)
-    expected = summary + min(settings.facts_tokens, max(0, replaced - summary - growth) // 4) + growth
+    writes = expected_summary(replaced)
+    words, growth = _words(view, here, last, {*(group.first for group in leaving), *again})
+    facts = here.settings.compaction.facts_tokens
+    expected = writes + min(facts, max(0, replaced - writes - growth) // 4) + growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it.")
@@ -259,8 +264,8 @@ def _plan(
         lapsed=tuple(entry.seq for entry in lapsed),
         words=words,
         words_growth=growth,
-        writes=summary,
-        facts_limit=settings.facts_tokens,
+        writes=writes,
+        facts_limit=facts,
         replaced=replaced,
         before=here.tokens,
         after=here.tokens - replaced + expected,
@@ -269,20 +274,12 @@ def _plan(
     )
 
 
-def _words(
-    view: View, here: Situation, settings: Compaction, last: int, hidden: Collection[int]
-) -> tuple[tuple[Words, ...], int]:
+def _words(view: View, here: Situation, last: int, hidden: Collection[int]) -> tuple[tuple[Words, ...], int]:
     """The user's kept words up to entry `last`, and by how many tokens they exceed the ones shown now, once the groups
     that start with the entries in `hidden` leave the view.
     """
     said, groups, now = view.said(), view.groups(), view.shown_words()
-    words = kept_words(
-        said,
-        last=last,
-        limit=words_limit(settings.user_words_tokens, here.budget.window),
-        tokens_of=here.mixed_tokens_of,
-        pinned={group.first for group in groups if group.pinned},
-    )
+    words = words_to_keep(view, here, said, last=last)
     covered = {each.seq for each in said if each.seq <= last}
     gone = covered.difference(group.first for group in groups).union(covered.intersection(hidden))
     shown = [each for each in words if each.seq in gone]
@@ -300,35 +297,34 @@ def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[Size], i
     return structs.replace(plan, state=state, state_growth=tokens_of(size_of_text(state)) - before)
 
 
-def plan_merge(view: View, here: Situation, settings: Compaction, *, coming: Plan | None = None) -> Plan | None:
+def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Plan | None:
     """Plan merging the oldest summaries if all together exceed their budget, including `coming`, which is about to be
     written. The newest stays as it is, unless there are only two.
     """
     shown = sorted(view.boundaries(), key=lambda each: each.first)
     sizes = [here.mixed_tokens_of(size_of_text(each.text)) for each in shown]
-    budget = summaries_limit(settings, here.budget.window)
+    budget = _summaries_limit(here)
     if coming is None:
         if len(shown) < 2 or sum(sizes) <= budget:
             return None
-        return merge_of(shown[:-1] if len(shown) > 2 else shown, view, here, settings)
+        return merge_of(shown[:-1] if len(shown) > 2 else shown, view, here)
     # Summaries of one conversation are of similar size.
     size = max(coming.summary, *sizes, 0)
     if not shown or sum(sizes) + size <= budget:
         return None
     alone = len(shown) == 1 or 2 * size > budget
-    return merge_of(shown, view, here, settings, newer=coming if alone else None)
+    return merge_of(shown, view, here, newer=coming if alone else None)
 
 
-def summaries_limit(settings: Compaction, window: int) -> int:
-    """The most tokens that all summaries together may take; `window` 0: unknown."""
-    return min(settings.summaries_tokens, window // SUMMARIES_SHARE) if window else settings.summaries_tokens
+def _summaries_limit(here: Situation) -> int:
+    """The most tokens that all summaries together may take."""
+    most, window = here.settings.compaction.summaries_tokens, here.budget.window
+    return min(most, window // SUMMARIES_SHARE) if window else most
 
 
-def merge_of(
-    merged: Sequence[Boundary], view: View, here: Situation, settings: Compaction, *, newer: Plan | None = None
-) -> Plan:
+def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: Plan | None = None) -> Plan:
     """Plan merging these summaries, and the `newer` one that is entered before it, into one."""
-    budget = summaries_limit(settings, here.budget.window)
+    settings, budget = here.settings.compaction, _summaries_limit(here)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
     leaving = tuple(group for group in view.originals(first, last) if not group.pinned)
     replaced, count = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in merged), len(merged)
@@ -338,8 +334,11 @@ def merge_of(
     # Small enough that the next summary does not trigger another merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
     facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
-    newest = next((group for group in reversed(view.groups()) if group.starts_turn), None)
-    back = (newest.first,) if newest is not None and first <= newest.first <= last and not newest.pinned else ()
+    groups = view.groups()
+    newest = next((group for group in reversed(groups) if group.starts_turn), None)
+    back: tuple[int, ...] = ()
+    if newest is not None and first <= newest.first <= last and not newest.pinned:
+        back = _restored_with(newest.first, (group for group in groups if first <= group.first <= last), view)
     return Plan(
         form=OUTLINE if settings.handover == "outline" else FIVE,
         first=first,
@@ -357,7 +356,7 @@ def merge_of(
     )
 
 
-def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Plan | Refusal:
+def rebased(plan: Plan, view: View, here: Situation) -> Plan | Refusal:
     """`plan` with the figures of the present `view`; a refusal if it no longer applies.
 
     The conversation may go on while a summary waits to be accepted. Its plan applies as long as everything it replaces
@@ -367,7 +366,7 @@ def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Pl
         within = [each for each in view.boundaries() if plan.first <= each.first and each.last <= plan.last]
         if not all(each in within for each in plan.boundaries):
             return Refusal(CHANGED)
-        now = merge_of(within, view, here, settings)
+        now = merge_of(within, view, here)
         read = {(each.first, each.last) for each in plan.leaving}
         # A request that was restored meanwhile, or is no longer, is among the user's kept words anyway.
         same = all(each.starts_turn or (each.first, each.last) in read for each in now.leaving)
@@ -378,7 +377,7 @@ def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Pl
         for group in groups
         if plan.first <= group.first <= plan.last and not group.pinned and group.first not in plan.brought_back
     ]
-    same = [_digests(group) for group in leaving] == [_digests(group) for group in plan.leaving]
+    same = [_identity(group) for group in leaving] == [_identity(group) for group in plan.leaving]
     if not same or any(plan.first <= each.first <= plan.last for each in view.boundaries()):
         return Refusal(CHANGED)
     lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
@@ -386,7 +385,7 @@ def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Pl
     if lapsed != plan.lapsed:
         replaced = sum(here.mixed_tokens_of(group.size) for group in leaving)
     again = {seq for each in lapsed if isinstance(back := view.context_entry(each), Restored) for seq in back.items}
-    words, growth = _words(view, here, settings, plan.last, {group.first for group in leaving} | again)
+    words, growth = _words(view, here, plan.last, {group.first for group in leaving} | again)
     expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
     replaced = min(here.tokens, replaced)
     return structs.replace(
@@ -401,5 +400,5 @@ def rebased(plan: Plan, view: View, here: Situation, settings: Compaction) -> Pl
     )
 
 
-def _digests(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
+def _identity(group: Group) -> tuple[int, int, tuple[bytes, ...]]:
     return group.first, group.last, tuple(each.digest for each in group.fingerprints)

@@ -10,9 +10,11 @@ from itertools import accumulate
 from typing import Final
 
 from tui_agent.context.cutting import head, tail
+from tui_agent.context.economics import Situation
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import said_text, words_block
 from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.view import View
 
 CAPS: Final = (12_000, 6_000, 3_000, 1_500)
 """The lengths in characters to which messages are cut, one after the other, before any is left out."""
@@ -29,13 +31,20 @@ def words_limit(setting: int, window: int) -> int:
     return min(setting, window // WINDOW_SHARE) if window else setting
 
 
+def words_to_keep(view: View, here: Situation, said: Sequence[Words], *, last: int) -> tuple[Words, ...]:
+    """The words to keep of the user's messages up to entry `last`.
+
+    `said`: the user's messages, oldest first.
+    """
+    pinned = {group.first for group in view.groups() if group.pinned}
+    limit = words_limit(here.settings.compaction.user_words_tokens, here.budget.window)
+    return kept_words(said, last=last, limit=limit, tokens_of=here.mixed_tokens_of, pinned=pinned)
+
+
 def kept_words(
     said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int], pinned: Collection[int] = ()
 ) -> tuple[Words, ...]:
-    """The words to keep of the user's messages up to entry `last`, in a block of at most `limit` tokens.
-
-    `said`: the user's messages, oldest first. `pinned`: messages that are kept whole and take no room.
-    """
+    """As `words_to_keep`, in a block of at most `limit` tokens. `pinned`: messages kept whole, which take no room."""
     covered = [each for each in said if each.seq <= last]
     aged = [each for each in covered if each.seq not in pinned]
     kept: list[Words] = []

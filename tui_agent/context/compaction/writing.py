@@ -12,12 +12,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft, accept
-from tui_agent.context.compaction.material import Material
+from tui_agent.context.compaction.forms import Questions, cut
+from tui_agent.context.compaction.material import Material, as_material
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.compaction.questions import Questions
-from tui_agent.context.compaction.rendering import cut, material
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Choice, Summariser, choose_summariser
+from tui_agent.context.economics import Choice, Situation, Summariser, choose_summariser
 from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Usage
@@ -25,11 +24,13 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 
-Way: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
+WayName: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
 
-NAMES: Final[Mapping[Way, str]] = {"own": "own writer"}
-EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], Way]] = {"same_prefix": "same_prefix", "separate": "whole"}
-HOW: Final[Mapping[Way, str]] = {
+EXPECTED: Final[Mapping[Literal["same_prefix", "separate"], WayName]] = {
+    "same_prefix": "same_prefix",
+    "separate": "whole",
+}
+HOW: Final[Mapping[WayName, str]] = {
     "own": "by the writer of its own",
     "notes": "put together from what was written of its turns",
     "whole": "read on its own",
@@ -49,115 +50,70 @@ def answer_tokens(window: int) -> int:
     return min(ANSWER_TOKENS, window // 4) if window else ANSWER_TOKENS
 
 
-class Attempt(NamedTuple):
+class Way(NamedTuple):
     """One way to get a summary.
 
-    ``same_prefix``: `instruction` is sent as a user message at the end of the running request, with its tools
-    unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of `materials` is sent as a user message,
-    with `instruction` as the system prompt; several answers are merged by one more request. ``notes``: `materials` are
-    such answers already, so only the merging request is sent. ``extract``: no model is asked.
+    ``own``: the caller's own writer is asked. ``same_prefix``: the instruction is sent as a user message at the end of
+    the running request, with its tools unchanged; calls in the answer are ignored. ``whole`` and ``parts``: each of
+    `materials` is sent as a user message, with the instruction as the system prompt; several answers are merged by one
+    more request. ``notes``: `materials` are such answers already, so only the merging request is sent. ``extract``: no
+    model is asked.
     """
 
-    way: Way
-    instruction: str = ""
+    name: WayName
     materials: tuple[str, ...] = ()
 
 
-class Writers(NamedTuple):
-    """The models that could write a summary, and how each counts tokens.
+def write_summary(
+    plan: Plan, material: Material, here: Situation, running: ModelRequest, *, path: str, own: bool = False
+) -> Steps[Draft | Refusal]:
+    """Write the summary of `plan`.
 
-    model: the conversation's. request: makes its next request with an instruction at the end; without that it has
-    `tokens` tokens. cold: the provider's cache of it has expired. tokens_of, small_tokens_of: convert sizes to tokens
-    of that model and of the cheaper one. own: the caller's own writer is asked first.
-    """
-
-    model: ModelProfile
-    tokens: int
-    cold: bool
-    request: Callable[[str], ModelRequest]
-    tokens_of: Callable[[Size], int]
-    small_tokens_of: Callable[[Size], int]
-    default_window: int
-    own: bool = False
-
-    @property
-    def small(self) -> ModelProfile | None:
-        """The cheaper model, if it is a different one."""
-        small = self.model.small
-        return small if small is not None and small.name != self.model.name else None
-
-    def room(self, model: ModelProfile) -> int:
-        """The largest request, in tokens, that leaves `model` room for its answer."""
-        return (model.window or self.default_window) - self.answer(model)
-
-    def answer(self, model: ModelProfile) -> int:
-        """The answer limit for `model`, in tokens."""
-        return answer_tokens(model.window or self.default_window)
-
-
-class CompactionResult(NamedTuple):
-    """The outcome of a compaction or checkpoint: tokens before and after, the entry (0: none), and any error."""
-
-    before: int
-    after: int
-    seq: int = 0
-    text: str = ""
-    error: str = ""
-
-
-def write_summary(plan: Plan, material: Material, writers: Writers, *, path: str) -> Steps[Draft | Refusal]:
-    """Write the summary of `plan`. `path`: of its archive.
-
+    `running`: the conversation's next request. `path`: of the archive. `own`: the caller's own writer is asked first.
     Every failure of a model leads to the next way, the last of which needs no model. Only a final refusal, such as by
     the cost ceiling, ends the attempts: a worse summary would be no remedy.
     """
-    choice = choose_writer(plan, material.parts, material.questions, writers)
+    choice = choose_writer(plan, material.parts, material.questions, here)
     # Merged turns are no longer in the running request, so that cannot be used to summarise them.
     same_prefix = choice.way == "same_prefix" and not plan.boundaries
     failures: list[str] = []
     answers: list[Answer] = []
-    ways = attempts(material, writers, same_prefix=same_prefix)
-    for attempt in (Attempt("own"), *ways) if writers.own else ways:
+    for way in (*([Way("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
         before = len(answers)
-        text: str | Refusal = material.extract
-        if attempt.way == "own":
-            asked = AskWriter(plan.step, material.parts, material.questions.separate, plan.subject)
-            answer = yield from _answered(asked, answers)
-            text = answer if isinstance(answer, Refusal) else answer.text
-        elif attempt.way != "extract":
-            text = yield from _ask(attempt, material, writers, answers)
-        if isinstance(text, Refusal):
-            if text.final and attempt.way != "own":
-                return text
-            failures.append(f"{NAMES.get(attempt.way, attempt.way)}: {text.reason}")
-            continue
-        given = answers[before:]
-        draft = accept(
-            plan,
-            material,
-            text,
-            path=path,
-            tokens_of=writers.tokens_of,
-            model=given[-1].model if given else "",
-            usage=sum((each.usage for each in given), Usage()) if given else None,
-            cost_usd=_total_cost(given) if given else None,
-            depth=2 if len(attempt.materials) > 1 else 1,
-        )
+        text = yield from _write(way, plan, material, here, running, answers)
+        draft: Draft | Refusal
+        if isinstance(text, str):
+            given = answers[before:]
+            draft = accept(
+                plan,
+                material,
+                text,
+                path=path,
+                tokens_of=here.mixed_tokens_of,
+                model=given[-1].model if given else "",
+                usage=sum((each.usage for each in given), Usage()) if given else None,
+                cost_usd=_total_cost(given) if given else None,
+                depth=2 if len(way.materials) > 1 else 1,
+            )
+        elif text.final and way.name != "own":
+            return text
+        else:
+            draft = text
         if isinstance(draft, Draft):
-            how = choice.reason if attempt.way == EXPECTED[choice.way] else HOW.get(attempt.way, choice.reason)
+            how = choice.reason if way.name == EXPECTED[choice.way] else HOW.get(way.name, choice.reason)
             return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
-        failures.append(f"{NAMES.get(attempt.way, attempt.way)}: {draft.reason}")
+        failures.append(f"{'own writer' if way.name == 'own' else way.name}: {draft.reason}")
     return Refusal(failures[-1] if failures else "No way to a summary was found.")
 
 
-def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, writers: Writers) -> Choice:
+def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situation) -> Choice:
     """Choose the cheaper writer: the conversation's own model with its cached prefix, or the small one, which reads
     only `parts`.
 
     If the conversation's model is itself the small one, it may still be cheaper to have it read only `parts` than a
     prefix that is no longer cached.
     """
-    model, small = writers.model, writers.model.small
+    model, small = here.model, here.model.small
     writes = min(ANSWER_TOKENS, plan.writes)
     same = Summariser(
         model=model.name,
@@ -165,8 +121,8 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, writers: W
         reads=plan.before,
         instruction=math.ceil(len(asked.same_prefix) / 3),
         writes=writes,
-        limit=writers.room(model),
-        cached=not writers.cold,
+        limit=_room(model, here),
+        cached=not here.cold,
     )
     if small is None:
         return choose_summariser(same, None)
@@ -177,37 +133,44 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, writers: W
         reads=reads,
         instruction=math.ceil(len(asked.separate) / 3),
         writes=writes,
-        limit=writers.room(small),
+        limit=_room(small, here),
         cached=False,
     )
     return choose_summariser(same, alone)
 
 
-def attempts(written_from: Material, writers: Writers, *, same_prefix: bool) -> tuple[Attempt, ...]:
+def ways(material: Material, here: Situation, *, same_prefix: bool) -> tuple[Way, ...]:
     """The ways to try, in order."""
-    found: list[Attempt] = []
-    if same_prefix:
-        found.append(Attempt("same_prefix", written_from.questions.same_prefix))
-    separate, tokens_of = writers.small or writers.model, writers.tokens_of
-    if writers.small is not None:
-        tokens_of = writers.small_tokens_of
-    instruction = written_from.questions.separate
-    left = writers.room(separate) - tokens_of(size_of_text(instruction))
-    if written_from.notes:
-        told = size_of_text(written_from.questions.merging, _as_parts(written_from.notes))
-        if tokens_of(told) <= writers.room(separate):
-            found.append(Attempt("notes", instruction, written_from.notes))
+    found = [Way("same_prefix")] if same_prefix else []
+    small = _small(here)
+    tokens_of, room = here.mixed_tokens_of if small is None else here.small_tokens_of, _room(small or here.model, here)
+    if material.notes:
+        size = size_of_text(material.questions.merging, _as_parts(material.notes))
+        if tokens_of(size) <= room:
+            found.append(Way("notes", material.notes))
+    left = room - tokens_of(size_of_text(material.questions.separate))
     if left > 0:
-        whole = material(written_from.parts)
-        size = tokens_of(size_of_text(whole))
-        if size <= left:
-            found.append(Attempt("whole", instruction, (whole,)))
-            left = size // 2
-        pieces = chunks(written_from.parts, limit=left, tokens_of=tokens_of)
+        whole = as_material(material.parts)
+        tokens = tokens_of(size_of_text(whole))
+        if tokens <= left:
+            found.append(Way("whole", (whole,)))
+            left = tokens // 2
+        pieces = chunks(material.parts, limit=left, tokens_of=tokens_of)
         if len(pieces) > 1:
-            found.append(Attempt("parts", instruction, pieces))
-    found.append(Attempt("extract"))
-    return tuple(found)
+            found.append(Way("parts", pieces))
+    return (*found, Way("extract"))
+
+
+def _small(here: Situation) -> ModelProfile | None:
+    """The cheaper model, if it is a different one."""
+    small = here.model.small
+    return small if small is not None and small.name != here.model.name else None
+
+
+def _room(model: ModelProfile, here: Situation) -> int:
+    """The largest request, in tokens, that leaves `model` room for its answer."""
+    window = model.window or here.settings.context.default_window
+    return window - answer_tokens(window)
 
 
 def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[str, ...]:
@@ -217,74 +180,18 @@ def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]
     even shortened parts would not fit.
     """
     total = sum(tokens_of(size_of_text(part)) + 1 for part in parts)
-    frame = tokens_of(size_of_text(material(())))
-    room = limit - frame
+    room = limit - tokens_of(size_of_text(as_material(())))
     if room <= 0 or not parts:
         return ()
     longest = max(map(len, parts))
     while longest >= _SHORTEST_PART or total <= room:
         packed = _packed([cut(part, longest) for part in parts], room, tokens_of)
         if packed is not None and len(packed) <= MOST_PARTS:
-            return tuple(material(group) for group in packed)
+            return tuple(as_material(group) for group in packed)
         if longest < _SHORTEST_PART:
             break
         longest //= 2
     return ()
-
-
-def _ask(
-    attempt: Attempt, written_from: Material, writers: Writers, answers: list[Answer]
-) -> Generator[Effect, Outcome, str | Refusal]:
-    """Carry out an attempt and return its text. `answers` collects all answers, also those before a failure."""
-    if attempt.way == "same_prefix":
-        request = writers.request(attempt.instruction)
-        tokens = writers.tokens + estimate(size_of_text(attempt.instruction))
-        answer = yield from _answered(AskModel("session", request, "summary", tokens, True), answers)
-        return answer if isinstance(answer, Refusal) else answer.text
-    texts: list[str] = list(attempt.materials) if attempt.way == "notes" else []
-    for part in attempt.materials if not texts else ():
-        answer = yield from _answered(_alone(attempt.instruction, part, writers), answers)
-        if isinstance(answer, Refusal):
-            return answer
-        texts.append(answer.text)
-    if len(texts) == 1:
-        return texts[0]
-    merging = _alone(written_from.questions.merging, _as_parts(texts), writers)
-    answer = yield from _answered(merging, answers)
-    if isinstance(answer, Refusal):
-        if attempt.way == "notes":
-            return answer
-        # If merging fails, the concatenated summaries of the parts are better than none.
-        return answer if answer.final else "\n\n".join(text.strip() for text in texts)
-    return answer.text
-
-
-def _as_parts(texts: Sequence[str]) -> str:
-    """Summaries of consecutive parts as the input of the merging request."""
-    return material([f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)])
-
-
-def _alone(instruction: str, told: str, writers: Writers) -> AskModel:
-    messages = (RequestMessage("user", (Text(told),)),)
-    writes = writers.answer(writers.small or writers.model)
-    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=writes, one_off=True)
-    tokens = estimate(size_of_text(instruction, told))
-    return AskModel("small" if writers.small is not None else "session", request, "summary", tokens)
-
-
-def _answered(asked: AskModel | AskWriter, answers: list[Answer]) -> Generator[Effect, Outcome, Answer | Refusal]:
-    outcome = yield asked
-    if isinstance(outcome, Answer):
-        answers.append(outcome)
-        return outcome
-    if isinstance(outcome, Refusal):
-        return outcome
-    raise WrongOutcome(f"a question to a model was answered by {type(outcome).__name__}")
-
-
-def _total_cost(answers: Sequence[Answer]) -> float | None:
-    costs = [answer.cost_usd for answer in answers]
-    return None if None in costs else sum((cost for cost in costs if cost is not None), 0.0)
 
 
 def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -> list[list[str]] | None:
@@ -301,3 +208,77 @@ def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -
         groups[-1].append(part)
         used += tokens
     return groups
+
+
+def _write(
+    way: Way, plan: Plan, material: Material, here: Situation, running: ModelRequest, answers: list[Answer]
+) -> Generator[Effect, Outcome, str | Refusal]:
+    """Get a text in this way. `answers` collects all answers, also those before a failure."""
+    asked, texts = material.questions, list(way.materials)
+    match way.name:
+        case "extract":
+            return material.extract
+        case "own":
+            return (yield from _answered(AskWriter(plan.step, material.parts, asked.separate, plan.subject), answers))
+        case "same_prefix":
+            tokens = here.tokens + estimate(size_of_text(asked.same_prefix))
+            request = _with_instruction(running, asked.same_prefix, answer_tokens(here.budget.window))
+            return (yield from _answered(AskModel("session", request, "summary", tokens, True), answers))
+        case "whole" | "parts":
+            for place, part in enumerate(way.materials):
+                text = yield from _answered(_alone(asked.separate, part, here), answers)
+                if isinstance(text, Refusal):
+                    return text
+                texts[place] = text
+    if len(texts) == 1:
+        return texts[0]
+    merged = yield from _answered(_alone(asked.merging, _as_parts(texts), here), answers)
+    if isinstance(merged, Refusal) and way.name == "parts" and not merged.final:
+        # If merging fails, the concatenated summaries of the parts are better than none.
+        return "\n\n".join(text.strip() for text in texts)
+    return merged
+
+
+def _with_instruction(running: ModelRequest, instruction: str, max_tokens: int) -> ModelRequest:
+    """The running request with an instruction at its end, as part of the newest user message or as a new one."""
+    asked, before = RequestMessage("user", (Text(instruction),)), running.messages
+    if before and before[-1].role == "user":
+        before, asked = before[:-1], RequestMessage("user", (*before[-1].blocks, *asked.blocks))
+    edges = (len(before) - 1,) if before else ()
+    return structs.replace(running, messages=(*before, asked), max_tokens=max_tokens, cache_edges=edges)
+
+
+def _as_parts(texts: Sequence[str]) -> str:
+    """Summaries of consecutive parts as the input of the merging request."""
+    return as_material([f"[part {number} of {len(texts)}]\n{text.strip()}" for number, text in enumerate(texts, 1)])
+
+
+def _alone(instruction: str, text: str, here: Situation) -> AskModel:
+    small = _small(here)
+    writes = answer_tokens((small or here.model).window or here.settings.context.default_window)
+    tokens = estimate(size_of_text(instruction, text))
+    return question(instruction, text, "summary", small=small is not None, writes=writes, tokens=tokens)
+
+
+def question(
+    instruction: str, text: str, purpose: Literal["summary", "digest"], *, small: bool, writes: int, tokens: int
+) -> AskModel:
+    """A question to the `small` or the conversation's model that has nothing of the conversation but `text`."""
+    messages = (RequestMessage("user", (Text(text),)),)
+    request = ModelRequest(system=instruction, tools=(), messages=messages, max_tokens=writes, one_off=True)
+    return AskModel("small" if small else "session", request, purpose, tokens)
+
+
+def _answered(asked: AskModel | AskWriter, answers: list[Answer]) -> Generator[Effect, Outcome, str | Refusal]:
+    outcome = yield asked
+    if isinstance(outcome, Answer):
+        answers.append(outcome)
+        return outcome.text
+    if isinstance(outcome, Refusal):
+        return outcome
+    raise WrongOutcome(f"a question to a model was answered by {type(outcome).__name__}")
+
+
+def _total_cost(answers: Sequence[Answer]) -> float | None:
+    costs = [answer.cost_usd for answer in answers]
+    return None if None in costs else sum((cost for cost in costs if cost is not None), 0.0)

@@ -1,37 +1,41 @@
-"""Compaction: replaces older turns by a summary, at a threshold or at the cheapest moment before it.
+"""When older turns become a summary, and a finished task its completion record.
 
-The newest turns, and everything that the model has not seen yet, stay word for word; earlier summaries stay as they
-are. The check is made before every model call, between turns and inside a tool loop (docs/context.md, "Layers" and
-"Cost").
+A summary is due at a threshold, or at the cheapest moment before it. The newest turns, and everything that the model
+has not seen yet, stay word for word; earlier summaries stay as they are (docs/context.md, "Layers" and "Cost"). The
+model declares a task done with the tool `mark_task_done`, which only sets a flag: the next turn writes the record of
+everything since the last boundary before anything else. What the model said after the declaration stays in view.
 """
 
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tui_agent.context.budget import keep_tokens
-from tui_agent.context.changes import resting_after_undo
-from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_compaction, smallest_gain
+from tui_agent.context.changes import undone_by_user
+from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_checkpoint, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
     LayerPreview,
     Situation,
+    TaskDone,
     Worth,
     clearing_cost_per_token,
     compaction_worth,
-    layer_preview,
+    payback,
     pays_from,
     pays_or_waits,
     reason_it_pays,
 )
 from tui_agent.context.effects import Refusal
-from tui_agent.conversation.entries import Cleared
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.entries import Checkpointed, Cleared, Message
 from tui_agent.conversation.profile import Rates
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction as CompactionSettings
-from tui_agent.settings import Settings
 
 WRITER_SPEED: Final = 2
 """The assumed speed of a summary's writer, as a multiple of the conversation's model."""
 MAX_CALLS_AHEAD: Final = 8
+TASK_DONE: Final = "mark_task_done"
 
 _FREE: Final = Rates(0.0, 0.0, 0.0, 0.0)
 
@@ -62,50 +66,31 @@ class Backoff(NamedTuple):
         return self._replace(turns=max(0, self.turns - 1))
 
 
-class Compaction:
-    """The layer. Owns the pause after failed compactions."""
+class CompactionLayer:
+    """The layer that replaces older turns by a summary."""
 
     name = "compaction"
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings.compaction
-        self.on = settings.context.preset != "off" and settings.compaction.auto
-        self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
+    def plan(self, view: View, situation: Situation) -> Plan | Refusal | None:
+        """The summary that is due despite the planned clearing, or that frees tokens at less cost than that.
 
-    def follow(self, settings: Settings) -> None:
-        """Decide by these settings from now on."""
-        self._settings = settings.compaction
-
-    def plan(self, view: View, situation: Situation) -> Plan | None:
-        """The summary that is due now, ignoring clearing."""
-        return self.plan_with(view, situation, None)
-
-    def plan_with(
-        self, view: View, situation: Situation, cleared: Cleared | None, *, beside: bool = False
-    ) -> Plan | None:
-        """The summary that is due despite the planned clearing `cleared`, or that frees tokens at less cost than that.
-
-        `beside`: it is written in the background, so it starts before the trigger is reached.
+        A refusal: one is due, but there is nothing that it could replace.
         """
-        if not self.on or self.backoff.resting:
+        settings, cleared = situation.settings, situation.cleared
+        if settings.context.preset == "off" or not settings.compaction.auto or situation.resting:
             return None
-        freed = cleared.before - cleared.after if cleared is not None else 0
-        ahead = growth_meanwhile(situation) if beside else 0
         trigger = situation.limits.compact.tokens or None
-        if reason := self._reason(view, situation, freed, ahead):
-            plan = plan_compaction(view, situation, self._settings, trigger=trigger, reason=reason)
-            if isinstance(plan, Refusal):
-                self.backoff = self.backoff.failed()
-        elif cleared is not None and self._frees_at_less_cost(cleared, view, situation):
+        if reason := _reason(view, situation):
+            return plan_compaction(view, situation, trigger=trigger, reason=reason)
+        if cleared is not None and _frees_at_less_cost(cleared, view, situation):
             reason = "it frees tokens at less cost than clearing would"
-            plan = plan_compaction(view, situation, self._settings, trigger=trigger, reason=reason)
-        else:
-            return None
-        return None if isinstance(plan, Refusal) else plan
+            plan = plan_compaction(view, situation, trigger=trigger, reason=reason)
+            return plan if isinstance(plan, Plan) else None
+        return None
 
     def preview(self, here: Situation) -> LayerPreview:
         """What it would do now, from running sizes and prices alone."""
-        settings = self._settings
+        settings = here.settings.compaction
         keep = keep_tokens(settings, here.budget, here.limits.compact.tokens)
         worth = compaction_worth(here, settings, here.rates or _FREE, keep=keep, small=here.small_rates)
         if worth.freed <= 0:
@@ -117,31 +102,61 @@ class Compaction:
             needed = pays_from(here, settings, here.rates, worth, growth=here.growth_of_all)
             least = smallest_gain(here.budget.window, here.limits.compact.tokens)
             why = pays_or_waits(worth.freed, max(least, needed)) if needed is not None else ""
-        return layer_preview(worth.freed, worth.cost, here.rates, why)
+        return LayerPreview(worth.freed, payback(here.rates, worth.cost, worth.freed) if here.rates else None, why)
 
-    def _reason(self, view: View, here: Situation, freed: int, ahead: int) -> str:
-        left, trigger, limit = here.tokens - freed, here.limits.compact, here.limits.limit
-        if trigger.rests or resting_after_undo(view):
-            return "the view reached the limit" if limit.reached(left + ahead) else ""
-        if trigger.reached(left + ahead, view.message_count if trigger.messages else 0):
-            reaches = "reached" if left >= trigger.tokens else "is about to reach"
-            return (
-                f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
-            )
-        worth = compaction_now(here, self._settings)
-        if worth is None or here.rates is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
-            return ""
-        return reason_it_pays(here, self._settings, here.rates, worth, growth=here.growth_of_all)
 
-    def _frees_at_less_cost(self, cleared: Cleared, view: View, here: Situation) -> bool:
-        """Whether a compaction frees tokens at less cost than this clearing; on a cold cache clearing is free."""
-        worth = compaction_now(here, self._settings)
-        if worth is None or here.rates is None or here.cold or resting_after_undo(view):
-            return False
-        freed = cleared.before - cleared.after
-        first = next(result for result in view.live_results() if result.seq == cleared.results[0])
-        tail = max(0, here.tokens_of(first.after) - (freed - here.tokens_of(first.size)))
-        return worth.per_token < clearing_cost_per_token(here.rates, freed=freed, tail=tail)
+class CheckpointLayer:
+    """The layer that replaces a finished task by its completion record. `on`: whether the model can declare one."""
+
+    name = "checkpoints"
+
+    def __init__(self, *, on: bool = True) -> None:
+        self.on = on
+
+    def plan(self, view: View, situation: Situation) -> Plan | None:
+        """The record of a task that the model has declared done, due at the start of the next turn."""
+        task = situation.task_done
+        off = not self.on or situation.settings.context.preset == "off" or situation.resting
+        if task is None or off or not situation.between_turns:
+            return None
+        reason = "the model declared the task done"
+        plan = plan_checkpoint(view, situation, step=task.step, note=task.detail, reason=reason)
+        return plan if isinstance(plan, Plan) else None
+
+
+class Declarations:
+    """Finds the tasks that the model has declared done in one conversation; reads each entry once."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._steps: list[int] = []
+
+    def newest(self, view: View) -> TaskDone | None:
+        """The newest declaration in view without a record, undone ones included."""
+        for seq in range(self._read + 1, len(view.log) + 1):
+            entry = view.log[seq]
+            if isinstance(entry, Message) and any(_is_declaration(block) for block in entry.blocks):
+                self._steps.append(seq)
+        self._read = len(view.log)
+        records = [entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed)]
+        open_steps = {
+            step for step in self._steps if not any(record.first <= step <= record.last for record in records)
+        }
+        if not open_steps:
+            return None
+        for group in reversed(view.groups()):
+            for segment in group.segments if group.role == "assistant" else ():
+                for block in segment.blocks:
+                    if isinstance(block, ToolCall) and _is_declaration(block):
+                        arguments = msgspec.json.decode(block.arguments)
+                        detail = arguments.get("detail", "") if isinstance(arguments, dict) else ""
+                        declared = TaskDone(group.first, detail if isinstance(detail, str) else "")
+                        return declared if declared.step in open_steps else None
+        return None
+
+
+def _is_declaration(block: object) -> bool:
+    return isinstance(block, ToolCall) and block.name == TASK_DONE
 
 
 def growth_meanwhile(here: Situation) -> int:
@@ -155,9 +170,36 @@ def growth_meanwhile(here: Situation) -> int:
     return min(round(calls * here.growth_of_all), int((here.limits.compact.tokens or 0) * TRIGGER_SHARE))
 
 
-def compaction_now(here: Situation, settings: CompactionSettings) -> Worth | None:
+def _reason(view: View, here: Situation) -> str:
+    """Why a summary is due; empty if none is."""
+    trigger, limit = here.limits.compact, here.limits.limit
+    left = here.tokens - (here.cleared.before - here.cleared.after if here.cleared is not None else 0)
+    then = left + (growth_meanwhile(here) if here.in_background else 0)
+    if trigger.rests or undone_by_user(view):
+        return "the view reached the limit" if limit.reached(then) else ""
+    if trigger.reached(then, view.message_count if trigger.messages else 0):
+        reaches = "reached" if left >= trigger.tokens else "is about to reach"
+        return f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
+    worth = _worth_now(here)
+    if worth is None or here.rates is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
+        return ""
+    return reason_it_pays(here, here.settings.compaction, here.rates, worth, growth=here.growth_of_all)
+
+
+def _frees_at_less_cost(cleared: Cleared, view: View, here: Situation) -> bool:
+    """Whether a compaction frees tokens at less cost than this clearing; on a cold cache clearing is free."""
+    worth = _worth_now(here)
+    if worth is None or here.rates is None or here.cold or undone_by_user(view):
+        return False
+    freed = cleared.before - cleared.after
+    first = next(result for result in view.live_results() if result.seq == cleared.results[0])
+    tail = max(0, here.tokens_of(first.after) - (freed - here.tokens_of(first.size)))
+    return worth.per_token < clearing_cost_per_token(here.rates, freed=freed, tail=tail)
+
+
+def _worth_now(here: Situation) -> Worth | None:
     """What a compaction would cost and free now; None if prices or limits are unknown, or thrift is 0."""
-    trigger = here.limits.compact
+    trigger, settings = here.limits.compact, here.settings.compaction
     if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:
         return None
     keep = keep_tokens(settings, here.budget, trigger.tokens)

@@ -2,8 +2,8 @@
 
 A digest may be due when more results are in view than the cutoff. Results that are pinned, restored, cleared or
 archived already neither count nor are archived. It waits until what it frees pays for the cache it invalidates, as a
-clearing does, or for a batch if prices are unknown. Each archived result is shown as a placeholder, so that its call
-stays answered.
+clearing does, or for a batch if prices are unknown; right after a summary it is due at once. Each archived result is
+shown as a placeholder, so that its call stays answered.
 """
 
 from collections.abc import Iterable
@@ -11,15 +11,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.context.compaction.questions import fill
-from tui_agent.context.compaction.rendering import cut, material
+from tui_agent.context.compaction.forms import cut, fill
+from tui_agent.context.compaction.material import as_material
+from tui_agent.context.compaction.writing import answer_tokens, question
 from tui_agent.context.economics import Situation, clearing_size
-from tui_agent.context.effects import Refusal
-from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import Digested, Message
+from tui_agent.context.effects import Answer, Refusal, Steps
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.entries import Digested
 from tui_agent.conversation.sizes import Size, size_of_text, total_size
-from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Digests as DigestSettings
+from tui_agent.conversation.states import result_of
+from tui_agent.conversation.view import View
+from tui_agent.settings import Digests
 
 PLACEHOLDER: Final = "[archived: see digest]"
 PREFIX: Final = "[Tool digest]"
@@ -46,50 +48,45 @@ class DigestPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Digests:
+class DigestLayer:
     """The layer. `prompt`: the prompt file ``digest``."""
 
     name = "digests"
 
-    def __init__(self, settings: DigestSettings, prompt: str, *, on: bool = True) -> None:
-        self._settings = settings
+    def __init__(self, prompt: str) -> None:
         self._prompt = prompt
-        self._on = on
 
     def plan(self, view: View, situation: Situation) -> DigestPlan | None:
         """The digest that is due now."""
-        plan = self._plan(view, 0, PREFIX)
-        return plan if plan is not None and self._pays(plan, view, situation) else None
-
-    def _pays(self, plan: DigestPlan, view: View, here: Situation) -> bool:
-        """Whether a digest now is cheaper than to wait for more results. While the cache is cold it always is."""
-        if here.cold:
-            return True
-        archived = [result for result in view.live_results() if result.seq in plan.results]
-        # The digest takes the place of the first of them.
-        text = Size(ascii=plan.output_chars + len(PLACEHOLDER) * len(archived))
-        size = total_size(result.size for result in archived)
-        writing = 0.0
-        if self._settings.strategy == "llm" and here.rates is not None:
-            by = here.small_rates or here.rates
-            price = by.input_usd / here.rates.input_usd if here.rates.input_usd else 1.0
-            read = here.mixed_tokens_of(size_of_text(plan.instruction, plan.material))
-            writing = price * (read + by.output * here.mixed_tokens_of(Size(ascii=plan.output_chars)))
-        tail = here.mixed_tokens_of(archived[-1].after.minus(size).plus(archived[-1].size))
-        needed = clearing_size(here.rates, tail, here.growth, writing=writing)
-        if needed is None:
-            return len(archived) >= self._settings.cutoff
-        return here.tokens_of(size.minus(text)) >= needed
-
-    def plan_after(self, view: View, first: int) -> DigestPlan | None:
-        """The digest inside a compaction that keeps the entries from `first` on."""
-        return self._plan(view, first, COMPACTION_PREFIX)
-
-    def _plan(self, view: View, first: int, prefix: str) -> DigestPlan | None:
-        if not self._on:
+        if situation.settings.context.preset != "digest":
             return None
-        plan = plan_digest(view, self._settings, self._prompt, first=first, prefix=prefix)
-        return None if isinstance(plan, Refusal) else plan
+        settings, first = situation.settings.digests, situation.kept_from
+        if first is not None:
+            plan = plan_digest(view, settings, self._prompt, first=first, prefix=COMPACTION_PREFIX)
+            return plan if isinstance(plan, DigestPlan) else None
+        plan = plan_digest(view, settings, self._prompt)
+        return plan if isinstance(plan, DigestPlan) and _pays(plan, view, situation) else None
+
+
+def _pays(plan: DigestPlan, view: View, here: Situation) -> bool:
+    """Whether a digest now is cheaper than to wait for more results. While the cache is cold it always is."""
+    if here.cold:
+        return True
+    archived = [result for result in view.live_results() if result.seq in plan.results]
+    # The digest takes the place of the first of them.
+    text = Size(ascii=plan.output_chars + len(PLACEHOLDER) * len(archived))
+    size = total_size(result.size for result in archived)
+    writing = 0.0
+    if here.settings.digests.strategy == "llm" and here.rates is not None:
+        by = here.small_rates or here.rates
+        price = by.input_usd / here.rates.input_usd if here.rates.input_usd else 1.0
+        read = here.mixed_tokens_of(size_of_text(plan.instruction, plan.material))
+        writing = price * (read + by.output * here.mixed_tokens_of(Size(ascii=plan.output_chars)))
+    tail = here.mixed_tokens_of(archived[-1].after.minus(size).plus(archived[-1].size))
+    needed = clearing_size(here.rates, tail, here.growth, writing=writing)
+    if needed is None:
+        return len(archived) >= here.settings.digests.cutoff
+    return here.tokens_of(size.minus(text)) >= needed
 
 
 class _Result(NamedTuple):
@@ -97,9 +94,14 @@ class _Result(NamedTuple):
     text: str
     is_error: bool
 
+    @property
+    def title(self) -> str:
+        arguments = cut(self.call.arguments, _ARGUMENTS_CHARS).replace("\n", " ")
+        return f"{self.call.name} {arguments}{' failed' if self.is_error else ''}"
+
 
 def plan_digest(
-    view: View, settings: DigestSettings, prompt: str, *, first: int = 0, prefix: str = PREFIX
+    view: View, settings: Digests, prompt: str, *, first: int = 0, prefix: str = PREFIX
 ) -> DigestPlan | Refusal:
     """Plan the digest that brings the number of visible results down to the cutoff.
 
@@ -108,14 +110,15 @@ def plan_digest(
     """
     if settings.strategy == "off":
         return Refusal("Digests are off.")
-    visible = [result for result in reversed(view.live_results()) if result.seq >= first and _counts(result)]
+    live = [each for each in reversed(view.live_results()) if each.state in _VISIBLE and not each.pinned]
+    visible = [each for each in live if each.seq >= first]
     excess = len(visible) - settings.cutoff
     if excess <= 0:
         return Refusal(f"{len(visible)} tool results are in view, {settings.cutoff} may be.")
-    oldest = visible[:excess]
-    results = [_result(view, live) for live in oldest]
+    whole = ((each.call, result_of(view.log, each.seq, each.call.id)) for each in visible[:excess])
+    results = [_Result(call, result.text, result.is_error) for call, result in whole]
     return DigestPlan(
-        results=tuple(live.seq for live in oldest),
+        results=tuple(each.seq for each in visible[:excess]),
         prefix=prefix,
         instruction=fill(prompt, {"characters": str(settings.output_chars)}),
         material=_material(results, settings.input_chars),
@@ -125,7 +128,21 @@ def plan_digest(
     )
 
 
-def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0, after: int = 0) -> Digested:
+def write_digest(plan: DigestPlan, here: Situation) -> Steps[Digested]:
+    """Have the text of a digest written. If a model fails, it is made by rule."""
+    text = ""
+    if here.settings.digests.strategy == "llm":
+        small = here.model.small
+        writes = answer_tokens(small.window if small is not None else here.budget.window)
+        tokens = (len(plan.instruction) + len(plan.material)) // 3
+        answer = yield question(
+            plan.instruction, plan.material, "digest", small=small is not None, writes=writes, tokens=tokens
+        )
+        text = answer.text if isinstance(answer, Answer) else ""
+    return accept_digest(plan, text, before=here.tokens)
+
+
+def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0) -> Digested:
     """The entry for a digest that a model wrote; without a usable text, for the one made by rule."""
     text = text.strip().removeprefix(plan.prefix).strip()
     usable = any(character.isalnum() for character in text)
@@ -136,54 +153,27 @@ def accept_digest(plan: DigestPlan, text: str = "", *, before: int = 0, after: i
         text=f"{plan.prefix}\n{body}",
         reason=plan.reason,
         before=before,
-        after=after,
     )
-
-
-def _counts(result: LiveResult) -> bool:
-    return result.state in _VISIBLE and not result.pinned
-
-
-def _result(view: View, live: LiveResult) -> _Result:
-    entry = view.log[live.seq]
-    blocks = entry.blocks if isinstance(entry, Message) else ()
-    for block in blocks:
-        if isinstance(block, ToolResult) and block.call_id == live.call.id:
-            return _Result(live.call, block.text, block.is_error)
-    return _Result(live.call, "", False)
-
-
-def _title(result: _Result) -> str:
-    failed = " failed" if result.is_error else ""
-    arguments = cut(result.call.arguments, _ARGUMENTS_CHARS).replace("\n", " ")
-    return f"{result.call.name} {arguments}{failed}"
 
 
 def _material(results: list[_Result], limit: int) -> str:
     """All results in at most `limit` characters, including the frame; long ones share what short ones leave over."""
-    titles = [f"[{_title(result)}]\n" for result in results]
-    left = limit - len(material(())) - sum(len(title) + 2 for title in titles)
+    titles = [f"[{result.title}]\n" for result in results]
+    left = limit - len(as_material(())) - sum(len(title) + 2 for title in titles)
     room = dict(_shares((len(result.text) for result in results), max(0, left)))
     parts = [
         title + cut(result.text, room[index]) for index, (title, result) in enumerate(zip(titles, results, strict=True))
     ]
-    return cut(material(parts), limit)
+    return cut(as_material(parts), limit)
 
 
-def _by_rule(results: list[_Result], limit: int) -> list[str]:
+def _by_rule(results: list[_Result], limit: int) -> Iterable[str]:
     """One line for each result, with its head and tail; together they may still be too long."""
     share = max(_SHORTEST_LINE, limit // len(results))
-    lines = []
     for result in results:
-        title = _title(result)
-        lines.append(
-            f"- {title}: {_ends(' '.join(result.text.split()), max(_SHORTEST_LINE // 2, share - len(title) - 5))}"
-        )
-    return lines
-
-
-def _ends(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - limit // 3 - 1]}…{text[-(limit // 3) :]}"
+        text, room = " ".join(result.text.split()), max(_SHORTEST_LINE // 2, share - len(result.title) - 5)
+        ends = text if len(text) <= room else f"{text[: room - room // 3 - 1]}…{text[-(room // 3) :]}"
+        yield f"- {result.title}: {ends}"
 
 
 def _shares(wanted: Iterable[int], room: int) -> Iterable[tuple[int, int]]:

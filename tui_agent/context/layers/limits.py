@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
-from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
+from tui_agent.context.cutting import head, head_bytes, quoted, tail, tail_bytes
 from tui_agent.settings import Output
 
 MARKED_LINES = 4
@@ -75,20 +75,20 @@ class Evicted(NamedTuple):
         return f"{notice}\n{_ended(self.head)}[... {left_out:,} characters left out ...]\n{self.tail}"
 
 
-Shortened: TypeAlias = Whole | Cut | Evicted
+Entering: TypeAlias = Whole | Cut | Evicted
 
 
 def shorten(
     text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int], paged: bool = False
-) -> Shortened:
+) -> Entering:
     """Decide on a raw result. `history_budget` is in tokens; `text` must be valid Unicode.
 
     `paged`: the tool returned a page of limited size, which says itself how to get the next one.
     """
     if paged:
         return Whole(text)
-    if _is_evicted(text, settings, history_budget, tokens_of):
-        size = settings.preview_chars
+    size, most = settings.preview_chars, eviction_tokens(settings, history_budget)
+    if _has_preview(text, settings) and (len(text) > settings.large_output_threshold or tokens_of(text) > most):
         return Evicted(text, head(text, size), tail(text, size))
     return _cut(text, settings)
 
@@ -108,91 +108,45 @@ def eviction_tokens(settings: Output, history_budget: int) -> int:
     return min(settings.evict_tokens, int(history_budget * settings.evict_share))
 
 
-def _is_evicted(text: str, settings: Output, history_budget: int, tokens_of: Callable[[str], int]) -> bool:
-    if not _has_preview(text, settings):
-        return False
-    return len(text) > settings.large_output_threshold or tokens_of(text) > eviction_tokens(settings, history_budget)
-
-
 def _has_preview(text: str, settings: Output) -> bool:
     """Whether a preview of the text would be shorter than the text."""
     return len(text) > 2 * settings.preview_chars + STUB_CHARS
 
 
 def _cut(text: str, settings: Output) -> Whole | Cut:
-    over = _limits_passed(text, settings)
+    limits = (
+        (settings.max_lines, NOTICE_LINES, "lines", _LINES),
+        (settings.max_chars, NOTICE_CHARS, "characters", _CHARACTERS),
+        (settings.max_bytes, NOTICE_CHARS, "bytes", _BYTES),
+    )
+    over = tuple(f"{limit:,} {name}" for limit, _, name, measure in limits if measure.size(text) > limit)
     if not over:
         return Whole(text)
     both = settings.truncate_mode == "head_tail" and settings.max_lines >= MARKED_LINES
-    ends = _Ends(text, "", whole=True)
-    ends = ends.to_lines(_room(settings.max_lines, NOTICE_LINES), both)
-    ends = ends.to_characters(_room(settings.max_chars, NOTICE_CHARS), both)
-    ends = ends.to_bytes(_room(settings.max_bytes, NOTICE_CHARS), both)
-    return Cut(text, ends.head, ends.tail, over)
-
-
-def _limits_passed(text: str, settings: Output) -> tuple[str, ...]:
-    passed: list[str] = []
-    if _lines(text) > settings.max_lines:
-        passed.append(f"{settings.max_lines:,} lines")
-    if len(text) > settings.max_chars:
-        passed.append(f"{settings.max_chars:,} characters")
-    if len(text) > settings.max_bytes or len(text.encode()) > settings.max_bytes:
-        passed.append(f"{settings.max_bytes:,} bytes")
-    return tuple(passed)
-
-
-def _room(limit: int, notice: int) -> int:
-    """What a limit leaves after the notice; a limit too small for the notice applies to the text alone."""
-    return limit - notice if limit > 2 * notice else limit
-
-
-class _Ends(NamedTuple):
-    """The remaining part of a text: all of it in `head` while it is `whole`, else its two ends."""
-
-    head: str
-    tail: str
-    whole: bool
-
-    def to_lines(self, limit: int, both: bool) -> "_Ends":
-        lines = _split(self.head)
-        if len(lines) <= limit:
-            return self
+    first, last = text, ""
+    for limit, notice, _, measure in limits:
+        # What a limit leaves after the notice; one too small for the notice applies to the text alone.
+        room = limit - notice if limit > 2 * notice else limit
+        if measure.size(first) + measure.size(last) <= room:
+            continue
         if not both:
-            return _Ends("".join(lines[:limit]), "", whole=False)
-        first = limit - limit // 2
-        return _Ends("".join(lines[:first]), "".join(lines[len(lines) - limit // 2 :]), whole=False)
-
-    def to_characters(self, limit: int, both: bool) -> "_Ends":
-        if len(self.head) + len(self.tail) <= limit:
-            return self
-        if not both:
-            return _Ends(head(self.head, limit), "", whole=False)
-        if self.whole:
-            return _Ends(head(self.head, limit - limit // 2), tail(self.head, limit // 2), whole=False)
-        first, last = _split_room(limit, len(self.head), len(self.tail))
-        return _Ends(head(self.head, first), tail(self.tail, last), whole=False)
-
-    def to_bytes(self, limit: int, both: bool) -> "_Ends":
-        sizes = len(self.head.encode()), len(self.tail.encode())
-        if sum(sizes) <= limit:
-            return self
-        if not both:
-            return _Ends(head_bytes(self.head, limit), "", whole=False)
-        if self.whole:
-            return _Ends(head_bytes(self.head, limit - limit // 2), tail_bytes(self.head, limit // 2), whole=False)
-        first, last = _split_room(limit, *sizes)
-        return _Ends(head_bytes(self.head, first), tail_bytes(self.tail, last), whole=False)
+            first = measure.head(first, room)
+        elif not last:
+            first, last = measure.head(first, room - room // 2), measure.tail(first, room // 2)
+        else:
+            # Half for each end; what one end does not need goes to the other.
+            mine = max(room - room // 2, room - measure.size(last))
+            mine = min(mine, measure.size(first))
+            first, last = measure.head(first, mine), measure.tail(last, room - mine)
+    return Cut(text, first, last, over)
 
 
-def _split_room(limit: int, first: int, last: int) -> tuple[int, int]:
-    """Divide a limit in half for each end; what one end does not need goes to the other."""
-    half = limit // 2
-    if first <= limit - half:
-        return first, limit - first
-    if last <= half:
-        return limit - last, last
-    return limit - half, half
+class _Measure(NamedTuple):
+    """The size of a text, its first `n` and its last `n`."""
+
+    size: Callable[[str], int]
+    head: Callable[[str, int], str]
+    tail: Callable[[str, int], str]
 
 
 def _split(text: str) -> list[str]:
@@ -210,7 +164,8 @@ def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
 
 
-def quoted(path: str) -> str:
-    """A path quoted as an argument of a call."""
-    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+_LINES = _Measure(
+    _lines, lambda text, n: "".join(_split(text)[:n]), lambda text, n: "".join(_split(text)[-n:] if n else "")
+)
+_CHARACTERS = _Measure(len, head, tail)
+_BYTES = _Measure(lambda text: len(text.encode()), head_bytes, tail_bytes)

@@ -174,7 +174,7 @@ class TurnView:
                     tokens=event.tokens, window=event.window, measured=event.measured, cost_usd=event.cost_usd
                 )
                 self._status.show(turn_cost_usd=event.turn_cost_usd, reading=event.reading, writing=event.writing)
-            case events.ContextStepStarted(beside=True):
+            case events.ContextStepStarted(in_background=True):
                 self._status.show(summarising=True)
             case events.ContextStepStarted():
                 self._active(_STEPS_RUNNING.get(event.step, event.step))

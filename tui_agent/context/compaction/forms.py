@@ -89,6 +89,16 @@ def questions(prompts: Prompts, form: Form, *, words: int, focus: str, kept: str
     return Questions(*(fill(text, asked) for text in (prompts.summarizer, prompts.summary_merge, prompts.same_prefix)))
 
 
+def cut(text: str, limit: int) -> str:
+    """`text`, or if it is longer than `limit` characters its two ends, with a count of what was left out."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n[… {len(text) - limit:,} characters …]\n"
+    tail = max(0, (limit - len(mark)) // 3)
+    head = max(0, limit - len(mark) - tail)
+    return text[:head] + mark + (text[-tail:] if tail else "") if head else text[:limit]
+
+
 def fill(template: str, values: dict[str, str]) -> str:
     """`template` with each ``{name}`` replaced; inserted text is not expanded again. Runs of empty lines become one."""
     pattern = re.compile("|".join(re.escape(f"{{{name}}}") for name in values))
