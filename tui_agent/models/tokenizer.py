@@ -34,7 +34,7 @@ class Vocabulary(NamedTuple):
 VOCABULARIES = (
     Vocabulary(
         "o200k_base",
-        "https://openaipublic.blob.core.windows.net/known/o200k_base.tiktoken",
+        "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken",
         "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
         "|".join(
             (
@@ -50,7 +50,7 @@ VOCABULARIES = (
     ),
     Vocabulary(
         "cl100k_base",
-        "https://openaipublic.blob.core.windows.net/known/cl100k_base.tiktoken",
+        "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken",
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
         r"|\s+(?!\S)|\s",
