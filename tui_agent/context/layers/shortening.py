@@ -22,8 +22,8 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 from tui_agent.conversation.entries import Artifact, Digested, Shortened
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
-from tui_agent.conversation.states import sent_blocks, size_of_blocks
+from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, total_size
+from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
 OverflowStep: TypeAlias = Literal[
@@ -297,7 +297,7 @@ def _items(view: View, here: Situation) -> Iterator[_Item]:
         }
         for seq, blocks in _shown_of(group):
             entry, message = view.log[seq], view.log.message(seq)
-            tokens = here.mixed_tokens_of(size_of_blocks(blocks))
+            tokens = here.mixed_tokens_of(total_size(map(size_of_block, blocks)))
             path = message.artifact.path if message is not None and message.artifact is not None else ""
             # Shorten from the full text again: otherwise the notice would be about the previous cut.
             if seq in before and isinstance(entry, Digested):
