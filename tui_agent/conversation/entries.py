@@ -550,16 +550,8 @@ def notice(text: str, kind: Kind = "notice") -> Message:
 
 def queued_of(message: Message) -> Queued:
     """A message of the user's as it waits for the next step."""
-    return Queued(
-        blocks=message.blocks,
-        kind="user_shell" if message.kind == "user_shell" else "",
-        typed=message.typed,
-        summary=message.summary,
-        outcome=message.outcome,
-        artifact=message.artifact,
-        duration_ms=message.duration_ms,
-        stop_reason=message.stop_reason,
-    )
+    spoken = msgspec.structs.replace(message, kind="user_shell" if message.kind == "user_shell" else "")
+    return msgspec.convert(spoken, Queued, from_attributes=True)
 
 
 def delivered(queued: Queued, entry: Entry) -> Message:

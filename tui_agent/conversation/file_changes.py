@@ -88,7 +88,8 @@ def newest_changes(log: Log) -> NewestChanges:
         if not entry.call:
             undone_from = entry.since
             # A restore that reverses another one restores the state right before that one.
-            if not put_back and not _is_put_back(log[entry.since]):
+            reversed_one = log[entry.since]
+            if not put_back and not (isinstance(reversed_one, FilesKept) and not reversed_one.call):
                 put_back = number
         elif (changed := ended.get(number)) is None or changed.files:
             return NewestChanges(newest_user_message(log, number), put_back)
@@ -115,10 +116,6 @@ def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
         for change in entry.files
         if change.before.sha256 and not change.unkept
     )
-
-
-def _is_put_back(entry: AnyEntry) -> bool:
-    return isinstance(entry, FilesKept) and not entry.call
 
 
 def _is_user_message(entry: AnyEntry) -> bool:

@@ -227,39 +227,47 @@ class Fold:
             case Restored():
                 for seq in entry.items:
                     self._cover_result(seq, entry)
-                    state = self._state_at(seq)
-                    if state is not None:
+                    if (state := self._state_at(seq)) is not None:
                         state.restorations += (entry.seq,)
-                        if not state.covered_by:
-                            state.unshortened += (entry.seq,)
-                        self._recompute(state)
+                        state.unshortened += () if state.covered_by else (entry.seq,)
             case Shortened():
                 for seq in entry.items:
-                    state = self._state_at(seq)
-                    if state is None:
-                        self._cover_result(seq, entry)
-                    else:
+                    if (state := self._state_at(seq)) is not None:
                         state.shortenings += (entry,)
-                        self._touch(state)
+                    else:
+                        self._cover_result(seq, entry)
             case Summarized() | Checkpointed():
                 self.boundaries[entry.seq] = entry
-                self.words_stale = True
-                covered = self.states_between(entry.first, entry.last)
-                if covered:
-                    covered[0].opened_boundaries += (entry.seq,)
-                for state in covered:
+                for number, state in enumerate(self.states_between(entry.first, entry.last)):
+                    state.opened_boundaries += () if number else (entry.seq,)
                     state.boundaries += (entry.seq,)
-                    self._recompute(state)
-            case WordsEdited():
-                self.words_stale = True
             case Pinned():
                 self._pins.append(entry)
-                for state in self._groups_of(entry.items):
-                    self._recompute(state)
+            case WordsEdited() | Undone():
+                pass
+        self._reconsider(entry, active=True)
+
+    def _reconsider(self, entry: AnyContextEntry, *, active: bool) -> None:
+        """Update every state that an entry is about, once it is in force or no longer is."""
+        states: list[MessageState] = []
+        match entry:
+            case Cleared() | Digested():
+                states = self._groups_of(entry.results)
+                if (digest := self._state_at(entry.seq)) is not None:
+                    digest.shown = active
+                    states.append(digest)
+            case Restored() | Pinned() | Shortened():
+                states = self._groups_of(entry.items)
+            case Summarized() | Checkpointed():
+                states, self.words_stale = self.states_between(entry.first, entry.last), True
+            case WordsEdited():
+                self.words_stale = True
             case Undone() if entry.target < entry.seq:
-                self._set_active(entry.target, active=False)
+                self._set_active(entry.target, active=not active)
             case Undone():
                 pass
+        for state in states:
+            self._recompute(state)
 
     def words(self) -> KeptWords:
         """The user's own words to show. Words of messages that the request contains anyway, pinned or restored, are
@@ -310,28 +318,10 @@ class Fold:
 
     def _set_active(self, seq: int, *, active: bool) -> None:
         entry = self.context.get(seq)
-        if entry is None or (seq in self.active) == active:
-            return
-        (self.active.add if active else self.active.discard)(seq)
-        self.words_stale = True
-        match entry:
-            case Undone() if entry.target < entry.seq:
-                self._set_active(entry.target, active=not active)
-            case Undone() | WordsEdited():
-                pass
-            case Cleared() | Digested():
-                for result in entry.results:
-                    if (state := self._state_by_result.get(result)) is not None:
-                        self._touch(state)
-                if isinstance(entry, Digested) and (state := self._state_at(entry.seq)) is not None:
-                    state.shown = active
-                    self._recompute(state)
-            case Restored() | Pinned() | Shortened():
-                for state in self._groups_of(entry.items):
-                    self._recompute(state)
-            case Summarized() | Checkpointed():
-                for state in self.states_between(entry.first, entry.last):
-                    self._recompute(state)
+        if entry is not None and (seq in self.active) != active:
+            (self.active.add if active else self.active.discard)(seq)
+            self.words_stale = True
+            self._reconsider(entry, active=active)
 
     def _recompute(self, state: MessageState) -> None:
         """Update whether a state is pinned and which boundary hides it."""
@@ -359,13 +349,10 @@ class Fold:
         return pinned
 
     def _cover_result(self, seq: int, entry: Cleared | Digested | Restored | Shortened) -> None:
-        state = self._state_by_result.get(seq)
-        if state is None:
-            return
-        for place in state.results.values():
-            if place.seq == seq:
-                place.covers += (entry,)
-        self._touch(state)
+        if (state := self._state_by_result.get(seq)) is not None:
+            for place in state.results.values():
+                if place.seq == seq:
+                    place.covers += (entry,)
 
     def _add(self, state: MessageState) -> None:
         self.states.append(state)

@@ -27,7 +27,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.conversation.sizes import NOTHING, size_of_block
+from tui_agent.conversation.sizes import NOTHING, size_of_block, total_size
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import Prompt, PromptPart, common
@@ -63,10 +63,11 @@ class AsRecorded:
         self._tells_summaries = any(isinstance(entry, UnattributedCall) for entry in recording.log)
         self._view = View()
         self._shown = ShownBlocks(setup.script)
-        self._shared = _read_first(setup.script, self._ledger.profile.cache_minimum)
-        self._head: tuple[PromptPart, ...] = ()
-        if self._shared:
-            self._head = (PromptPart("fixed", setup.script.fixed - self._shared),)
+        # Tokens of system prompt and tools that the first call read from the cache, written by another session.
+        first = setup.script.calls[0].answer.message.usage if setup.script.calls else None
+        read = min(first.cache_read_tokens, setup.script.fixed) if first is not None else 0
+        self._shared = read if read >= self._ledger.profile.cache_minimum else 0
+        self._head = (PromptPart("fixed", setup.script.fixed - self._shared),) if self._shared else ()
         self._edge = -1, 0
         self._sent = 0
         self.prompt = Prompt(self._shared or setup.script.fixed)
@@ -149,19 +150,8 @@ class AsRecorded:
 
 def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], AsRecorded]:
     """The policy that repeats a recording's requests; `settings` give the protected tail of this program's sessions."""
-
-    def make(setup: Setup) -> AsRecorded:
-        ours = recording.format == "session"
-        return AsRecorded(setup, recording, protected_tokens(settings.clearing, setup.window) if ours else 0)
-
-    return make
-
-
-def _read_first(script: Script, minimum: int) -> int:
-    """The tokens of system prompt and tools that the first call read from the cache, written by another session."""
-    usage = script.calls[0].answer.message.usage if script.calls else None
-    read = min(usage.cache_read_tokens, script.fixed) if usage is not None else 0
-    return read if read >= minimum else 0
+    ours = recording.format == "session"
+    return lambda setup: AsRecorded(setup, recording, protected_tokens(settings.clearing, setup.window) if ours else 0)
 
 
 # Sizes
@@ -220,9 +210,7 @@ def _usual_factor(recording: Recording, metered: Mapping[int, Usage]) -> float:
     for entry in recording.log:
         usage = metered.get(entry.seq)
         if usage is not None:
-            said = NOTHING
-            for category, size in view.sizes().items():
-                said = said.plus(size) if category not in _NOT_MESSAGES else said
+            said = total_size(size for category, size in view.sizes().items() if category not in _NOT_MESSAGES)
             added = tokens_of(said) - tokens_of(earlier)
             if tokens and added > 0 and edits == view.edits:
                 grown.append(((usage.input_tokens - tokens) / added, added))

@@ -150,10 +150,12 @@ def make_script(recording: Recording, measured: Measured | None = None) -> Scrip
     factor, sizes = (measured.factor, measured.sizes) if measured else (1.0, dict[Block, int]())
     messages = [_without_reasoning(message) for message in recording.messages]
     texts = [_text_of(message.blocks) for message in messages]
-    used = set().union(*(mentions(text) for text, message in zip(texts, messages, strict=True) if _is_answer(message)))
+    used = set().union(
+        *(mentions(text) for text, message in zip(texts, messages, strict=True) if message.role == "assistant")
+    )
     found = [mentions(text) & used for text in texts]
     needs, numbers = _needs(messages, found)
-    calls = _calls_answered(messages)
+    calls, ours = _calls_answered(messages), recording.format == "session"
     recorded = [
         RecordedMessage(
             index,
@@ -161,10 +163,10 @@ def make_script(recording: Recording, measured: Measured | None = None) -> Scrip
             sum(sizes.get(block) or block_tokens((block,), factor) for block in message.blocks),
             text,
             frozenset(numbers[name] for name in names if name in numbers),
-            calls[index],
-            is_page=_is_page(recording, calls[index]),
+            call,
+            is_page=ours and call is not None and call.name in PAGING_TOOLS,
         )
-        for index, (message, text, names) in enumerate(zip(messages, texts, found, strict=True))
+        for index, (message, text, names, call) in enumerate(zip(messages, texts, found, calls, strict=True))
     ]
     sources: dict[int, list[RecordedMessage]] = {}
     for message in recorded:
@@ -186,10 +188,6 @@ def make_script(recording: Recording, measured: Measured | None = None) -> Scrip
         numbers=numbers,
         sources={mention: tuple(results) for mention, results in sources.items()},
     )
-
-
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant"
 
 
 def _without_reasoning(message: Message) -> Message:
@@ -228,7 +226,7 @@ def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozens
     numbers: dict[str, int] = {}
     needs: list[frozenset[int]] = []
     for message, names in zip(messages, found, strict=True):
-        if _is_answer(message):
+        if message.role == "assistant":
             wanted = sorted(name for name in names if first_in_result.get(name))
             needs.append(frozenset(numbers.setdefault(name, len(numbers)) for name in wanted))
         else:
@@ -249,10 +247,6 @@ def _calls_answered(messages: list[Message]) -> list[ToolCall | None]:
     return answered
 
 
-def _is_page(recording: Recording, call: ToolCall | None) -> bool:
-    return recording.format == "session" and call is not None and call.name in PAGING_TOOLS
-
-
 def _prefix(recording: Recording, measured: Measured | None) -> tuple[Prefix, int, tuple[str, ...]]:
     if recording.prefix is not None:
         size = size_of_text(recording.prefix.system).plus(size_of_tools(recording.prefix.tools))
@@ -271,7 +265,7 @@ def _model_calls(
     arrived: list[RecordedMessage] = []
     number, clock, due = 0, 0.0, 0.0
     for message in messages:
-        if not _is_answer(message.message):
+        if message.message.role != "assistant":
             arrived.append(message)
             continue
         number += 1

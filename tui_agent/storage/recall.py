@@ -43,18 +43,6 @@ from tui_agent.storage.database import BUSY_TIMEOUT_S, Schema, explained_databas
 from tui_agent.storage.errors import Damaged
 from tui_agent.text import call_summary
 
-Role: TypeAlias = Literal[
-    "user",
-    "assistant",
-    "reasoning",
-    "tool_call",
-    "tool_result",
-    "raw_output",
-    "notice",
-    "summary",
-    "checkpoint",
-    "digest",
-]
 MatchKind: TypeAlias = Literal["exact", "all_words", "some_words"]
 
 RECALL_NAME: Final = "recall.sqlite"
@@ -119,12 +107,14 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     `excerpt` is its text, character by character, with the match at `offset`; `place` says where it stands, and `read`
     is the call that shows it in its file (empty: it lies in no file). `hidden`: the model no longer sees it. `call` is
-    the argument line of the tool call it belongs to, `time` is in seconds since the epoch.
+    the argument line of the tool call it belongs to, `time` is in seconds since the epoch. `role`: ``user``,
+    ``assistant``, ``reasoning``, ``tool_call``, ``tool_result``, ``raw_output``, ``notice``, ``summary``,
+    ``checkpoint`` or ``digest``.
     """
 
     seq: int
     time: float
-    role: Role
+    role: str
     tool: str
     call: str
     match: MatchKind
@@ -246,11 +236,11 @@ class Rank(IntEnum):
 
 
 class _Passage(msgspec.Struct, frozen=True, kw_only=True):
-    """A text to index, with its entry, time, author, tool call, and file in the session."""
+    """A text to index, with its entry, time, author or origin (`role`), tool call, and file in the session."""
 
     seq: int
     time: float
-    role: Role
+    role: str
     text: str
     tool: str = ""
     call: str = ""
@@ -340,7 +330,7 @@ def _passage_of_file(connection: sqlite3.Connection, message: Message, path: str
     """The passage of a file that belongs to a message, still without its text."""
     answered = next((block.call_id for block in message.blocks if isinstance(block, ToolResult)), "")
     tool, call = _call(connection, answered)
-    role: Role = "tool_result" if answered else message.role
+    role = "tool_result" if answered else message.role
     return _Passage(
         seq=message.seq, time=message.time, role=role, text="", tool=tool, call=call, path=path, rank=Rank.FILE
     )

@@ -91,18 +91,24 @@ def _lock_patiently(descriptor: int, path: Path) -> None:
         sleep(0.02)
 
 
+def _holder(path: Path) -> Holder | None:
+    """Who signed the lock; None if it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Holder)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
 def _is_left_behind(path: Path) -> bool:
     """Whether the holder was a process on this machine that has died."""
-    if sys.platform == "win32":
+    holder = _holder(path)
+    if sys.platform == "win32" or holder is None or holder.host != socket.gethostname():
         return False
     try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
-        if holder.host != socket.gethostname():
-            return False
         os.kill(holder.pid, 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError, msgspec.MsgspecError):
+    except (OSError, OverflowError):
         return False
     return False
 
@@ -114,10 +120,8 @@ def _sign(descriptor: int) -> None:
 
 
 def _busy(folder: Path, path: Path) -> SessionBusy:
-    hint = "Close it there first, or start a new session here."
-    try:
-        holder = msgspec.json.decode(path.read_bytes(), type=Holder)
-    except (OSError, msgspec.MsgspecError):
+    hint, holder = "Close it there first, or start a new session here.", _holder(path)
+    if holder is None:
         return SessionBusy(f"Session {folder.name} is open in another process.", hint)
     elsewhere = f" on {holder.host}" if holder.host != socket.gethostname() else ""
     since = holder.since.replace("T", " ")[:19]
