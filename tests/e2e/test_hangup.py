@@ -1,5 +1,6 @@
 """The terminal is closed, or the program told to end, while a command runs: nothing of it stays behind."""
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -79,6 +80,34 @@ def test_the_app_ends_its_command(tmp_path: Path, number: signal.Signals) -> Non
         app.close()
     assert are_gone(left)
     assert not (program.home / "logs").exists()
+
+
+@pytest.mark.parametrize("left", ["ignored", "blocked"])
+def test_the_app_ends_with_its_terminal_whatever_its_parent_left_it(tmp_path: Path, left: str) -> None:
+    def leave() -> None:
+        if left == "ignored":
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        else:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+    program = Program.in_folder(tmp_path)
+    command, *arguments = [*program.command, "--model", "offline"]
+    app = pexpect.spawn(
+        command,
+        arguments,
+        cwd=program.project,
+        env={**program.environment, "TERM": "xterm-256color"},
+        preexec_fn=leave,
+        timeout=PATIENCE_S,
+    )
+    try:
+        app.expect("ready")
+        os.close(app.child_fd)
+        until(lambda: not app.isalive())
+        assert app.exitstatus == 130
+    finally:
+        if app.isalive():
+            os.kill(app.pid, signal.SIGKILL)
 
 
 def read(app: OnTerminal) -> bool:

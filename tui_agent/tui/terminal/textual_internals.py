@@ -582,6 +582,8 @@ def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
                         if not data:
                             # On a hangup the system signals only the foreground process group.
                             os.kill(os.getpid(), signal.SIGHUP)
+                            # A signal that comes right before the event loop waits is handled when that wakes up.
+                            self._on_loop(lambda: None)
                             return
                         self._process(parser.feed_text(decode(keys.read(data))))
                     self._process(parser.tick())
