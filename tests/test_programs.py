@@ -68,3 +68,34 @@ def test_a_server_whose_file_changed_is_asked_about_again(tmp_path: Path) -> Non
         assert [found.is_new(each) for each in (theirs, mine)] == [True, True]
     choices.turn(mine, on=True)
     assert Choices(home).is_on(mine)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "changed"),
+    [
+        ("npm", ("run", "mcp"), "package.json"),
+        ("npm", ("run", "mcp"), "tools/server.js"),
+        ("make", ("serve",), "Makefile"),
+        ("python3", ("-m", "tools.server"), "tools/server.py"),
+        ("python3", ("-m", "tools"), "tools/__main__.py"),
+        ("bash", ("-c", "exec node ./tools/server.js"), "tools/server.js"),
+        ("node", ("tools/server.js", "--config", "tools/config.json"), "tools/config.json"),
+    ],
+)
+def test_a_server_is_bound_to_what_it_runs_first(
+    tmp_path: Path, command: str, args: tuple[str, ...], changed: str
+) -> None:
+    project = tmp_path / "project"
+    for name in ("Makefile", "package.json", *(f"tools/{each}" for each in ("__main__.py", "server.py", "server.js"))):
+        planted(project / Path(name).parent, Path(name).name)
+    (project / "package.json").write_text('{"scripts": {"mcp": "node tools/server.js"}}')
+    (project / "tools" / "config.json").write_text("{}")
+    (project / "other.py").write_text("")
+    keep_out_of([project])
+    server = Configured("theirs", ToolServer(command=command, args=args), "project", project)
+    choices = Choices(tmp_path / "home")
+    choices.turn(server, on=True)
+    (project / "other.py").write_text("changed")
+    assert choices.is_on(server)
+    (project / changed).write_text((project / changed).read_text() + " ")
+    assert [choices.is_on(server), choices.is_new(server)] == [False, True]

@@ -37,3 +37,8 @@ def is_written(path: str | Path) -> bool:
     """Whether a command may have written this file, or what it leads to."""
     places = (os.path.abspath(path), os.path.realpath(path))  # noqa: PTH100 - links on the way count too
     return any(place == folder or place.startswith(f"{folder}/") for folder in _written for place in places)
+
+
+def written_folders() -> tuple[Path, ...]:
+    """The folders in which commands may write, resolved."""
+    return tuple(map(Path, sorted(_written)))

@@ -79,12 +79,14 @@ def read_first(steps: Iterable[Step], workspace: WorkspaceView) -> list[Path]:
 def _named_by(step: Step, workspace: WorkspaceView) -> Iterator[Path]:
     if (own := program_inside(step.words[0], workspace)) is not None:
         yield own
-    yield from _run(step.words, step.folder, workspace)
+    # A word may be a line itself: `bash -c 'node server.js'`.
+    tokens = [*step.words, *(part for word in step.words if " " in word for part in _TOKEN.findall(word))]
+    yield from _run(tokens, step.folder, workspace)
     inside = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
-    for word in step.words:
+    for word in dict.fromkeys(tokens):
         folder = Path(os.path.realpath(step.folder / word)) if "\0" not in word else step.folder
         inside += [folder] if folder.is_dir() and workspace.contains(folder) else []
-    for word in step.words:
+    for word in tokens:
         for name in READ_BY.get(word.rsplit("/", 1)[-1], ()):
             yield from (folder / name for folder in dict.fromkeys(inside))
 
@@ -95,6 +97,8 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
         if "\0" in token or len(token) > 1_000:
             continue
         before = tokens[at - 1] if at else ""
+        if before == "-m":
+            token = token.replace(".", "/") + ("/__main__.py" if (folder / token.replace(".", "/")).is_dir() else ".py")
         path = Path(os.path.normpath(folder / token.partition("=")[2] if token.startswith("-") else folder / token))
         try:
             is_file = stat.S_ISREG(path.stat().st_mode)
@@ -105,6 +109,16 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
         named = _INTERPRETER.fullmatch(before) or before.startswith("-") or token.startswith(("./", "-"))
         if named or path.suffix in _SCRIPTS or (("/" in token or not at) and os.access(path, os.X_OK)):
             yield path
+
+
+def contents_of(steps: Iterable[Step], workspace: WorkspaceView, *, also: Iterable[Path] = ()) -> dict[Path, str]:
+    """The digests of the existing files that these commands run or read first, and of those that are looked at `also`.
+
+    Reads files.
+    """
+    paths = dict.fromkeys((*read_first(steps, workspace), *also))
+    found = {path: _as_kept(path, _content(path)).digest for path in paths}
+    return {path: digest for path, digest in found.items() if digest}
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.programs import is_written
+from tui_agent.programs import is_written, written_folders
 from tui_agent.regular import read_bytes
 from tui_agent.settings import ToolServer
 from tui_agent.settings.keys import SERVER_NAME
@@ -195,19 +195,20 @@ def _usable_name(name: str) -> str:
 
 
 def own_files(server: Configured) -> str:
-    """A digest of the files that starting a server runs, as far as it names them where commands may write them.
+    """A digest of what starting a server runs or reads first, as an exact rule does, where commands may write it.
 
-    Empty if there are none. Reads files.
+    Empty if there is nothing. Reads files.
     """
-    told = sha256()
-    place = Path(server.folder, server.server.cwd).expanduser()
-    named = [server.server.command] if "/" in server.server.command else []
-    paths = [place / Path(text).expanduser() for text in (*named, *server.server.args)]
-    files = [path for path in paths if is_written(path) and path.is_file()]
-    for path in files:
-        with suppress(OSError):
-            told.update(sha256(read_bytes(path)).digest())
-    return told.hexdigest()[:32] if files else ""
+    from tui_agent.tools.gate.judging import Step
+    from tui_agent.tools.gate.read_first import contents_of
+    from tui_agent.tools.gate.workspace import Workspace
+
+    place = Path(os.path.realpath(Path(server.folder, server.server.cwd).expanduser()))
+    words = [os.path.expanduser(word) for word in (server.server.command, *server.server.args)]  # noqa: PTH111
+    named = {path for word in words if is_written(path := place / word) and path.is_file()}
+    found = contents_of((Step(tuple(words), place),), Workspace(place, written_folders()), also=named)
+    told = {str(path): digest for path, digest in found.items() if is_written(path)}
+    return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32] if told else ""
 
 
 class Choices:
