@@ -8,8 +8,9 @@ of files' modes, owners and times: see `supervisor`. See docs.kernel.org/userspa
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel
 
@@ -22,6 +23,71 @@ _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 """Names in ``/dev`` that every program expects and that lead nowhere."""
+
+
+_RACY_NS: Final = 20_000_000
+
+
+class RuleParts(NamedTuple):
+    """What a command may read and write that only Landlock confines, as resolved paths, without what is `hidden` in it.
+
+    `version` is that of the ABI.
+    """
+
+    readonly: tuple[str, ...]
+    writable: tuple[str, ...]
+    hidden: tuple[str, ...]
+    temporary: str
+    version: int
+    network: bool
+
+
+class Rules:
+    """Makes rules, and keeps the newest while each of their paths is the same file and the folders listed for them are
+    unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._kept = -1
+        self._of: tuple[RuleParts, list[tuple[int, ...]]] | None = None
+
+    def of(self, bounds: RuleParts) -> int:
+        """A descriptor of rules for these bounds, valid until this is called again. Raises OSError."""
+        places = (*bounds.readonly, *bounds.writable)
+        on_the_way = {above for path in bounds.hidden for place in places for above in _between(path, place)}
+        numbers = [_number(path, listed=path in on_the_way) for path in (*places, bounds.temporary, *on_the_way)]
+        if self._of == (bounds, numbers) and () not in numbers:
+            return self._kept
+        if self._kept >= 0:
+            os.close(self._kept)
+            self._kept, self._of = -1, None
+        # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
+        readable = [*(path for place in bounds.readonly for path in beside(place, bounds.hidden)), "/proc"]
+        writable = [path for folder in bounds.writable for path in beside(folder, bounds.hidden)]
+        writable.append(bounds.temporary)
+        self._kept = ruleset(readable, writable, bounds.version, listed=places, network=bounds.network)
+        self._of = (bounds, numbers)
+        return self._kept
+
+
+def _between(path: str, place: str) -> list[str]:
+    """The folders from `place` to `path`, without `path`; empty if it is not in there."""
+    found = []
+    while path != place and path.startswith(place.rstrip("/") + "/"):
+        path = os.path.dirname(path)
+        found.append(path)
+    return found
+
+
+def _number(path: str, *, listed: bool) -> tuple[int, ...]:
+    """What tells that this is the same file or, `listed`, a folder with the same names; empty if nothing does."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    if listed and time.time_ns() - found.st_ctime_ns < _RACY_NS:
+        return ()
+    return (found.st_dev, found.st_ino, *((found.st_ctime_ns,) if listed else ()))
 
 
 def ruleset(

@@ -35,7 +35,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
-from tui_agent.tools.sandbox import kernel, landlock
+from tui_agent.tools.sandbox import kernel
+from tui_agent.tools.sandbox.landlock import RuleParts, Rules
 from tui_agent.tools.sandbox.mounts import Parts, Views
 from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
@@ -86,9 +87,15 @@ class Request(NamedTuple):
         return Parts(*places, self.temporary, self.landlock)
 
     @property
-    def of_view(self) -> int:
-        """How many descriptors its view has."""
-        return 1 + bool(self.landlock) if self.mounts else 0
+    def alone(self) -> RuleParts:
+        """Its bounds if Landlock alone confines it."""
+        places = (tuple(self.readonly), tuple(self.writable), tuple(self.hidden))
+        return RuleParts(*places, self.temporary, self.landlock, self.network)
+
+    @property
+    def passed(self) -> int:
+        """How many descriptors confine it: its mount namespace, if it has one, and its Landlock rules."""
+        return int(self.mounts) + int(bool(self.landlock) if self.mounts else self.confined)
 
 
 def main(kind: str, bubblewrap: str = "") -> None:
@@ -225,7 +232,7 @@ def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
     # Let the kernel reap ended processes, including orphans of a keeper that was killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     command_filter(_NETWORK_FAMILIES)  # once, for all that are forked
-    views = Views()
+    views, rules = Views(), Rules()
     waiting: _Waiting | None = _forked(_keep, control)
     if proxy is None:
         control.sendall(_line(ready=True))
@@ -238,11 +245,16 @@ def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
             break
         try:
             request = Request(**json.loads(data))
-            view = views.of(request.parts).passed if request.mounts else []
-            if waiting is None or not waiting.take(data, [*descriptors, *view]):
+            confining: list[int] = []
+            if request.mounts:
+                confining = views.of(request.parts).passed
+            elif request.confined:
+                confining = [rules.of(request.alone)]
+                _filter_alone(request, supervised=True)
+            if waiting is None or not waiting.take(data, [*descriptors, *confining]):
                 # It was killed, as any process of the commands can be by another.
                 waiting = _forked(_keep, control)
-                waiting.take(data, [*descriptors, *view])
+                waiting.take(data, [*descriptors, *confining])
         except OSError as error:
             with socket.socket(fileno=os.dup(descriptors[1])) as status, contextlib.suppress(OSError):
                 status.sendall(_failure(error))
@@ -332,7 +344,7 @@ def _keep(channel: socket.socket) -> NoReturn:
                 command.take(data, descriptors)
             request, status = Request(**json.loads(data)), socket.socket(fileno=descriptors[1])
             if request.mounts:
-                kernel.join(descriptors[-request.of_view], kernel.CLONE_NEWNS)
+                kernel.join(descriptors[-request.passed], kernel.CLONE_NEWNS)
             for descriptor in (descriptors[0], *descriptors[2:]):
                 os.close(descriptor)
             started, supervisor = _started(request, command.channel, status)
@@ -388,12 +400,12 @@ def _become(channel: socket.socket) -> NoReturn:
             os._exit(0)
         request = Request(**json.loads(data))
         output, _, *others = descriptors
-        view, errors = others[len(others) - request.of_view :], others[: len(others) - request.of_view]
+        errors, confining = others[: len(others) - request.passed], others[len(others) - request.passed :]
         if request.mounts:
-            kernel.join(view[0], kernel.CLONE_NEWNS)
+            kernel.join(confining.pop(0), kernel.CLONE_NEWNS)
         os.chdir(request.folder)
         if request.confined:
-            _confine(request, channel, view[1:])
+            _confine(request, channel, confining)
         os.dup2(output if errors else os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(errors[0] if errors else output, 2)
@@ -405,35 +417,31 @@ def _become(channel: socket.socket) -> NoReturn:
 
 
 def _confine(request: Request, tell: socket.socket, rules: Sequence[int]) -> None:
-    """Give up every right that the command must not have. `rules`: the Landlock rules of its view, if it has both."""
+    """Give up every right that the command must not have. `rules`: its Landlock rules, if it has any."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.keep_capabilities(_FILE_CAPABILITIES if os.geteuid() == 0 else ())
     # A core dump would be written, or piped to a system program, outside the sandbox.
     resource.setrlimit(resource.RLIMIT_CORE, (_NO_CORE, _NO_CORE))
+    for each in rules:
+        kernel.landlock_restrict(each)
     if request.mounts:
-        for each in rules:
-            kernel.landlock_restrict(each)
         kernel.seccomp(command_filter(_NETWORK_FAMILIES))
         return
-    # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
-    readable = [*(path for place in request.readonly for path in landlock.beside(place, request.hidden)), "/proc"]
-    writable = [path for folder in request.writable for path in landlock.beside(folder, request.hidden)]
-    places = [*request.readonly, *request.writable]
-    writable.append(request.temporary)
-    alone = landlock.ruleset(readable, writable, request.landlock, listed=places, network=request.network)
-    kernel.landlock_restrict(alone)
-    os.close(alone)
-    families = _NETWORK_FAMILIES if request.network else ()
     try:
-        listener = kernel.seccomp(command_filter(families, LandlockOnly(request.landlock)), listened=True)
+        listener = kernel.seccomp(_filter_alone(request, supervised=True), listened=True)
     except OSError as error:
         if error.errno != errno.EBUSY:
             raise
         # An ancestor listens already, as in some containers: refuse these calls altogether.
-        kernel.seccomp(command_filter(families, LandlockOnly(request.landlock, supervised=False)))
+        kernel.seccomp(_filter_alone(request, supervised=False))
     else:
         socket.send_fds(tell, [b"\0"], [listener])
         os.close(listener)
+
+
+def _filter_alone(request: Request, *, supervised: bool) -> bytes:
+    families = _NETWORK_FAMILIES if request.network else ()
+    return command_filter(families, LandlockOnly(request.landlock, supervised=supervised))
 
 
 def _follow(command: int, status: socket.socket, woken: int, supervisor: Supervisor | None) -> None:
