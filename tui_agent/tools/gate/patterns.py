@@ -13,22 +13,7 @@ _PART = re.compile(r"\\.|\*+|\?|[^\\*?]+|\\", re.DOTALL)
 
 def matches(pattern: str, text: str) -> bool:
     """Whether `pattern` matches all of `text`."""
-    first, *others = _compiled(pattern)
-    found = first.match(text)
-    if found is None:
-        return False
-    if not others:
-        return found.end() == len(text)
-    at = found.end()
-    *between, last = others
-    for piece in between:
-        found = piece.search(text, at)
-        if found is None:
-            return False
-        at = found.end()
-    # Every piece has a fixed length, so the last one can match only at the end.
-    start = len(text) - _length(pattern)
-    return start >= at and last.fullmatch(text, start) is not None
+    return _compiled(pattern).match(text) is not None
 
 
 def words(text: str) -> frozenset[str]:
@@ -47,29 +32,17 @@ def escaped(text: str) -> str:
 
 
 @lru_cache(maxsize=1_000)
-def _compiled(pattern: str) -> tuple[re.Pattern[str], ...]:
+def _compiled(pattern: str) -> re.Pattern[str]:
     pieces = [""]
     for part in _PART.findall(pattern):
         if part.startswith("*"):
             pieces.append("")
         else:
-            pieces[-1] += _regular(part)
-    return tuple(re.compile(piece, re.DOTALL) for piece in pieces)
-
-
-@lru_cache(maxsize=1_000)
-def _length(pattern: str) -> int:
-    """The number of characters after the last ``*``."""
-    length = 0
-    for part in _PART.findall(pattern):
-        if part.startswith("*"):
-            length = 0
-        else:
-            length += 1 if part.startswith("\\") or part == "?" else len(part)
-    return length
-
-
-def _regular(part: str) -> str:
-    if part == "?":
-        return "."
-    return re.escape(part[1:] if part.startswith("\\") and len(part) > 1 else part)
+            pieces[-1] += "." if part == "?" else re.escape(part[1:] if part.startswith("\\") and part[1:] else part)
+    first, *others = pieces
+    if not others:
+        return re.compile(rf"{first}\Z", re.DOTALL)
+    *between, last = others
+    # Atomic: what follows the first match of a piece includes what follows any later one.
+    middle = "".join(f"(?>.*?{piece})" for piece in between)
+    return re.compile(rf"{first}{middle}.*{last}\Z", re.DOTALL)
