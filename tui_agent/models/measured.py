@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import msgspec
+
 from tui_agent.conversation.request import ModelRequest
 
 
@@ -12,6 +14,14 @@ class Known(NamedTuple):
 
     tokens: int
     rest: int
+
+
+DENSE_TOKENS_PER_BYTE = 0.4
+"""Tokens per byte of a dense text (numbers, names, code), for an upper estimate of what no server has counted."""
+PREFIX_TOKENS_PER_BYTE = 0.3
+"""The same for a system prompt and tool definitions, which are prose and JSON."""
+MARGIN = 1.15
+"""How much denser a request may be than the last one that was counted."""
 
 
 class LastMeasured:
@@ -39,3 +49,14 @@ class LastMeasured:
             and (request.system, request.tools) == (last.system, last.tools)
         )
         return Known(tokens, size - last_size) if continues else Known(0, size)
+
+    def at_most(self, request: ModelRequest, size: int) -> int:
+        """An upper estimate of the tokens of a request of `size` bytes, from what was counted before."""
+        known = self.known(request, size)
+        if known.tokens:
+            return known.tokens + int(DENSE_TOKENS_PER_BYTE * known.rest)
+        if self._last is not None:
+            _, last_size, tokens = self._last
+            return int(min(DENSE_TOKENS_PER_BYTE, MARGIN * tokens / last_size) * size)
+        prefix = min(size, len(request.system.encode()) + len(msgspec.json.encode(request.tools)))
+        return int(PREFIX_TOKENS_PER_BYTE * prefix + DENSE_TOKENS_PER_BYTE * (size - prefix))

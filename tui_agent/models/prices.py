@@ -37,6 +37,18 @@ def look_up(profile: ModelProfile) -> ModelProfile:
     return msgspec.structs.replace(profile, **changes)
 
 
+def prices_by_name(model: str) -> Prices | None:
+    """The prices of a model that only its maker serves, by its id; None for any other, which may run anywhere."""
+    name = model.rpartition("/")[2]
+    maker = next((catalogue for pattern, catalogue in _CLOSED if re.match(pattern, name)), "")
+    info = _find(maker, name)
+    return _prices(info.get_prices(_at_full_price())) if info is not None else None
+
+
+_CLOSED = ((r"gpt-(?!oss)|o[134]\b", "openai"), ("claude-", "anthropic"), ("gemini-", "google"), ("grok-", "x-ai"))
+"""The beginnings of the ids of models whose weights are not published, and the catalogue's id of their maker."""
+
+
 def _at_full_price() -> datetime:
     """Today at an hour of full prices, so that a session over several hours never sees too low a cost."""
     return datetime.now(UTC).replace(hour=FULL_PRICE_HOUR, minute=0, second=0, microsecond=0)

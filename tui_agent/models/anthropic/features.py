@@ -35,7 +35,7 @@ _NAMED: tuple[tuple[re.Pattern[str], Feature], ...] = (
     ),
     (re.compile(r"thinking\W{0,3}(?:\w+\W{0,3})?display|\bdisplay\b", re.IGNORECASE), "display"),
     (re.compile(r"\badaptive\b", re.IGNORECASE), "adaptive"),
-    (re.compile(r"thinking|budget_tokens", re.IGNORECASE), "thinking"),
+    (re.compile(r"thinking|budget_tokens|reasoning[._]effort", re.IGNORECASE), "thinking"),
     (re.compile(r"cache_control|prompt caching", re.IGNORECASE), "caching"),
     (re.compile(r"query param|\?beta", re.IGNORECASE), "parameter"),
 )

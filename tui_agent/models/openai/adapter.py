@@ -9,14 +9,14 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
 from typing import TypeAlias
 
 import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import Image, ToolResult
-from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.profile import FREE, ModelProfile
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, ModelError, ToolsRefused
@@ -34,20 +34,19 @@ from tui_agent.models.http import HttpClient
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
-from tui_agent.models.openai.facts import Facts, facts_in, facts_of_props
+from tui_agent.models.openai.facts import Facts, facts_in, facts_of_gateway, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
-from tui_agent.models.openai.service import Service, addressed, root
+from tui_agent.models.openai.service import CACHE_S, Service, addressed, may_be_gateway, root
 from tui_agent.models.openai.tokens import PICTURE_TOKENS, TokenCounts
 from tui_agent.models.overflow import overflow_in
+from tui_agent.models.prices import prices_by_name
 from tui_agent.models.provider import Provider
 
 LOCAL_IDLE_TIMEOUT_S = 1800.0
 """Loading a local model and reading a long prompt sends no bytes, and takes minutes without a GPU."""
 TEMPLATE_TOKENS = 256
 """Tokens that a model's template may add to a request, such as instructions on the format of calls."""
-MAX_TOKENS_PER_BYTE = 0.4
-"""Tokens per byte of a dense text (numbers, names, code), for an upper estimate if the server cannot count."""
 CHAT, RESPONSES, MODELS = "/chat/completions", "/responses", "/models"
 
 _NO_PICTURES = re.compile(
@@ -173,7 +172,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         if known.tokens + known.rest + TEMPLATE_TOKENS <= room:
             return 0
         counted = await self._tokens.of(client, body)
-        if (tokens := counted or known.tokens + int(MAX_TOKENS_PER_BYTE * known.rest)) > room:
+        if (tokens := counted or self._last.at_most(request, self._size(request, body))) > room:
             raise too_long(self._profile.id, tokens, window)
         return counted
 
@@ -224,11 +223,21 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     @override
     async def _learn(self) -> None:
         """Update the profile with the server's information on the model; settings take precedence."""
-        if self._service.api == "responses" or self._told is not None:
+        if self._told is not None:
             return
         client = await self._connection.client()
-        told = facts_in(await client.told(client.url + MODELS, DESCRIBE_TIMEOUT_S), self._profile.id)
-        if self._service.local and not told.loaded:
+        told = Facts()
+        if self._service.api == "chat":
+            told = facts_in(await client.told(client.url + MODELS, DESCRIBE_TIMEOUT_S), self._profile.id)
+        if may_be_gateway(self._service) and self._given.prices in (None, FREE):
+            told = await self._offered(client, told)
+        if told.prices is not None and self._service.local:
+            # What costs money is served elsewhere: this server passes it on.
+            self._service = self._service._replace(local=False)
+            self._profile = msgspec.structs.replace(
+                self._profile, local=False, fixed_window=False, cache="implicit", cache_ttl_s=CACHE_S
+            )
+        if self._service.local and self._service.api == "chat" and not told.loaded:
             told = await self._loaded(client) or told
         self._told = told
         given = self._given
@@ -237,7 +246,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             changes |= {"window": told.window, "source": "provider", "fixed_window": told.loaded}
         if told.max_output and not given.max_output:
             changes["max_output"] = told.max_output
-        if told.prices is not None and given.prices is None:
+        if told.prices is not None and given.prices in (None, FREE):
             changes["prices"] = told.prices
         if told.tools is not None and given.source != "settings":
             changes["tools"] = told.tools
@@ -246,6 +255,24 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         self._profile = msgspec.structs.replace(self._profile, **changes)
         if told.loaded:
             self._take_window(told.window)
+
+    async def _offered(self, client: HttpClient, told: Facts) -> Facts:
+        """`told`, with what a gateway knows of the model, and else with the prices of a model that only its maker
+        serves.
+        """
+        offer = Facts()
+        with suppress(ServerRefusedError, WrongServerError, msgspec.DecodeError):
+            info = await client.told(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
+            offer = facts_of_gateway(info, self._profile.id)
+        prices = told.prices or offer.prices or await asyncio.to_thread(prices_by_name, self._profile.id)
+        return Facts(
+            told.window or offer.window,
+            told.max_output or offer.max_output,
+            prices,
+            told.images if told.images is not None else offer.images,
+            told.tools if told.tools is not None else offer.tools,
+            told.loaded and prices is None,
+        )
 
     async def _loaded(self, client: HttpClient) -> Facts | None:
         """A local server's information on the model it has loaded; None if it is of a kind that has none."""

@@ -107,6 +107,47 @@ def facts_of_props(props: bytes) -> Facts:
     return Facts(window, images=told.modalities.vision if told.modalities is not None else None, loaded=window > 0)
 
 
+class _Cost(msgspec.Struct):
+    """USD per token, and the sizes in tokens."""
+
+    input_cost_per_token: float | None = None
+    output_cost_per_token: float | None = None
+    cache_read_input_token_cost: float | None = None
+    cache_creation_input_token_cost: float | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    supports_vision: bool | None = None
+    supports_function_calling: bool | None = None
+
+
+class _Offered(msgspec.Struct):
+    model_name: str = ""
+    model_info: _Cost | None = None
+
+
+class _Offer(msgspec.Struct):
+    data: list[_Offered] = []
+
+
+def facts_of_gateway(offer: bytes, model: str) -> Facts:
+    """The facts in LiteLLM's ``/model/info``. Raises `msgspec.DecodeError`."""
+    offered = msgspec.json.decode(offer, type=_Offer).data
+    told = next((each.model_info for each in offered if each.model_name == model and each.model_info), None) or _Cost()
+    paid = (told.input_cost_per_token, told.output_cost_per_token)
+    cached = (told.cache_read_input_token_cost, told.cache_creation_input_token_cost)
+    prices = None
+    if paid[0] is not None and paid[1] is not None and max(paid[0], paid[1]) > 0:
+        read, written = (round(usd * PER_MTOK, 6) if usd else None for usd in cached)
+        prices = Prices(round(paid[0] * PER_MTOK, 6), round(paid[1] * PER_MTOK, 6), read, written)
+    return Facts(
+        window=_first((told.max_input_tokens,)),
+        max_output=_first((told.max_output_tokens,)),
+        prices=prices,
+        images=told.supports_vision,
+        tools=told.supports_function_calling,
+    )
+
+
 def _first(sizes: Iterable[int | None]) -> int:
     return next((size for size in sizes if size is not None and size > 0), 0)
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tui_agent.conversation.profile import FREE, ModelProfile, Prices, Tier
 from tui_agent.models.base import InstalledModel, LocalModels, Model
-from tui_agent.models.openai.service import OPENAI, OTHERS, Service, addressed, of_endpoint, root
+from tui_agent.models.openai.service import CACHE_S, OPENAI, OTHERS, Service, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
 from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
-CACHE_S = 300
-"""Seconds a cached prefix lives after its last use (OpenAI, prompt caching: five to ten minutes)."""
 LOCAL_CACHE_S = 86_400
 """A local server caches the last prefix until it stops or gets another request."""
 PROBE_TIMEOUT_S = 0.25

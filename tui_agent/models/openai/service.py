@@ -9,6 +9,9 @@ from tui_agent.settings.schema import Endpoint
 Api: TypeAlias = Literal["chat", "responses"]
 Thoughts: TypeAlias = Literal["dropped", "content", "details"]
 
+CACHE_S = 300
+"""Seconds a cached prefix lives after its last use (OpenAI, prompt caching: five to ten minutes)."""
+
 OPENAI_HOSTS = (".openai.com", ".azure.com")
 
 
@@ -139,6 +142,14 @@ def addressed(service: Service) -> Service:
     if service.api == "responses" and not f".{host}".endswith(OPENAI_HOSTS):
         return service._replace(url=url, api="chat", catalogue="", local=is_local(host), limit="max_tokens")
     return service._replace(url=url)
+
+
+def may_be_gateway(service: Service) -> bool:
+    """Whether the server may pass requests on to paid models: it is an endpoint, or takes a provider's place."""
+    return not service.catalogue and service.id not in _LOCAL_SERVERS
+
+
+_LOCAL_SERVERS = frozenset(service.id for service in OTHERS if service.local)
 
 
 def root(service: Service) -> str:
