@@ -1,7 +1,7 @@
 """Raw sizes in characters and images, which are independent of any tokenizer."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -10,17 +10,7 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 Category: TypeAlias = Literal[
     "system", "tools", "user", "notices", "assistant", "reasoning", "calls", "results", "summaries"
 ]
-CATEGORIES: tuple[Category, ...] = (
-    "system",
-    "tools",
-    "user",
-    "notices",
-    "assistant",
-    "reasoning",
-    "calls",
-    "results",
-    "summaries",
-)
+CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):

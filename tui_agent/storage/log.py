@@ -383,7 +383,7 @@ def read_newest(path: Path, count: int) -> list[AnyEntry]:
     Costs O(`count`). Raises `StorageError`.
     """
     with reading(path, SCHEMA) as connection:
-        last = connection.execute("SELECT max(seq) FROM entries").fetchone()[0]
+        (last,) = connection.execute("SELECT max(seq) FROM entries").fetchone()
     return list(read_entries(path, after=max(0, (last or 0) - count)))
 
 
