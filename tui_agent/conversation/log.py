@@ -125,6 +125,13 @@ class Log:
         numbers.reverse()
         return Entries(self, numbers)
 
+    def back(self) -> Iterator[AnyEntry]:
+        """The entries of the conversation, from the head back to the first; only those asked for are decoded."""
+        seq = self._head
+        while seq:
+            yield self[seq]
+            seq = self._parents[seq - 1]
+
     def kind(self, seq: int) -> type[AnyEntry]:
         """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]

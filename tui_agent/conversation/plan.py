@@ -60,10 +60,7 @@ def approval(plan: Plan, mode: str, *, edited: bool) -> str:
 def waiting_plan(log: Log) -> Plan | None:
     """The plan at the log's head that still waits for an answer, because nobody was there when it was submitted."""
     waiting = ""
-    seq = log.head
-    while seq:
-        entry = log[seq]
-        seq = entry.parent
+    for entry in log.back():
         if not isinstance(entry, Message) or entry.kind not in ("", "tool_result"):
             continue
         if entry.kind == "tool_result":
@@ -90,9 +87,10 @@ def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool
 
     `known` is the answer as of entry `known_at`; only the entries since then are read.
     """
-    seq = log.head
-    while seq and seq != known_at:
-        match entry := log[seq]:
+    for entry in log.back():
+        if entry.seq == known_at:
+            return known
+        match entry:
             case Message(kind="plan_begun"):
                 return True
             case Prefix() | Message(kind="plan_over" | "approval"):
@@ -100,8 +98,8 @@ def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool
             case Message() if entry.outcome.steps:
                 return False
             case _:
-                seq = entry.parent
-    return known if seq else False
+                pass
+    return False
 
 
 def mode_at_head(log: Log, left: int) -> str:

@@ -308,7 +308,8 @@ def render(state: MessageState, log: Log, active: AbstractSet[int]) -> None:
 
     own = _sent_blocks(state, blocks)
     for block in own:
-        count(_category_of(state, block), size_of_block(block))
+        category: Category = "calls" if isinstance(block, ToolCall) else state.category
+        count("reasoning" if isinstance(block, Reasoning) else category, size_of_block(block))
     results: list[Block] = []
     calls = _calls(state, blocks)
     for call_id, call in calls.items():
@@ -356,16 +357,6 @@ def _sent_blocks(state: MessageState, blocks: tuple[Block, ...]) -> tuple[Block,
             case _:
                 pass
     return tuple(own) if any(not isinstance(block, Reasoning) for block in own) else ()
-
-
-def _category_of(state: MessageState, block: Block) -> Category:
-    match block:
-        case ToolCall():
-            return "calls"
-        case Reasoning():
-            return "reasoning"
-        case _:
-            return state.category
 
 
 def _sent_result(

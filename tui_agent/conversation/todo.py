@@ -73,10 +73,7 @@ def newest_todo(log: Log) -> TodoList:
     """
     carried_out: set[str] = set()
     approved: dict[str, TodoList] = {}
-    seq = log.head
-    while seq:
-        entry = log[seq]
-        seq = entry.parent
+    for entry in log.back():
         if not isinstance(entry, Message):
             continue
         for block in reversed(entry.blocks):

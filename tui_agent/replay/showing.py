@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
-from tui_agent.conversation.entries import Boundary
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.replay.billing import Prompt, PromptPart, common
@@ -85,7 +84,9 @@ class ShownBlocks:
                 if block.text == result.text:
                     return PromptPart("result", tokens, result.mentions, recorded=result)
                 return PromptPart("cleared", tokens, script.mentions_in(block.text), (result,), result, block.text)
-            case Text() if (boundary := _shown_as(view, block.text)) is not None:
+            case Text() if (
+                boundary := next((each for each in view.boundaries() if each.text == block.text), None)
+            ) is not None:
                 first, last = boundary.first, boundary.last
                 results = tuple(result for seq, result in self._result_of_entry.items() if first <= seq <= last)
                 mentions, below = script.mentions_in(block.text), self._depths.get((first, last), {})
@@ -96,8 +97,3 @@ class ShownBlocks:
                 return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
             case _:
                 return PromptPart("user", tokens, script.mentions_of(block))
-
-
-def _shown_as(view: View, text: str) -> Boundary | None:
-    """The boundary that is shown as this text; None if there is none."""
-    return next((boundary for boundary in view.boundaries() if boundary.text == text), None)
