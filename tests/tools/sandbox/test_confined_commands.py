@@ -201,6 +201,14 @@ async def test_what_is_replaced_outside_between_commands_is_guarded_too(shell: S
         assert ("Read-only file system" in text) == (shell.kind != "landlock")
 
 
+async def test_what_is_guarded_in_git_is_there_after_all_was_removed(shell: Shell) -> None:
+    git = shell.place.project / ".git"
+    before = (git / "config").read_text()
+    for line in ("rm -rf .git", "find . -delete", "mv .git deep-down; mkdir .git"):
+        await shell.run(line)
+        assert (git / "config").read_text() == before
+
+
 async def test_a_command_that_ends_all_others_ends_no_later_one(shell: Shell) -> None:
     for _ in range(3):
         await shell.run("pkill -9 python; pkill -STOP python; kill -9 -1")

@@ -151,7 +151,7 @@ def _put_right(path: Path, before: Snapshot, known: Snapshot | None, aside: Path
 
 
 def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
-    """Restore a folder of guarded paths if it has been replaced; returns whether it had been."""
+    """Restore a folder of guarded paths if it has been replaced or removed, then empty; returns whether it had been."""
     try:
         with folder_of(place) as folder:
             if _number(folder, place.name) == number:
@@ -161,7 +161,8 @@ def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
                 for entry in islice(entries, _MAX_LOOKED_AT):
                     if _number(folder, entry.name) == number:
                         os.rename(entry.name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-                        break
+                        return True
+            os.mkdir(place.name, 0o755, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         pass  # so is the folder above it
     return True
