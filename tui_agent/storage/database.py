@@ -324,8 +324,12 @@ def explain_sqlite_error(error: sqlite3.Error, path: Path) -> StorageError:
     """The `StorageError` for an error of the database at `path` (result codes: sqlite.org/rescode.html)."""
     extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     code = extended & 0xFF
-    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_WRITE:
+    if code == sqlite3.SQLITE_FULL:
         return DiskFull(f"There is no space left to write {path}. Everything saved before is intact.", FULL_HINT)
+    if extended == sqlite3.SQLITE_IOERR_WRITE:
+        # sqlite says no more: a quota, the largest size of a file, or an error of the disk.
+        told = f"{path} cannot be written: there is no space left for you, or the disk reports an error."
+        return DiskFull(f"{told} Everything saved before is intact.", FULL_HINT)
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
         return ReadOnly(f"{path} may not be written.", PERMISSION_HINT)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:

@@ -175,6 +175,8 @@ def _problem_of(schema: Mapping[str, object]) -> str:
     odd = next((name for name in properties if not _PROPERTY.fullmatch(str(name))), None)
     if odd is not None:
         return f"names an argument {one_line(str(odd), 40)!r}"
+    if (size := len(_as_json(schema))) > MAX_SCHEMA:
+        return f"has {size:,} characters"  # checking it would take seconds
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
