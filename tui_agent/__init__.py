@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent as Agent
     from tui_agent.agent.agent import AgentOptions as AgentOptions
     from tui_agent.agent.answers import TurnError as TurnError
+    from tui_agent.agent.branches import Branch as Branch
     from tui_agent.agent.branches import Branches as Branches
+    from tui_agent.agent.branches import Prompt as Prompt
     from tui_agent.agent.context import AgentContext as AgentContext
     from tui_agent.agent.context import Fullness as Fullness
     from tui_agent.agent.context import Overview as Overview
     from tui_agent.agent.context import Step as Step
     from tui_agent.agent.context import SwitchPreview as SwitchPreview
     from tui_agent.agent.files import ChangedFiles as ChangedFiles
-    from tui_agent.agent.history.branches import Branch as Branch
-    from tui_agent.agent.history.branches import Prompt as Prompt
     from tui_agent.agent.history.file_history import PutBackDone as PutBackDone
     from tui_agent.agent.persistence import DiskPersistence as DiskPersistence
     from tui_agent.agent.persistence import Persistence as Persistence
     from tui_agent.agent.turn import watchdog as watchdog
     from tui_agent.agent.turn.guards import Limits as Limits
-    from tui_agent.agent.turn.interceptors import AfterTool as AfterTool
-    from tui_agent.agent.turn.interceptors import BeforeModel as BeforeModel
-    from tui_agent.agent.turn.interceptors import BeforeTool as BeforeTool
     from tui_agent.agent.turn.steps import Checkpointer as Checkpointer
     from tui_agent.agent.turn.steps import Compactor as Compactor
+    from tui_agent.agent.turn.toolbox import AfterTool as AfterTool
+    from tui_agent.agent.turn.toolbox import BeforeModel as BeforeModel
+    from tui_agent.agent.turn.toolbox import BeforeTool as BeforeTool
     from tui_agent.agent.turn.turns import AgentBusy as AgentBusy
     from tui_agent.agent.turn.turns import AgentClosed as AgentClosed
     from tui_agent.agent.turn.turns import NotRunning as NotRunning
@@ -162,14 +162,13 @@ if TYPE_CHECKING:
 _PLACES = {
     "agent.agent": "Agent AgentOptions",
     "agent.answers": "TurnError",
-    "agent.branches": "Branches",
+    "agent.branches": "Branch Branches Prompt",
     "agent.context": "AgentContext Fullness Overview Step SwitchPreview",
     "agent.files": "ChangedFiles",
-    "agent.history.branches": "Branch Prompt",
     "agent.history.file_history": "PutBackDone",
     "agent.persistence": "DiskPersistence Persistence",
     "agent.turn.guards": "Limits",
-    "agent.turn.interceptors": "AfterTool BeforeModel BeforeTool",
+    "agent.turn.toolbox": "AfterTool BeforeModel BeforeTool",
     "agent.turn.steps": "Checkpointer Compactor",
     "agent.turn.turns": "AgentBusy AgentClosed NotRunning Turns",
     "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",

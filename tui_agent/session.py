@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -21,12 +21,10 @@ from tui_agent.agent.agent import Agent, SessionParts
 from tui_agent.agent.briefing.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
-from tui_agent.agent.extensions.agents import RunAgent
-from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.agents import RunAgent, own_agents
+from tui_agent.agent.extensions.files import Shelf, style_text
 from tui_agent.agent.extensions.hooks import Facts, Hooks
-from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.history.file_history import FileHistory
-from tui_agent.agent.history.recalling import Recaller
 from tui_agent.agent.model_choice import (
     SmallTierRefused,
     check_names,
@@ -44,12 +42,7 @@ from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
-from tui_agent.conversation.entries import (
-    CeilingReached,
-    CeilingReset,
-    FilesChanged,
-    FilesKept,
-)
+from tui_agent.conversation.entries import FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
 from tui_agent.conversation.view import View
@@ -72,8 +65,9 @@ from tui_agent.storage.sessions import (
     noted_folder,
     session_to_continue,
     session_to_resume,
+    subtask_folder,
+    subtask_folders,
 )
-from tui_agent.subtask_sessions import Parent, SubtaskSessions, count_earlier_subtasks
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
@@ -137,7 +131,6 @@ class Session:
     fresh: bool
     persistence: DiskPersistence
     small: SmallModels
-    subtasks: SubtaskSessions
     home: Path
     background: BackgroundCommands
     sandbox: Sandbox
@@ -157,7 +150,7 @@ class Session:
             last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
             last_first.push_async_callback(self.sandbox.proxy.close)
             last_first.push_async_callback(self.offered.servers.close)
-            for part in (self.background, self.subtasks, self.small, self.agent):
+            for part in (self.background, self.small, self.agent):
                 last_first.push_async_callback(part.close)
 
 
@@ -177,7 +170,9 @@ async def open_session(
     try:
         found = await _found(arguments)
         try:
-            kept = await Persistence.on_disk(found.folder)
+            home, name = arguments.home, found.folder.name
+            beside = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
+            kept = await Persistence.on_disk(found.folder, subtasks=beside)
             try:
                 return await _open(settings, arguments, ask, kept, watchdog, found, buffers)
             except BaseException:
@@ -249,49 +244,38 @@ async def _open(
     entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
-    extensions = extensions_of(arguments)
     places = await asyncio.to_thread(places_of, settings, arguments)
-    places = places._replace(shelves=extensions.shelves, style=settings.session.style)
-    shelves = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
+    readable = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
     folders = map(Path, settings.permissions.folders)
-    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *shelves), guarded=(arguments.home,))
+    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *readable), guarded=(arguments.home,))
     keep_out_of(workspace.folders)
     gate = gate_of(settings, arguments, workspace)
-    unread = await count_earlier_subtasks(arguments.home, store.folder.name, tracker)
-    engine = engine_of(settings, arguments.home, view, list(map(str, shelves)))
-    ceiling = ceiling_of(settings, tracker, entries)
+    # What is read from skills and notes is never cleared.
+    engine = ContextEngine(
+        settings,
+        view=view,
+        ratios=Ratios(_known_ratios(arguments.home / RATIOS_FILE)),
+        task_threshold=compaction_threshold(settings),
+        checkpoints=settings.checkpoints.enabled,
+        never_clear=list(map(str, readable)),
+    )
+    limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
     background = BackgroundCommands(settings.output.stream_bytes)
     engine.running = lambda: background.running
-    sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, shelves)
+    sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
     tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
-    hooks = hooks_of(arguments, extensions, store.folder, gate, resumed=bool(entries))
-    subtasks = SubtaskSessions(
-        Parent(
-            id=store.folder.name,
-            home=arguments.home,
-            settings=settings,
-            model=lambda: view.model or model.profile.name,
-            tools=tools,
-            gate=gate,
-            workspace=workspace,
-            artifacts=kept.texts,
-            tracker=tracker,
-            ceiling=ceiling,
-            record=lambda kind, body: agent.record(kind, body),  # noqa: PLW0108 - it is made later
-            ratios=engine.meter.ratios,
-            hooks=hooks.of_calls(),
-        )
-    )
-    runner = SubtaskRunner(subtasks.open, ask, subtasks.progress)
-    recaller = Recaller(view, kept.texts)
+    subtasks = SubtaskRunner(ask)
     parent = view.model or model.profile.name
-    run_agent = RunAgent(runner, extensions.agents, settings, lambda: view.model or parent)
+    run_agent = RunAgent(subtasks, lambda: own_agents(places.shelves), settings, lambda: view.model or parent)
     tools.append(run_agent)
-    tools += agentic_tools(runner, tools) if settings.agentic.enabled else []
-    tools.append(Recall(recaller))
+    tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
+    tools.append(Recall(kept.recall))
     offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
     small = SmallModels(settings)
+    facts = Facts(
+        store.folder.name, store.folder, arguments.folder, arguments.project, lambda: gate.mode, resumed=bool(entries)
+    )
     agent = Agent(
         model,
         tools=tools,
@@ -301,16 +285,16 @@ async def _open(
         ask=ask,
         workspace=workspace,
         session=SessionParts(
-            guards=Guards(ceiling, watch_of(settings, view, tracker, tools, ask, watchdog)),
+            guards=Guards(
+                CostCeiling(limits, tracker, view.log), watch_of(settings, view, tracker, tools, ask, watchdog)
+            ),
             small=small,
-            briefing=briefing_of(settings, arguments, places, tools, offered, run_agent),
-            subtasks=runner,
-            recaller=recaller,
+            briefing=briefing_of(settings, arguments, places, tools, offered),
+            subtasks=subtasks,
             files=files,
             offered=offered,
-            extensions=extensions,
-            hooks=hooks,
-            expected=run_agent.expected,
+            shelves=places.shelves,
+            hooks=Hooks(places.shelves, facts),
         ),
     )
     if not store.read_only and "cwd" not in await store.meta():
@@ -326,11 +310,11 @@ async def _open(
     if forks:
         told = "It begins with your next message; /tree then leads back to the other one"
         notices.append(Notice(level="info", title="A new branch from here", text=told))
-    notices += [Notice(level="warning", title="Subtasks", text=text) for text in unread]
+    notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
     notices += ignored_of(settings, arguments)
-    notices += await asyncio.to_thread(style_notices, settings, extensions)
+    notices += await asyncio.to_thread(style_notices, settings, places.shelves)
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     notices += [small_parent] if small_parent else []
     notices += server_notices(offered)
@@ -343,7 +327,6 @@ async def _open(
         found.made,
         kept,
         small,
-        subtasks,
         arguments.home,
         background,
         sandbox,
@@ -382,46 +365,28 @@ async def files_of(
 
 
 def places_of(settings: Settings, arguments: Arguments) -> Places:
-    """Where the session finds instructions, skills and memory; for an untrusted project only the user's own."""
-    own = SkillFolder(arguments.home / SKILLS_FOLDER)
-    project = SkillFolder(arguments.project / PROJECT_FOLDER / SKILLS_FOLDER, within=arguments.project)
+    """Where the session finds instructions, extensions and memory; for an untrusted project only the user's own."""
+    own, project = Shelf(arguments.home, "yours"), arguments.project
+    theirs = Shelf(project / PROJECT_FOLDER, "project", within=project)
+    shelves = (theirs, own) if arguments.trusted else (own,)
     return Places(
         root=arguments.project,
         folder=arguments.folder.resolve(),
         names=settings.context.instruction_files if arguments.trusted else (),
-        skills=(project, own) if arguments.trusted else (own,),
+        skills=tuple(SkillFolder(shelf.folder / SKILLS_FOLDER, within=shelf.within) for shelf in shelves),
         notes=Notes(memory_folder(arguments.home, arguments.project)),
+        shelves=shelves,
+        style=settings.session.style,
     )
 
 
-def extensions_of(arguments: Arguments) -> Extensions:
-    """The user's own commands, hooks and agents, and those of a trusted project."""
-    own = Shelf(arguments.home, "yours")
-    project = Shelf(arguments.project / PROJECT_FOLDER, "project", within=arguments.project)
-    return Extensions((project, own) if arguments.trusted else (own,), arguments.folder)
-
-
-def style_notices(settings: Settings, extensions: Extensions) -> list[Notice]:
+def style_notices(settings: Settings, shelves: tuple[Shelf, ...]) -> list[Notice]:
     """A notice if there is no output style of the configured name. Reads files."""
     name = settings.session.style
-    if not name or extensions.style(name) is not None:
+    if not name or style_text(shelves, name):
         return []
     told = f"There is no style {name} that could be used: answers are written as always."
     return [Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")]
-
-
-def hooks_of(
-    arguments: Arguments, extensions: Extensions, session: Path, gate: PermissionGate, *, resumed: bool
-) -> Hooks:
-    """The session's hooks. Nothing is read yet."""
-    facts = Facts(session.name, session, arguments.folder, arguments.project, lambda: gate.mode, resumed)
-    return Hooks(extensions.shelves, facts)
-
-
-def knowledge_of(settings: Settings, places: Places) -> Knowledge:
-    """The knowledge at these places, within the settings' limits."""
-    context = settings.context
-    return Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens))
 
 
 def sandbox_of(
@@ -492,13 +457,6 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
     )
 
 
-def ceiling_of(settings: Settings, tracker: UsageTracker, entries: Entries) -> CostCeiling:
-    """The cost ceiling of the session and its subtasks; restored from the log if it was reached before."""
-    ceiling = CostCeiling(Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd), tracker)
-    ceiling.restore(entries.of(CeilingReached, CeilingReset))
-    return ceiling
-
-
 def watch_of(
     settings: Settings,
     view: View,
@@ -517,21 +475,6 @@ def watch_of(
         "off" if mode == "warn" and not settings.safety.notices else mode,
         ask,
         lambda profile: larger_model(settings, profile),
-    )
-
-
-def engine_of(settings: Settings, home: Path, view: View, kept: Collection[str]) -> ContextEngine:
-    """The context engine, with the token ratios that earlier sessions learned. Reads a file.
-
-    Content read from the folders `kept` is never cleared.
-    """
-    return ContextEngine(
-        settings,
-        view=view,
-        ratios=Ratios(_known_ratios(home / RATIOS_FILE)),
-        task_threshold=compaction_threshold(settings),
-        checkpoints=settings.checkpoints.enabled,
-        never_clear=kept,
     )
 
 
@@ -555,22 +498,15 @@ def server_notices(offered: OfferedTools) -> list[Notice]:
 
 
 def briefing_of(
-    settings: Settings,
-    arguments: Arguments,
-    places: Places,
-    tools: Iterable[Tool],
-    offered: OfferedTools,
-    run_agent: RunAgent,
+    settings: Settings, arguments: Arguments, places: Places, tools: Iterable[Tool], offered: OfferedTools
 ) -> Briefing:
     """What the model is told at the start of the conversation, and about later changes."""
-    rules, started = prompt_text("system"), date.today()
-    definitions = ToolRegistry(tool for tool in tools if tool is not run_agent).definitions
+    rules, started, context = prompt_text("system"), date.today(), settings.context
     return Briefing(
         lambda sections: system_prompt(rules, sections, arguments.folder, started),
-        definitions,
-        knowledge_of(settings, places),
+        ToolRegistry(tools).definitions,
+        Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens)),
         offered,
-        (run_agent.definition,),
     )
 
 

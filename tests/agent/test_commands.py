@@ -29,7 +29,7 @@ async def test_only_what_has_a_preview_can_be_asked_for_without_one(tmp_path: Pa
             for name in command.names:
                 reply = await run_command(session.agent, f"/{name.upper()}{AT_ONCE}")
                 assert reply.failed
-                assert ("There is no command" in reply.title) is not command.previewed
+                assert ("There is no command" in reply.title) is not bool(command.previews)
 
 
 async def test_without_checkpoints_there_is_no_done(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
-from tui_agent.agent.commands.spending import cost
+from tui_agent.agent.commands.session import cost
 from tui_agent.agent.turn.turns import AgentBusy
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED

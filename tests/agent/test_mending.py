@@ -172,7 +172,7 @@ async def test_moving_the_head_withdraws_what_was_queued_there_in_one_step() -> 
     record = Record(ContextEngine(), store)
     await record.append(user_message("Hello."), Queued(blocks=(Text("Later."),)))
     await record.append(Delivered(queued=2))
-    await record.move_head(2, "rewind")
+    await record.append(HeadMoved(to=2, reason="rewind"))
     assert store.appended[2:] == [[HeadMoved, Withdrawn]]
     assert record.view.queued() == ()
     assert View(await store.load()).messages() == record.view.messages()

@@ -17,7 +17,6 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Script, Step, Turn
 from tests.servers.server import ProtocolServer
-from tui_agent.agent.briefing.bounded import bounded
 from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
@@ -28,6 +27,7 @@ from tui_agent.agent.briefing.briefing import (
     news,
     system_prompt,
 )
+from tui_agent.agent.briefing.tool_servers import bounded
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.entries import HeadMoved, Message, Prefix, user_message
 from tui_agent.conversation.log import Log

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tui_agent.agent.history.recalling import Recaller
+from tui_agent.agent.persistence import Recaller
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Summarized, user_message
 from tui_agent.conversation.view import View
 from tui_agent.storage.artifacts import Artifacts

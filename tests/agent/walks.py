@@ -26,7 +26,7 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.history.branches import Prompt
+from tui_agent.agent.branches import Prompt
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, ModelSwitched, encode, model_call
 from tui_agent.conversation.log import because_of

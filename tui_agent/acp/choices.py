@@ -14,8 +14,7 @@ from acp.schema import (
 )
 
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands.errands import ERRANDS
-from tui_agent.agent.commands.table import available_commands
+from tui_agent.agent.commands.table import ERRANDS, available_commands
 from tui_agent.agent.model_choice import TIERS, model_of_tier
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.text import one_line

@@ -33,8 +33,7 @@ from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.command import is_command
-from tui_agent.agent.commands.errands import errand
-from tui_agent.agent.commands.table import own_prompt, run_command
+from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.model_choice import configured_model
 from tui_agent.agent.turn.turns import AgentBusy, NotRunning
 from tui_agent.arguments import Arguments

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from tui_agent.agent.briefing.briefing import Briefing
+from tui_agent.agent.events import ModelChanged
 from tui_agent.agent.model_choice import configured_model, model_of_tier
 from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage
@@ -55,16 +56,19 @@ class ActiveModel:
         return self._model.profile
 
     @property
+    def changed(self) -> ModelChanged:
+        """The event that tells of it."""
+        return ModelChanged(model=self.profile.name, window=self.profile.window, tier=self.profile.tier)
+
+    @property
     def small(self) -> Model | None:
         """The provider's cheaper model, for summaries and digests if that costs less; None if there is none."""
         return self._small(self.profile.provider)
 
     async def connect(self) -> ModelProfile:
         """Ask the provider for the model's facts, once. Slow: it imports an SDK. Never raises."""
-        connecting = self._connecting
-        if connecting is None:
-            connecting = self._connecting = asyncio.ensure_future(self._learn())
-        await asyncio.shield(connecting)
+        self._connecting = self._connecting or asyncio.ensure_future(self._learn())
+        await asyncio.shield(self._connecting)
         return self.profile
 
     async def introduce(self) -> None:
@@ -73,7 +77,9 @@ class ActiveModel:
         """
         await self.connect()
         await self._briefing.refresh(self._record.engine.window.tokens)
-        view, name, prefix = self._record.view, self.profile.name, self._prefix()
+        view, name, prefix = self._record.view, self.profile.name, self._briefing.prefix
+        if prefix.tools and not self.profile.tools:
+            prefix = Prefix(system=f"{prefix.system}\n\n{WITHOUT_TOOLS}")
         begun = view.prefix
         self._record.engine.renewed_prefix = prefix
         if view.model != name:
@@ -119,12 +125,13 @@ class ActiveModel:
         self._told_of_chat.add(name)
         return True
 
-    def _prefix(self) -> Prefix:
-        whole = self._briefing.prefix
-        return whole if self.profile.tools or not whole.tools else Prefix(system=f"{whole.system}\n\n{WITHOUT_TOOLS}")
+    async def take_over(self, model: Model | str) -> None:
+        """Switch to another model, by name or as a `Model`, from the next call on.
 
-    async def take_over(self, model: Model) -> None:
-        """Switch to another model from the next call on. Raises `StorageError`."""
+        Raises `UnknownModel`, `StorageError`.
+        """
+        if isinstance(model, str):
+            model = await asyncio.to_thread(configured_model, self._record.engine.settings, model)
         before = self._model
         await self._use(model)
         await before.close()
@@ -140,8 +147,8 @@ class ActiveModel:
 
         Raises `UnknownModel`, `StorageError`.
         """
-        own, settings = self._model, self._record.engine.settings
-        lent = await asyncio.to_thread(configured_model, settings, name)
+        own = self._model
+        lent = await asyncio.to_thread(configured_model, self._record.engine.settings, name)
         try:
             await self._use(lent)
             yield
@@ -150,11 +157,6 @@ class ActiveModel:
             last = self._model
             await to_completion(self._use(own))
             await last.close()
-
-    async def take_over_by(self, name: str) -> None:
-        """Switch to the model named ``provider:id``. Raises `UnknownModel`, `StorageError`."""
-        settings = self._record.engine.settings
-        await self.take_over(await asyncio.to_thread(configured_model, settings, name))
 
     async def close(self) -> None:
         """Close the model's connections."""

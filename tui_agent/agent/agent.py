@@ -4,7 +4,6 @@ import asyncio
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, TypeVar, overload
 
@@ -18,21 +17,20 @@ from tui_agent.agent.branches import Branches
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
+from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Hooks
-from tui_agent.agent.extensions.own import Extensions
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.model_choice import configured_model, small_model
 from tui_agent.agent.own_commands import OwnCommands
-from tui_agent.agent.persistence import SUBTASKS, DiskPersistence, Persistence
+from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.record import Record
-from tui_agent.agent.subtasks import SubtaskRunner
+from tui_agent.agent.subtasks import OpenSubtask, SubtaskRunner, branch_prefix, past_progress
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits
-from tui_agent.agent.turn.interceptors import AfterTool, BeforeModel, BeforeTool, Interceptors
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner
-from tui_agent.agent.turn.toolbox import Expected, Toolbox
+from tui_agent.agent.turn.toolbox import AfterTool, BeforeModel, BeforeTool, Interceptors, Toolbox
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
@@ -40,23 +38,23 @@ from tui_agent.context.effects import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
-from tui_agent.conversation.entries import CeilingReached, CeilingReset, Custom
+from tui_agent.conversation.entries import Custom
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.speed import Speed
-from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.sessions import subtask_id
 from tui_agent.storage.store import Kind
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
 from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.recall import RecallSource
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 
@@ -67,23 +65,21 @@ REPAIRS: Final = 2
 
 
 class SessionParts(NamedTuple):
-    """What `open_session` adds to an agent and shares with its subtasks.
+    """What `open_session` adds to an agent.
 
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
-    current. subtasks: runs them. recaller: searches the past. files: the history of changed files. offered: the tools
-    of MCP servers. extensions, hooks: the user's own. expected: the notice before many agents start.
+    current. subtasks: runs them; tools have it already. files: the history of changed files. offered: the tools of MCP
+    servers. shelves: the folders of the user's own commands, agents and styles. hooks: the user's own.
     """
 
     guards: Guards | None = None
     small: SmallModel = lambda _provider: None
     briefing: Briefing | None = None
     subtasks: SubtaskRunner | None = None
-    recaller: RecallSource | None = None
     files: FileHistory | None = None
     offered: OfferedTools | None = None
-    extensions: Extensions | None = None
-    hooks: Hooks | None = None
-    expected: Expected = lambda _: ""
+    shelves: tuple[Shelf, ...] = ()
+    hooks: Hooks = Hooks()
     is_subtask: bool = False
 
 
@@ -104,36 +100,6 @@ class AgentOptions(TypedDict, total=False):
     compactor: Compactor | None
     checkpointer: Checkpointer | None
     agentic: bool
-
-
-class _Shared(NamedTuple):
-    """What an agent shares with its subtasks."""
-
-    tools: ToolRegistry
-    workspace: WorkspaceView
-    deps: object
-    interceptors: Interceptors
-
-
-@dataclass(frozen=True, slots=True)
-class _Subtask:
-    """A subtask's conversation; see `OpenSubtask`."""
-
-    id: str
-    model: str
-    conversation: "Agent"
-    persistence: Persistence
-
-    @property
-    def cost_usd(self) -> float | None:
-        return self.conversation.tracker.session.known_cost_usd
-
-    async def close(self) -> None:
-        """Close its record. Raises `StorageError`."""
-        try:
-            await self.conversation.close()
-        finally:
-            await self.persistence.close()
 
 
 class Agent:
@@ -191,15 +157,20 @@ class Agent:
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
         engine.own_writers = frozenset(own)
-        own_folders = (kept.folder,) if kept.folder is not None else ()
-        workspace = workspace or Workspace(Path.cwd(), read_roots=own_folders)
-        offered, hooks = session.offered, session.hooks
-        self._subtasks = session.subtasks or SubtaskRunner(self._open_subtask, ask or nobody, _no_record)
+        if workspace is None:
+            workspace = Workspace(Path.cwd(), read_roots=(kept.folder,) if kept.folder is not None else ())
+        offered, hooks, ask = session.offered, session.hooks, ask or nobody
+        self._subtasks = session.subtasks or SubtaskRunner(ask)
+        self._subtasks.opener = self._open_subtask
+        self._subtask_models: dict[str, SharedModel] = {}
         tools = list(tools)
         if agentic:
             tools += agentic_tools(self._subtasks, ToolRegistry(tools))
         registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
-        _check_deps(registry, deps)
+        for each in registry:
+            if isinstance(each, FunctionTool) and each.needs is not None and not isinstance(deps, each.needs):
+                needed, given = each.needs.__name__, type(deps).__name__
+                raise TypeError(f"the tool {each.definition.name} needs deps of type {needed}, not {given}")
         self.engine: Final = engine
         self.tracker: Final = kept.tracker
         self.offered: Final = offered
@@ -208,28 +179,20 @@ class Agent:
             PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions
         )
         self._is_subtask = session.is_subtask
-        self._history = session.files
+        self._history, self._hooks = session.files, hooks
         self._record = Record(engine, kept.store)
         self._active = ActiveModel(model, self._record, self.briefing, session.small)
-        self._guards = session.guards or _guards_of(limits, kept)
+        own_ceiling = CostCeiling(limits, kept.tracker, kept.view.log)
+        self._guards = session.guards or Guards(own_ceiling, max_calls=limits.max_calls)
         lock = asyncio.Lock()
-        ceiling = self._guards.ceiling
         self._steps = StepRunner(
-            self._record, self._active, kept.texts, self.tracker, ceiling, lock, self._tell, own, hooks
+            self._record, self._active, kept.texts, self.tracker, self._guards.ceiling, lock, self._tell, own, hooks
         )
-        interceptors = Interceptors(before_tool, after_tool, before_model)
+        around = Interceptors(before_tool, after_tool, before_model)
         self._toolbox = Toolbox(
-            registry,
-            self.permissions,
-            ask or nobody,
-            workspace,
-            kept.texts,
-            session.files,
-            hooks,
-            session.expected,
-            interceptors,
-            deps,
+            self._record, registry, self.permissions, ask, workspace, kept.texts, session.files, hooks, around, deps
         )
+        planning = Planning(self._record, self.permissions, registry)
         parts = Parts(
             self._record,
             self._active,
@@ -238,18 +201,19 @@ class Agent:
             self._steps,
             self._guards,
             CacheWatch(),
-            Planning(self._record, self.permissions, registry),
-            offered.resources if offered else _no_resources,
+            planning,
+            offered,
             hooks,
-            interceptors,
+            around,
         )
-        self._kept, self._shared = kept, _Shared(registry, workspace, deps, interceptors)
+        self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
-        self.context: Final = AgentContext(parts, self.turns, kept.texts, offered, session.recaller)
+        recaller = kept.recall if isinstance(kept, DiskPersistence) else None
+        self.context: Final = AgentContext(parts, self.turns, kept.texts, recaller)
         self.branches: Final = Branches(parts, self.turns, kept.texts)
         self.files: Final = ChangedFiles(self._record, self.turns, session.files)
-        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, offered)
+        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.shelves, workspace.root)
 
     @classmethod
     @asynccontextmanager
@@ -263,10 +227,7 @@ class Agent:
         """
         kept = await Persistence.on_disk(Path(folder))
         try:
-            from tui_agent.agent.history.recalling import Recaller
-
-            session = SessionParts(recaller=Recaller(kept.view, kept.texts))
-            async with cls(model, persistence=kept, session=session, **options) as agent:
+            async with cls(model, persistence=kept, **options) as agent:
                 yield agent
         finally:
             await to_completion(kept.close())
@@ -312,35 +273,31 @@ class Agent:
         told = f"{prompt}\n\n{wanted.instruction}" if prompt.strip() else ""
         if not told:
             await self.turns.tell_model(wanted.instruction)
-        for left in reversed(range(REPAIRS + 1)):
+        repairs = 0
+        while True:
             answer = await self._answer(told, images, prompt)
             try:
                 return wanted.read(answer)
             except NoValue as problem:
-                if not left:
+                if repairs == REPAIRS:
                     message = f"The answer is no {getattr(output, '__name__', output)}: {problem}"
                     raise TurnError("output", message, retryable=True, text=answer) from None
                 await self.turns.tell_model(repair((str(problem),), wanted.instruction))
-                told, images = "", ()
-        raise AssertionError("unreachable")
+                told, images, repairs = "", (), repairs + 1
 
     async def _answer(self, prompt: str, images: tuple[Image, ...], typed: str) -> str:
         failed: events.TurnFailed | None = None
-        finished: events.TurnFinished | None = None
+        kind, text = "interrupted", ""
         async with aclosing(self.run(prompt, images, typed=typed)) as stream:
             async for event in stream:
                 match event:
                     case events.TurnFailed():
                         failed = event
                     case events.TurnFinished():
-                        finished = event
-                    case _:
-                        pass
-        text = finished.text if finished is not None else ""
+                        kind, text = event.stop_reason, event.text
         if failed is not None:
             raise TurnError(failed.kind, failed.message, hint=failed.hint, retryable=failed.retryable, text=text)
-        if finished is None or finished.stop_reason != "end_turn":
-            kind = finished.stop_reason if finished is not None else "interrupted"
+        if kind != "end_turn":
             raise TurnError(kind, f"The answer is not complete ({kind}).", retryable=True, text=text)
         return text
 
@@ -391,7 +348,7 @@ class Agent:
 
         When cancelled, it stops the command and notes the output so far. Raises `StorageError`.
         """
-        await self._toolbox.run_for_user(command, self.engine, self._tell, self.turns.add)
+        await self._toolbox.run_for_user(command, self._tell, self.turns.add)
 
     # The model
 
@@ -419,7 +376,8 @@ class Agent:
 
         Raises `AgentBusy` while a turn runs, `UnknownModel`, and `StorageError`.
         """
-        model = await asyncio.to_thread(configured_model, self.settings, model) if isinstance(model, str) else model
+        if isinstance(model, str):
+            model = await asyncio.to_thread(configured_model, self.settings, model)
         async with self.turns.held():
             await self._steps.drop_writing("Another model answers from here on.")
             await self._active.take_over(model)
@@ -494,58 +452,74 @@ class Agent:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)
 
-    async def _open_subtask(self, spec: SubtaskSpec, branch: str, ask: Ask) -> _Subtask:
-        """Open a subtask's conversation: below the folder of this one, or in memory."""
-        shared, settings = self._shared, self.settings
-        tools = subtask_tools(spec, shared.tools)
-        tracker, own = UsageTracker(self.tracker), self._kept
-        if isinstance(own, DiskPersistence):
-            # The gate knows the folder of this conversation alone, so large results are kept there.
-            kept: Persistence = await Persistence.on_disk(
-                own.folder / SUBTASKS / branch, texts=own.texts, tracker=tracker
-            )
-        else:
-            kept = Persistence(tracker=tracker)
+    async def _open_subtask(self, spec: SubtaskSpec, branch: str, ask: Ask) -> OpenSubtask:
+        """Open a subtask's conversation: on disk if this one is, else in memory."""
+        tools, settings = subtask_tools(spec, self._toolbox.registry), self.settings
+        model = await self._subtask_model(spec.model)
+        if spec.window:
+            settings = with_setting(settings, "context.context_window", spec.window, spec.title)
+        kept = await self._kept.of_subtask(branch)
+        name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
+        self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
+        # The learned token ratios of a model apply to every conversation with it.
+        ratios, thread = self.engine.meter.ratios, name if kept.folder is None else kept.folder.name
         try:
-            model = await asyncio.to_thread(self._subtask_model, spec)
-            if spec.window:
-                settings = with_setting(settings, "context.context_window", spec.window, spec.title)
             agent = Agent(
                 model,
                 tools=tools,
                 system=spec.system,
-                settings=settings,
+                context=ContextEngine(settings, view=kept.view, ratios=ratios, checkpoints=False, thread=thread),
+                persistence=kept,
                 permissions=self.permissions,
                 ask=ask,
-                deps=shared.deps,
-                before_tool=shared.interceptors.before_tool,
-                after_tool=shared.interceptors.after_tool,
-                before_model=shared.interceptors.before_model,
-                workspace=shared.workspace,
-                persistence=kept,
-                session=SessionParts(guards=Guards(self._guards.ceiling), is_subtask=True),
+                deps=self._deps,
+                **self._around._asdict(),
+                workspace=self._workspace,
+                session=SessionParts(Guards(self._guards.ceiling), hooks=self._hooks.of_calls(), is_subtask=True),
             )
         except BaseException:
             await kept.close()
             raise
-        return _Subtask(branch, model.profile.name, agent, kept)
 
-    def _subtask_model(self, spec: SubtaskSpec) -> Model:
-        """The model of a subtask: the one it names, else the small one if it can be asked, else this agent's own.
+        async def close() -> None:
+            try:
+                await agent.close()
+            finally:
+                await kept.close()
+
+        return OpenSubtask(name, model.profile.name, agent, close)
+
+    async def _subtask_model(self, name: str) -> Model:
+        """The model of a subtask: the one named, else the small one if it can be asked, else this agent's own.
 
         Raises `UnknownModel` for a name that there is not.
         """
-        if spec.model:
-            return configured_model(self.settings, spec.model)
-        with suppress(UnknownModel):
-            name = small_model(self.settings, self.profile.name)
-            if name != self.profile.name and catalogue_of(self.settings).missing_key(name) is None:
-                return configured_model(self.settings, name)
-        return SharedModel(self._active.model)
+        settings, own = self.settings, self.profile.name
+        if not name:
+            with suppress(UnknownModel):
+                small = small_model(settings, own)
+                if settings.agentic.small_model or catalogue_of(settings).missing_key(small) is None:
+                    name = small
+        if name in ("", own):
+            return SharedModel(self._active.model)
+        if name not in self._subtask_models:
+            made = SharedModel(await asyncio.to_thread(configured_model, settings, name))
+            # Another subtask may have made one meanwhile.
+            if self._subtask_models.setdefault(name, made) is not made:
+                await made.close_for_good()
+        return self._subtask_models[name]
 
     async def subtask_progress(self, call_id: str) -> str:
         """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
-        return await self._subtasks.past(call_id)
+        kept = self._kept
+        if not isinstance(kept, DiskPersistence):
+            return ""
+        try:
+            found = await asyncio.to_thread(kept.past_subtasks, branch_prefix(call_id))
+        except StorageError as error:
+            return f"its record cannot be read: {error.message}"
+        # After a rewind the same call may occur again; the later one is on the present branch.
+        return past_progress(subtask_id(kept.folder.name, found[-1][0]), found[-1][1]) if found else ""
 
     def record(self, kind: Kind, body: object) -> None:
         """Record an event that is no part of the conversation, for the trace: with the next entry that is stored.
@@ -571,6 +545,8 @@ class Agent:
             if self._history is not None:
                 self._history.close()
             await self._active.close()
+            for model in self._subtask_models.values():
+                await model.close_for_good()
 
     def _tell(self, event: events.AgentEvent) -> None:
         for listener in self._listeners:
@@ -581,29 +557,6 @@ class Agent:
                 self._record.note("error", {"kind": "listener", "traceback": traceback.format_exc()})
 
 
-def _check_deps(registry: ToolRegistry, deps: object) -> None:
-    for each in registry:
-        if isinstance(each, FunctionTool) and each.needs is not None and not isinstance(deps, each.needs):
-            needed, given = each.needs.__name__, type(deps).__name__
-            raise TypeError(f"the tool {each.definition.name} needs deps of type {needed}, not {given}")
-
-
-def _guards_of(limits: Limits, kept: Persistence) -> Guards:
-    ceiling = CostCeiling(limits, kept.tracker)
-    ceiling.restore(kept.view.log.entries().of(CeilingReached, CeilingReset))
-    return Guards(ceiling, max_calls=limits.max_calls)
-
-
 async def nobody(question: PermissionQuestion) -> PermissionAnswer:
     """An `Ask` for when nobody can answer. Always raises `NobodyToAsk`."""
     raise NobodyToAsk(question)
-
-
-async def _no_record(_: str) -> str:
-    """The last progress of the subtask of an earlier call, which is not looked up."""
-    return ""
-
-
-async def _no_resources(_: str) -> tuple[str, ...]:
-    """The reader of resources when there are no MCP servers."""
-    return ()

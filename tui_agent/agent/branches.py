@@ -1,20 +1,53 @@
-"""The branches of one conversation: its past, and moving to another place in it."""
+"""The branches of one conversation: its past, and moving to another place in it.
+
+Moving the head leaves a branch behind, to which the user can return.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from tui_agent.agent import events
-from tui_agent.agent.history.as_events import newest, replay
-from tui_agent.agent.history.branches import Branch, Prompt, branches, ends_at, prompts, turn_start
+from tui_agent.agent.history.as_events import newest, replay, text_of
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
-from tui_agent.conversation.entries import typed_in
-from tui_agent.conversation.log import because_of
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Delivered, HeadMoved, Message, typed_in
+from tui_agent.conversation.log import Log, because_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
 
 Told = Iterator[events.AgentEvent]
+
+
+class Branch(NamedTuple):
+    """A branch, from the conversation's first entry to the entry `tip`, with `messages` of the user and the model.
+
+    fork: the last entry it shares with the present branch; 0: none. text: to recognise it by, the user's first words
+    after the fork, else their newest; answer: the model's last words after that; both untrusted. time: of its newest
+    entry, in seconds since the epoch.
+    """
+
+    tip: int
+    fork: int
+    messages: int
+    text: str
+    time: float
+    present: bool
+    answer: str = ""
+
+
+class Prompt(NamedTuple):
+    """A message of the user's: number, untrusted text, and time in seconds since the epoch.
+
+    messages: how many messages a rewind to it would take back, including itself.
+    """
+
+    seq: int
+    text: str
+    time: float
+    messages: int
 
 
 class Branches:
@@ -24,26 +57,47 @@ class Branches:
     """
 
     def __init__(self, parts: Parts, turns: Turns, texts: Texts) -> None:
-        self._record, self._active, self._steps, self._planning = (
-            parts.record,
-            parts.active,
-            parts.steps,
-            parts.planning,
-        )
+        self._record, self._active, self._steps = parts.record, parts.active, parts.steps
+        self._planning = parts.planning
         self._turns = turns
         self._texts = texts
 
     def all(self) -> tuple[Branch, ...]:
         """Every branch of the conversation, the present one first, then the newest."""
-        return branches(self._record.view.log)
+        log = self._record.view.log
+        ends: set[int] = set()
+        # The branch ends that a fork kept, and to which the conversation has not returned since.
+        kept: set[int] = set()
+        for move in log.entries().of(HeadMoved):
+            ends.add(move.parent)
+            if move.reason == "fork" and move.to == move.parent:
+                kept.add(move.to)
+            elif move.reason == "switch":
+                kept.discard(move.to)
+        ends |= kept
+        tips = {
+            end
+            for end in ends - {log.head, 0}
+            # An end from which the conversation continued is no end any more, unless a fork there kept it as one.
+            if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
+        }
+        found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in tips]
+        others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
+        alone = max((branch.fork for branch in others), default=0)
+        return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
 
     def prompts(self) -> tuple[Prompt, ...]:
         """The user's messages on the present branch, oldest first."""
-        return prompts(self._record.view.log)
+        log = self._record.view.log
+        found: list[Prompt] = []
+        for place, message in enumerate(reversed(_said(log, log.head)), 1):
+            if (text := typed_in(message)) is not None:
+                found.append(Prompt(message.seq, text, message.time, place))
+        return tuple(reversed(found))
 
     def check_prompt(self, seq: int) -> None:
         """Raise ValueError if `seq` is no message of the user's on this branch."""
-        turn_start(self._record.view.log, seq)
+        self._turn_start(seq)
 
     def history(self) -> Told:
         """The conversation so far, as the events with which it was first shown."""
@@ -68,7 +122,7 @@ class Branches:
         of the user's on this branch.
         """
         async with self._turns.held():
-            to, message = turn_start(self._record.view.log, seq)
+            to, message = self._turn_start(seq)
             text = message.typed or typed_in(message) or ""
             if message.artifact is not None and not message.typed:
                 # It entered as a preview.
@@ -104,18 +158,28 @@ class Branches:
         async with self._turns.held():
             log = self._record.view.log
             ends = [branch.tip for branch in await asyncio.to_thread(self.all)]
-            end = tip if tip in ends else next((each for each in ends if ends_at(log, each, tip)), None)
+            end = tip if tip in ends else next((each for each in ends if _ends_at(log, each, tip)), None)
             if end is None:
                 raise ValueError(f"no branch ends at entry {tip}")
             if end != log.head:
                 await self._move(end, "switch")
+
+    def _turn_start(self, seq: int) -> tuple[int, Message]:
+        """Where a rewind to before the user's message `seq` on this branch goes, and the message. Raises ValueError."""
+        log = self._record.view.log
+        on_branch = 1 <= seq <= len(log) and log.fork_point(seq, log.head) == seq
+        message = log.message(seq) if on_branch else None
+        if message is None or typed_in(message) is None:
+            raise ValueError(f"number {seq} is not a message of yours on this branch")
+        return log[log.group_start(seq)].parent, message
 
     async def _move(self, to: int, reason: events.MoveReason) -> None:
         before, left = self._record.engine.tokens, self._record.view.head
         await self._record.answer_open_calls()
         if self._turns.busy:
             raise AgentBusy("a turn waits to go on here")
-        seq = await self._record.move_head(to, reason)
+        # Texts that were queued at that point were handled on another branch: this withdraws them here.
+        seq = await self._record.append(HeadMoved(to=to, reason=reason))
         await self._steps.keep_if_it_holds()
         if self._record.view.model not in ("", self._active.profile.name):
             # Record the present model on that branch too, so that a restart continues with it.
@@ -124,3 +188,26 @@ class Branches:
         self._steps.tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=after))
         if mode:
             self._steps.tell(events.Notice(level="info", title=f"Mode {mode} again", text="As it was at this point."))
+
+
+def _ends_at(log: Log, head: int, tip: int) -> bool:
+    """Whether the branch with this head ends at entry `tip`, apart from later context work and records."""
+    if not 1 <= tip <= len(log) or log.fork_point(tip, head) != tip:
+        return False
+    return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path(head))
+
+
+def _branch(log: Log, tip: int, fork: int) -> Branch:
+    said = _said(log, tip)
+    words = [(message.seq, text) for message in said if (text := typed_in(message)) is not None]
+    newest_words = words[-1][1] if words else ""
+    text = next((text for seq, text in words if seq > fork), newest_words)
+    answers = (each for each in reversed(said) if each.seq > fork and each.role == "assistant")
+    answer = next(filter(None, (text_of(each.blocks, Text).strip() for each in answers)), "")
+    return Branch(tip, fork, len(said), text, log[tip].time, tip == log.head, answer)
+
+
+def _said(log: Log, tip: int) -> list[Message]:
+    """The messages of the user and the model on the branch that ends at `tip`, oldest first."""
+    found = (log.message(entry.seq) for entry in log.path(tip).of(Message, Delivered))
+    return [message for message in found if message is not None and message.kind in ("", "user_shell")]

@@ -6,7 +6,6 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from msgspec import structs
 
 from tui_agent.agent import events
-from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
@@ -17,7 +16,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.effects import CompactionResult, Refusal, StepDone, Steps, step_of
 from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Words
+from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.profile import MILLION
@@ -113,15 +112,12 @@ class AgentContext:
     `AgentBusy`; all raise `StorageError`. `recaller`: the source that `recall` searches; None: nothing is indexed.
     """
 
-    def __init__(
-        self, parts: Parts, turns: Turns, texts: Texts, offered: OfferedTools | None, recaller: RecallSource | None
-    ) -> None:
+    def __init__(self, parts: Parts, turns: Turns, texts: Texts, recaller: RecallSource | None) -> None:
         self._record, self._active, self._steps = parts.record, parts.active, parts.steps
-        self._tracker, self._caches = parts.tracker, parts.caches
+        self._tracker, self._caches, self._offered = parts.tracker, parts.caches, parts.offered
         self._engine = parts.record.engine
         self._turns = turns
         self._texts = texts
-        self._offered = offered
         self._recaller = recaller
 
     # Reading
@@ -131,14 +127,8 @@ class AgentContext:
         tracker, view = self._tracker, self._record.view
         subtasks = tracker.subtasks
         models = (
-            ModelUse(
-                model=name,
-                calls=totals.calls,
-                input_tokens=totals.usage.input_tokens,
-                output_tokens=totals.usage.output_tokens,
-                cost_usd=totals.known_cost_usd,
-            )
-            for name, totals in tracker.by_model().items()
+            ModelUse(name, each.calls, each.usage.input_tokens, each.usage.output_tokens, each.known_cost_usd)
+            for name, each in tracker.by_model().items()
         )
         stats = structs.replace(
             self._engine.stats(),
@@ -146,10 +136,10 @@ class AgentContext:
             turn_cost_usd=tracker.turn.known_cost_usd,
             cache_share=tracker.session.cache_share,
             subtasks=Subtasks(
-                count=tracker.subtask_count,
-                input_tokens=subtasks.usage.input_tokens,
-                output_tokens=subtasks.usage.output_tokens,
-                cost_usd=subtasks.known_cost_usd,
+                tracker.subtask_count,
+                subtasks.usage.input_tokens,
+                subtasks.usage.output_tokens,
+                subtasks.known_cost_usd,
             ),
             models=tuple(models),
         )
@@ -207,27 +197,21 @@ class AgentContext:
                     return f"{block.name} {call_summary(block.arguments)}"[:EXCERPT_CHARS]
                 case Image():
                     return "[image]"
-                case _:
-                    pass
         return "[reasoning]" if any(isinstance(block, Reasoning) for block in entry.blocks) else ""
 
     async def original(self, seq: int) -> str:
         """A message or result as it was before any context step; untrusted text. Raises `StorageError`."""
         if whole := await self._whole_text(seq):
             return whole
-        entry = self._said(seq)
-        if entry is None:
-            return ""
-        parts = [text_of(entry.blocks, Reasoning), text_of(entry.blocks, Text)]
-        for block in entry.blocks:
+        blocks = entry.blocks if (entry := self._said(seq)) is not None else ()
+        parts = [text_of(blocks, Reasoning), text_of(blocks, Text)]
+        for block in blocks:
             match block:
                 case ToolCall():
                     parts.append(f"{block.name} {block.arguments}")
                 case ToolResult():
                     parts.append(block.text)
-                case _:
-                    pass
-        return "\n\n".join(part for part in parts if part)
+        return "\n\n".join(filter(None, parts))
 
     async def recall(self, query: str, limit: int = 20) -> RecallHits:
         """Search everything ever said, what has left the view first. Raises `ToolFailure`."""
@@ -386,19 +370,12 @@ class AgentContext:
 
     async def _whole_text(self, seq: int) -> str:
         """The full text of a message or result that entered as a preview; empty if the log has it in full."""
-        entry = self._entry(seq)
-        return await self._texts.read(entry.artifact) if isinstance(entry, Message) and entry.artifact else ""
+        message = self._said(seq)
+        return await self._texts.read(message.artifact) if message is not None and message.artifact else ""
 
     def _said(self, seq: int) -> Message | None:
-        entry = self._entry(seq)
-        if isinstance(entry, Delivered):
-            queued = self._record.view.log[entry.queued]
-            return Message(role="user", blocks=queued.blocks) if isinstance(queued, Queued) else None
-        return entry if isinstance(entry, Message) else None
-
-    def _entry(self, seq: int) -> AnyEntry | None:
         log = self._record.view.log
-        return log[seq] if 1 <= seq <= len(log) else None
+        return log.message(seq) if 1 <= seq <= len(log) else None
 
 
 def item_line(item: Item, excerpt: str) -> str:

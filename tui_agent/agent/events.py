@@ -67,6 +67,7 @@ class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
     """The model call failed and is repeated in `delay_s` seconds; discard the deltas of this call so far.
 
     `attempt`: the number of the failed call, from 1. `retries`: how often it is repeated at most; 0: unknown.
+    `message`: what happened.
     """
 
     attempt: int
@@ -79,11 +80,7 @@ class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):
     def sentence(self) -> str:
         """What happened and what is done about it, as a sentence without its full stop."""
         count = f" ({self.attempt} of {self.retries})" if self.retries else ""
-        # Leave out the advice: the retry is under way.
-        happened = self.message.rstrip(".").removesuffix(", or use another model")
-        for advice in (": try again later", ": wait a while"):
-            happened = happened.replace(advice, "")
-        return f"{happened}; trying again in {max(1, round(self.delay_s))} s{count}"
+        return f"{self.message.rstrip('.')}; trying again in {max(1, round(self.delay_s))} s{count}"
 
 
 class AssistantMessage(Event, frozen=True, kw_only=True, tag="assistant_message"):
@@ -122,8 +119,8 @@ class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):
 
 
 class ToolFinished(Event, frozen=True, kw_only=True, tag="tool_finished"):
-    """A call has its result, in the log. `text` is what the model sees; `size` is the size of the raw result in
-    characters.
+    """A call has its result, in the log. `text` is what the model sees; `size` is that of the raw result: characters,
+    or bytes if it is in a file.
 
     `status`: ``ok``, ``error``, ``denied`` or ``interrupted``. `diff` and `summary` are for people, `outcome` are facts
     about the result. `evicted`: `text` is a preview, and the whole result is in the file `artifact`.
@@ -293,11 +290,6 @@ AgentEvent: TypeAlias = (
     | TurnFailed
     | TurnFinished
 )
-
-
-def stopped_before_it_began() -> TurnFinished:
-    """The end of a turn that was stopped while it waited for something else to end."""
-    return TurnFinished(stop_reason="interrupted", text="", steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0)
 
 
 _encoder = msgspec.json.Encoder()

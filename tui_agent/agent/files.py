@@ -1,4 +1,7 @@
-"""The files that tools changed: what was changed since a message, and putting it back."""
+"""The files that tools changed: what was changed since a message, putting it back, and what people are told of it.
+
+The texts contain untrusted names and diffs.
+"""
 
 from typing import Final
 
@@ -7,11 +10,16 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.conversation.entries import notice
 from tui_agent.durable import in_thread
-from tui_agent.tools.files.put_back import PutBack
+from tui_agent.tools.files.put_back import FileStep, PutBack
 
 FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
-FILES_NAMED: Final = 50
-"""The most files named in the notice to the model."""
+NAMED: Final = 50
+"""The most files of each kind that are named."""
+
+NOTHING: Final = "No turn has changed files that could be put back"
+NOTHING_TO_REDO: Final = "No files were put back that could be changed again"
+
+DOES: Final = {"restore": "changed back", "bring back": "brought back", "remove": "removed", "mode": "mode set back"}
 
 
 class ChangedFiles:
@@ -53,7 +61,55 @@ class ChangedFiles:
                 return PutBackDone()
             done = await self._history.put_back(planned, self._record, overwrite=overwrite)
             if done.done and tell:
-                names = ", ".join(step.name for step in done.done[:FILES_NAMED])
-                more = f" and {len(done.done) - FILES_NAMED:,} more" if len(done.done) > FILES_NAMED else ""
+                names = ", ".join(step.name for step in done.done[:NAMED])
+                more = f" and {len(done.done) - NAMED:,} more" if len(done.done) > NAMED else ""
                 await self._record.append(notice(FILES_PUT_BACK.format(names=f"{names}{more}")))
             return done
+
+
+def plan_title(planned: PutBack) -> str:
+    """The number of files, in a few words."""
+    parts = [f"{_files(len(planned.ours))} can be put back"]
+    if planned.theirs:
+        parts.append(f"{len(planned.theirs):,} changed by somebody else")
+    if planned.impossible:
+        parts.append(f"{len(planned.impossible):,} not")
+    return ", ".join(parts)
+
+
+def plan_text(planned: PutBack) -> str:
+    """Every file that would be put back, with its diff; those that would stay; and what is unknown."""
+    theirs = [(step.name, step.others) for step in planned.theirs]
+    left = _listed("Stay as they are", [*theirs, *planned.impossible])
+    parts = ("\n".join(map(_done, planned.ours)), left, "\n".join(planned.gaps), planned.diff)
+    return "\n\n".join(filter(None, parts))
+
+
+def title_of_done(done: PutBackDone) -> str:
+    """What was done."""
+    return f"{_files(len(done.done))} put back" if done.done else "No file was put back"
+
+
+def done_text(planned: PutBack, done: PutBackDone) -> str:
+    """The files that were put back, those that were not, and what is unknown."""
+    names = [_done(step) for step in done.done[:NAMED]]
+    if len(done.done) > NAMED:
+        names.append(f"and {len(done.done) - NAMED:,} more")
+    put = {step.path for step in done.done}
+    theirs = [(step.name, step.others) for step in planned.theirs if step.path not in put]
+    left = _listed("Stay as they are", [*theirs, *done.failed, *planned.impossible])
+    return "\n\n".join(filter(None, ("\n".join(names), left, "\n".join(planned.gaps))))
+
+
+def _done(step: FileStep) -> str:
+    return f"{step.name}: {DOES[step.does]}"
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
+def _listed(title: str, files: list[tuple[str, str]]) -> str:
+    lines = [f"  {name}: {why}" for name, why in dict(files).items()]
+    more = [f"  and {len(lines) - NAMED:,} more"] if len(lines) > NAMED else []
+    return "\n".join((f"{title}:", *lines[:NAMED], *more)) if lines else ""

@@ -126,8 +126,7 @@ def check_names(settings: Settings) -> None:
     catalogue = catalogue_of(settings)
     names = {"agentic.small_model": settings.agentic.small_model}
     for provider in catalogue.with_keys():
-        for tier in TIERS:
-            names[f"models.{provider.id}.{tier}"] = model_of_tier(settings, provider.id, tier)
+        names |= {f"models.{provider.id}.{tier}": model_of_tier(settings, provider.id, tier) for tier in TIERS}
     for key, name in names.items():
         try:
             if name:
@@ -171,16 +170,12 @@ def check_parent(
         f"{profile.id} is a small-tier model. Small models work well in subtasks (--agentic-small-model) but go in "
         "circles and stall as the model of a long session."
     )
-    if mode == "refuse":
-        raise SmallTierRefused(f"small-tier parent: {text}", f"{_better(settings, profile)} The settings refuse it.")
-    hint = f"{_better(settings, profile)} --small-tier-parent=allow suppresses this notice."
-    return Notice(level="warning", title="Small-tier parent", text=text, hint=hint)
-
-
-def _better(settings: Settings, profile: ModelProfile) -> str:
-    """A suggestion: a larger main model, with the small one for subtasks."""
     larger = model_of_tier(settings, profile.provider, "frontier") or model_of_tier(settings, profile.provider, "mid")
-    if not larger:
-        return "Choose a frontier or mid-tier model with --model."
-    short_name, small = catalogue_of(settings).short_name, small_model(settings, profile.name)
-    return f"Consider --model {short_name(larger)} --agentic-small-model {short_name(small)}."
+    better = "Choose a frontier or mid-tier model with --model."
+    if larger:
+        short_name, small = catalogue_of(settings).short_name, small_model(settings, profile.name)
+        better = f"Consider --model {short_name(larger)} --agentic-small-model {short_name(small)}."
+    if mode == "refuse":
+        raise SmallTierRefused(f"small-tier parent: {text}", f"{better} The settings refuse it.")
+    hint = f"{better} --small-tier-parent=allow suppresses this notice."
+    return Notice(level="warning", title="Small-tier parent", text=text, hint=hint)

@@ -1,62 +1,100 @@
-"""What users, projects and MCP servers add to a session: slash commands of their own, and output styles."""
+"""What users, projects and MCP servers add to a session: slash commands of their own, and output styles.
+
+A command is a Markdown file whose text is sent to the model, with arguments filled in: ``$ARGUMENTS`` stands for
+everything typed after the name, ``$1`` to ``$9`` for single words of it, `` !`command` `` for a command's output, and
+``@path`` for a file's contents. Typed arguments are never expanded themselves.
+"""
 
 import asyncio
+import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
 
 from tui_agent.agent.briefing.briefing import Briefing
-from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.own import Extensions, OwnPrompt
-from tui_agent.agent.extensions.styles import OwnStyle
+from tui_agent.agent.extensions.agents import OwnAgent, own_agents
+from tui_agent.agent.extensions.files import STYLES, Shelf, Source, Written, written
 from tui_agent.agent.model_choice import configured_model, meant_model
 from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
+from tui_agent.text import one_line
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.workspace import shown
+
+COMMANDS: Final = "commands"
+
+_SOURCES: Final = {"project": "the project's", "yours": "yours"}
+_SIGNS: Final = re.compile(
+    r"!`(?P<command>[^`\n]+)`|(?<![\w`$])(?P<argument>\$ARGUMENTS\b|\$[1-9](?!\d))|(?<![\w@/.`])@(?P<path>[\w./~-]*[\w/])"
+)
+_ARGUMENT: Final = re.compile(r"\$ARGUMENTS\b|\$[1-9](?!\d)")
+_PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
+_SERVERS_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class OwnPrompt(NamedTuple):
+    """A slash command of the user's own, or of an MCP server.
+
+    hint: the argument's name in the help. problem: why it cannot be used; empty if it can. server: the MCP server that
+    offers it; empty: it is a file. model: answers the turn that the command starts; empty: the session's.
+    """
+
+    name: str
+    description: str
+    hint: str
+    text: str
+    source: Source
+    problem: str = ""
+    server: str = ""
+    model: str = ""
 
 
 class OwnCommands:
-    """The slash commands and styles of one session. `found`: those in folders; None if there are no such folders."""
+    """The slash commands and styles of one session, read from `shelves` on demand.
+
+    `folder`: the working folder, relative to which ``@path`` is resolved.
+    """
 
     def __init__(
-        self, parts: Parts, turns: Turns, briefing: Briefing, found: Extensions | None, offered: OfferedTools | None
+        self, parts: Parts, turns: Turns, briefing: Briefing, shelves: tuple[Shelf, ...], folder: Path
     ) -> None:
         self._parts = parts
         self._turns = turns
         self._briefing = briefing
-        self._found = found
-        self._offered = offered
+        self._shelves = shelves
+        self._folder = folder
+        self._offered = parts.offered
 
     async def listed(self) -> str:
-        """A listing of the user's and the project's extensions, for people."""
-        if self._found is None:
-            return "There are no folders for extensions here."
-        return await asyncio.to_thread(self._found.listed, self._parts.hooks)
+        """A listing of the user's and the project's extensions and their sources, for people."""
+        return await asyncio.to_thread(self._listed)
 
-    async def styles(self) -> tuple[OwnStyle, ...]:
+    async def styles(self) -> tuple[Written, ...]:
         """All output styles."""
-        return await asyncio.to_thread(self._found.styles) if self._found is not None else ()
+        return await asyncio.to_thread(written, self._shelves, STYLES)
 
     async def use_style(self, name: str) -> bool:
         """Switch to an output style from the next prompt on; empty: none. False if there is no such style.
 
         The system prompt stays as it is; a notice tells the model.
         """
-        if name and (self._found is None or await asyncio.to_thread(self._found.style, name) is None):
+        if name and not any(style.name == name and not style.problem for style in await self.styles()):
             return False
         self._briefing.style = name
         return True
 
     async def all(self) -> tuple[OwnPrompt, ...]:
         """All slash commands of the user's own and of MCP servers."""
-        files = await asyncio.to_thread(self._found.prompts) if self._found is not None else ()
-        return (*files, *(self._offered.prompts() if self._offered is not None else ()))
+        return (*await asyncio.to_thread(_in_files, self._shelves), *self._of_servers())
 
     async def named(self, name: str) -> OwnPrompt | None:
         """The command of this name, the user's own first; None if there is none that can be used."""
-        found = await asyncio.to_thread(self._found.prompt, name) if self._found is not None else None
-        servers = self._offered.prompts() if self._offered is not None else ()
-        return found or next((prompt for prompt in servers if prompt.name == name), None)
+        return next((prompt for prompt in await self.all() if prompt.name == name and not prompt.problem), None)
 
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
         """The text to send for a command. What the command runs and reads passes the gate.
@@ -65,29 +103,114 @@ class OwnCommands:
 
         Raises `ToolFailure` if something is refused or fails, and `NobodyToAsk`.
         """
-        from tui_agent.agent.extensions.prompts import expanded
-
         if prompt.server and self._offered is not None:
-            return await self._offered.expand(prompt, argument)
-
-        async def call(name: str, arguments: str) -> str:
-            parts = self._parts
-            return await parts.toolbox.call_for_user(name, arguments, parts.record.engine, parts.steps.tell)
-
+            return await self._offered.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
         model = await asyncio.to_thread(self._lent, prompt.model) if prompt.model else ""
-        text = await expanded(prompt, argument, self._found.folder if self._found is not None else Path.cwd(), call)
+        try:
+            words = shlex.split(argument)
+        except ValueError:
+            words = argument.split()
+
+        def put(sign: re.Match[str]) -> str:
+            if sign[0] == "$ARGUMENTS":
+                return argument
+            place = int(sign[0][1:]) - 1
+            return words[place] if place < len(words) else ""
+
+        def quoted(sign: re.Match[str]) -> str:
+            text = put(sign)
+            return text if _PLAIN.fullmatch(text) else shlex.quote(text) if text else ""
+
+        pieces: list[str] = []
+        end = 0
+        for found in _SIGNS.finditer(prompt.text):
+            pieces.append(prompt.text[end : found.start()])
+            end = found.end()
+            if found["command"]:
+                pieces.append(await self._call("run_command", command=_ARGUMENT.sub(quoted, found["command"])))
+            elif found["argument"]:
+                pieces.append(put(found))
+            elif await asyncio.to_thread(self._is_file, found["path"]):
+                pieces.append(f"{found[0]}\n{await self._call('read_file', path=found['path'])}\n")
+            else:
+                # The mention alone, for the model to look up.
+                pieces.append(found[0])
+        text = "".join((*pieces, prompt.text[end:])).strip()
+        if argument and not _ARGUMENT.search(prompt.text):
+            text += f"\n\nArguments: {argument}"
         self._turns.have_answered(text, model)
         return text
+
+    def _is_file(self, path: str) -> bool:
+        return (self._folder / Path(path).expanduser()).is_file()
+
+    async def _call(self, tool: str, **arguments: str) -> str:
+        parts, given = self._parts, msgspec.json.encode(arguments).decode()
+        return await parts.toolbox.call_for_user(tool, given, parts.steps.tell)
 
     def _lent(self, name: str) -> str:
         """The model that a command names. Raises `ToolFailure` if it cannot be asked."""
         settings = self._parts.record.engine.settings
+        meant = meant_model(settings, name, self._parts.active.profile.name)
         try:
-            model = configured_model(
-                settings, meant_model(settings, name, self._parts.active.profile.name)
-            ).profile.name
+            model = configured_model(settings, meant).profile.name
         except UnknownModel as error:
             raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
         if (missing := catalogue_of(settings).missing_key(model)) is not None:
             raise ToolFailure(f"{model}, which the command names, needs a key: set {missing}.")
         return model
+
+    def _of_servers(self) -> list[OwnPrompt]:
+        """The servers' prompts as slash commands, ``/SERVER:PROMPT``."""
+        servers = self._offered.servers if self._offered is not None else None
+        return [
+            OwnPrompt(
+                f"{status.name}:{prompt.name}",
+                prompt.description or f"a prompt of the server {status.name}",
+                " ".join(f"[{name.rstrip('?')}]" if name.endswith("?") else f"<{name}>" for name in prompt.arguments),
+                "",
+                "yours",
+                server=status.name,
+            )
+            for status in (servers.statuses() if servers is not None else ())
+            if servers is not None and status.known is not None and status.name in servers.on
+            for prompt in status.known.prompts
+            if _SERVERS_PROMPT.fullmatch(prompt.name)
+        ]
+
+    def _listed(self) -> str:
+        if not self._shelves:
+            return "There are no folders for extensions here."
+        hooks = self._parts.hooks.look()
+
+        def section(title: str, found: Sequence[OwnPrompt | OwnAgent | Written], begins: str = "") -> list[str]:
+            named = ((each, f"{begins}{each.name} {getattr(each, 'hint', '')}") for each in found)
+            return [title, *(_line(name, each.problem or each.description, each.source) for each, name in named)]
+
+        sections = [
+            section("Slash commands", _in_files(self._shelves), "/"),
+            section("Agents", own_agents(self._shelves)),
+            ["Hooks", *(_line(each.event, each.name.partition(", ")[2], each.source) for each in hooks.hooks)],
+            section("Output styles", written(self._shelves, STYLES)),
+        ]
+        told = ["\n".join(lines) for lines in sections if len(lines) > 1]
+        told += [f"Cannot be used: {problem}" for problem in hooks.problems]
+        looked = ", ".join(f"{shown(str(shelf.folder))} ({_SOURCES[shelf.source]})" for shelf in self._shelves)
+        return "\n\n".join((*told, f"Looked in: {looked}"))
+
+
+def _line(name: str, what: str, source: Source) -> str:
+    return f"  {one_line(name, 60):<24}  {one_line(what, 200)} ({_SOURCES[source]})"
+
+
+def _in_files(shelves: tuple[Shelf, ...]) -> list[OwnPrompt]:
+    """The commands on these shelves. Reads files: call it in a thread. Never raises."""
+    found: list[OwnPrompt] = []
+    for each in written(shelves, COMMANDS):
+        lines = (line.strip("# ").strip() for line in each.text.splitlines())
+        first = next(filter(None, lines), "")[:100]
+        takes = "[…]" if _ARGUMENT.search(each.text) else ""
+        hint = each.key("argument-hint", "argument_hint", "arguments") or takes
+        told = each.description or first
+        found.append(OwnPrompt(each.name, told, hint, each.text, each.source, each.problem, model=each.key("model")))
+    return found

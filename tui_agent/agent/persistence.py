@@ -1,24 +1,37 @@
-"""What one conversation is kept in: the store of its log, the view of it, its long texts, its cost."""
+"""What one conversation is kept in: the store of its log, the view of it, its long texts, its cost, its subtasks."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall, model_call
+from typing_extensions import override
+
+from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
+from tui_agent.storage.sessions import subtask_branch
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
+from tui_agent.tools.base import ToolFailure
 
 if TYPE_CHECKING:
     from tui_agent.storage.log import LogStore
+    from tui_agent.storage.recall import Recalled
 
 SUBTASKS: Final = "subtasks"
 """The folder, in that of a conversation, for the conversations of its subtasks."""
+IN_VIEW: Final = frozenset(("verbatim", "restored"))
+"""States in which the view has the full text."""
+
+_AT_ONCE: Final = 200
+"""Items checked before other tasks get a turn: a few milliseconds."""
+
+
+SubtaskFolders: TypeAlias = tuple[Callable[[str], Path], Callable[[], Sequence[Path]]]
+"""Where the subtasks of a conversation are: the folder of a branch, and all there are, sorted."""
 
 
 class Persistence:
@@ -49,20 +62,35 @@ class Persistence:
 
     @staticmethod
     async def on_disk(
-        folder: Path, *, texts: Artifacts | None = None, tracker: UsageTracker | None = None
+        folder: Path,
+        *,
+        texts: Artifacts | None = None,
+        tracker: UsageTracker | None = None,
+        subtasks: SubtaskFolders | None = None,
     ) -> "DiskPersistence":
-        """Open the conversation in `folder`, which is created if it is missing. Raises `StorageError`.
+        """Open the conversation in `folder`, new if the folder is. Raises `StorageError`.
 
-        One process at a time has it open. `texts`: where long texts are kept, by default in `folder` too.
+        One process at a time has it open. `texts`: where long texts are kept, by default in `folder` too. `subtasks`:
+        the folders of its subtasks, by default below it.
         """
-        from tui_agent.storage.log import LogStore
+        from tui_agent.storage.log import LogStore, log_file, read_entries
 
         store = await LogStore.open(folder)
         try:
             view = await _folded(await store.load())
-            kept = await in_thread(lambda: DiskPersistence(store, view, texts or Artifacts(folder), tracker))
-            for entries in await asyncio.to_thread(_of_subtasks, folder):
-                UsageTracker(kept.tracker).record_log(entries)
+            inside = folder / SUBTASKS
+            below = subtasks or ((lambda branch: inside / branch), lambda: sorted(inside.glob("*")))
+            kept = await in_thread(lambda: DiskPersistence(store, view, texts or Artifacts(folder), tracker, below))
+
+            def count() -> None:
+                for log in map(log_file, below[1]()):
+                    try:
+                        UsageTracker(kept.tracker).record_log(read_entries(log))
+                    except StorageError as error:
+                        kept.problems.append(f"What a subtask has cost is not known: {error.message}")
+
+            await asyncio.to_thread(count)
+            kept.tracker.start_turn()
             return kept
         except BaseException:
             await store.close()
@@ -77,6 +105,10 @@ class Persistence:
         view = await _folded(await store.load())
         return await in_thread(lambda: cls(view, store=store, texts=texts))
 
+    async def of_subtask(self, branch: str) -> "Persistence":
+        """What a subtask is kept in, whose cost counts here too. Raises `StorageError`."""
+        return Persistence(tracker=UsageTracker(self.tracker))
+
     async def close(self) -> None:
         """Close the store. Raises `StorageError`."""
         await self.store.close()
@@ -89,20 +121,68 @@ class DiskPersistence(Persistence):
     store: "LogStore"
     texts: Artifacts
 
-    def __init__(self, store: "LogStore", view: View, texts: Artifacts, tracker: UsageTracker | None) -> None:
+    def __init__(
+        self,
+        store: "LogStore",
+        view: View,
+        texts: Artifacts,
+        tracker: UsageTracker | None,
+        subtasks: SubtaskFolders,
+    ) -> None:
         super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder
+        self._subtask_folder, self._subtask_folders = subtasks
+        self.recall = Recaller(view, texts)
+        """Searches everything that was said."""
+        self.problems: list[str] = []
+        """Sentences on what could not be read."""
+
+    @override
+    async def of_subtask(self, branch: str) -> Persistence:
+        # The gate knows the folder of this conversation alone, so large results are kept there.
+        return await Persistence.on_disk(
+            self._subtask_folder(branch), texts=self.texts, tracker=UsageTracker(self.tracker)
+        )
+
+    def past_subtasks(self, begins: str) -> list[tuple[str, Sequence[AnyEntry]]]:
+        """The branches of subtasks that begin so, and what their logs hold, the newest last. Reads files.
+
+        Raises `StorageError`.
+        """
+        from tui_agent.storage.log import log_file, read_entries
+
+        branches = ((subtask_branch(folder), folder) for folder in self._subtask_folders())
+        found = [(branch, list(read_entries(log_file(at)))) for branch, at in branches if branch.startswith(begins)]
+        return sorted((each for each in found if each[1]), key=lambda each: each[1][-1].time)
 
 
-def _of_subtasks(folder: Path) -> list[list[AnyEntry]]:
-    """The calls in the logs of subtasks below a conversation's folder; what cannot be read does not count."""
-    from tui_agent.storage.log import log_file, read_entries
+class Recaller:
+    """The search index of one conversation and its files, updated on each search."""
 
-    found: list[list[AnyEntry]] = []
-    for log in map(log_file, sorted((folder / SUBTASKS).glob("*"))):
-        with suppress(StorageError):
-            found.append([entry for entry in read_entries(log) if model_call(entry) is not None])
-    return found
+    def __init__(self, view: View, artifacts: Artifacts) -> None:
+        from tui_agent.storage.recall import RecallIndex
+
+        self._view = view
+        self._index = RecallIndex(artifacts)
+
+    async def __call__(self, query: str, limit: int) -> "Recalled":
+        """The best hits for any query, also on other branches; what has left the view comes first. Raises
+        `ToolFailure`.
+        """
+        log = self._view.log
+        # The log may grow meanwhile.
+        head, every = log.head, range(1, len(log) + 1)
+        elsewhere = await asyncio.to_thread(lambda: set(every).difference(log.path(head).numbers))
+        hidden: set[int] = set()
+        for number, item in enumerate(self._view.outline()):
+            if item.state not in IN_VIEW:
+                hidden.add(item.seq)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        try:
+            return await self._index.search(log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
+        except StorageError as error:
+            raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
 
 
 async def _folded(entries: Sequence[AnyEntry]) -> View:

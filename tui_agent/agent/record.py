@@ -67,6 +67,9 @@ class Record:
 
         `because`: what comes because of the last one. It is committed right before it, with its number.
 
+        Texts that were queued before the head moves were handled on another branch, so a `HeadMoved` withdraws them, in
+        the same transaction; texts queued since stay queued.
+
         A cancellation takes effect only afterwards, so an append is never partial. Raises `StorageError`, and then
         nothing was appended.
         """
@@ -93,14 +96,6 @@ class Record:
         """Write pending entries, unless nothing happened but the start of the program. Raises `StorageError`."""
         if any(not isinstance(entry, Recorded) or entry.kind != "session" for entry in self._waiting):
             await self.append()
-
-    async def move_head(self, to: int, reason: Literal["rewind", "fork", "switch"]) -> int:
-        """Move the head to entry `to`; returns the number of the last entry. Raises `StorageError`.
-
-        Texts that were queued at that point of the log were handled on another branch, so they are withdrawn here, in
-        the same transaction; texts queued since stay queued.
-        """
-        return await self.append(HeadMoved(to=to, reason=reason))
 
     async def use_model(self, model: ModelProfile) -> None:
         """Tell the engine which model it decides for."""
@@ -166,11 +161,9 @@ class Record:
         except ValueError as error:
             known = len(self.view.log)
             await self._mend()
-            raise StorageError(
-                f"The store holds {len(self.view.log)} entries, of which this conversation knew {known}. Nothing was "
-                "added; now it knows them all.",
-                "Send the message again. A conversation that goes on begins with View(await store.load()).",
-            ) from error
+            told = f"The store holds {len(self.view.log)} entries, of which this conversation knew {known}."
+            hint = "Send the message again. A conversation that goes on begins with View(await store.load())."
+            raise StorageError(f"{told} Nothing was added; now it knows them all.", hint) from error
 
     async def _mend(self) -> None:
         """If an append broke off, fold again what the store holds: it may be more than the view knows."""

@@ -7,7 +7,7 @@ as they happen, pass the session's permission gate and stop at the session's cos
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from typing import NamedTuple, Protocol
 
@@ -20,20 +20,10 @@ from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import counted, money_text
+from tui_agent.text import counted, money_text, one_line
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
-
-__all__ = [
-    "Conversation",
-    "OpenSubtask",
-    "SubtaskResult",
-    "SubtaskRunner",
-    "SubtaskSpec",
-    "branch_prefix",
-    "past_progress",
-]
 
 PARALLEL = 4
 """How many subtasks of a session run at the same time."""
@@ -53,79 +43,71 @@ _WAITING = "waiting: other subtasks are running"
 class Conversation(Protocol):
     """The part of `Agent` that a subtask uses."""
 
-    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]:
-        """Run a turn; see `Agent.run`."""
-        ...
-
-    async def queue(self, text: str) -> int:
-        """Queue a text for the next step; see `Agent.queue`."""
-        ...
-
-    def interrupt(self) -> bool:
-        """Stop the turn; see `Agent.interrupt`."""
-        ...
-
-
-class Known(Protocol):
-    """A subtask's identity and cost. `id`: of its record. `model`: ``provider:id``."""
-
     @property
-    def id(self) -> str: ...
+    def tracker(self) -> UsageTracker: ...
 
-    @property
-    def model(self) -> str: ...
+    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]: ...
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Its cost so far in USD; None if prices are unknown."""
-        ...
+    async def queue(self, text: str) -> int: ...
+
+    def interrupt(self) -> bool: ...
 
 
-class OpenSubtask(Known, Protocol):
-    """A subtask whose conversation is ready to run."""
+class OpenSubtask(NamedTuple):
+    """A subtask whose conversation is ready to run. `id`: of its record. `model`: ``provider:id``.
 
-    @property
-    def conversation(self) -> Conversation: ...
+    `close` writes pending entries and closes its record. Raises `StorageError`.
+    """
 
-    async def close(self) -> None:
-        """Write pending entries and close its record. Raises `StorageError`."""
-        ...
+    id: str
+    model: str
+    conversation: Conversation
+    close: Callable[[], Coroutine[None, None, None]]
 
 
 Opener = Callable[[SubtaskSpec, str, Ask], Awaitable[OpenSubtask]]
-"""Opens the conversation of a subtask, given its branch and the `Ask` for its calls."""
+"""Opens the conversation of a subtask, given its branch and the `Ask` for its calls. Raises `StorageError`,
+`UnknownModel`, and ToolFailure for an unknown tool."""
 
 
 class SubtaskRunner:
-    """Runs the subtasks of one session, at most `parallel` at a time.
+    """Runs the subtasks of one session, at most `PARALLEL` at a time. `ask`: the session's.
 
-    `ask`: the session's. `past`: reads the last progress of a call's subtask from its record.
+    It is made before the tools that use it, and these before the agent whose `opener` it gets.
     """
 
-    def __init__(
-        self, opener: Opener, ask: Ask, past: Callable[[str], Awaitable[str]], parallel: int = PARALLEL
-    ) -> None:
-        self._open = opener
-        self.past = past
+    opener: Opener
+
+    def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._slots = asyncio.Semaphore(parallel)
+        self._slots = asyncio.Semaphore(PARALLEL)
 
     async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
         """Run a subtask to its end; see `tools.subtasks.Subtasks`."""
+        unasked: list[NobodyToAsk] = []
+
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            reason = f"{question.reason} ({spec.title})"
+            asked = msgspec.structs.replace(question, call_id=call_id or question.call_id, reason=reason)
+            try:
+                return await self._ask(asked)
+            except NobodyToAsk as refusal:
+                unasked.append(refusal)
+                raise
+
         if self._slots.locked():
             progress(_WAITING)
         async with self._slots:
-            asking = _Asking(self._ask, spec, call_id)
             try:
-                subtask = await self._open(spec, branch_prefix(call_id) + secrets.token_hex(2), asking)
+                subtask = await self.opener(spec, branch_prefix(call_id) + secrets.token_hex(2), ask)
             except (ModelError, StorageError) as error:
                 return SubtaskResult("", "", spec.model, Usage(), 0.0, 0, error.message)
             try:
                 result = await _followed(subtask, spec, progress)
             finally:
                 await to_completion(subtask.close())
-        if asking.unasked is not None:
-            raise asking.unasked
+        if unasked:
+            raise unasked[-1]
         return result
 
 
@@ -140,43 +122,17 @@ def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
     past, tracker = list(replay(path)), UsageTracker()
     tracker.record_log(path)
     models = [event.model for event in past if isinstance(event, events.AssistantMessage)]
-    story = _Story(_Past(subtask_id, models[-1] if models else "no model", tracker.session.known_cost_usd))
+    story = _Story(subtask_id, models[-1] if models else "no model", tracker)
     for event in past:
         story.take(event)
     story.end()
     return story.shown()
 
 
-class _Past(NamedTuple):
-    id: str
-    model: str
-    cost_usd: float | None
-
-
-class _Asking:
-    """Asks the user a subtask's questions on behalf of the call it works for."""
-
-    def __init__(self, ask: Ask, spec: SubtaskSpec, call_id: str) -> None:
-        self._ask = ask
-        self._spec = spec
-        self._call_id = call_id
-        self.unasked: NobodyToAsk | None = None
-
-    async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
-        reason = f"{question.reason} ({self._spec.title})"
-        try:
-            return await self._ask(
-                msgspec.structs.replace(question, call_id=self._call_id or question.call_id, reason=reason)
-            )
-        except NobodyToAsk as refusal:
-            self.unasked = refusal
-            raise
-
-
 async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[str], None]) -> SubtaskResult:
     """Run a subtask to its end and report its progress; near its limit of steps tell it to wrap up, at it stop it."""
-    story = _Story(subtask)
     conversation = subtask.conversation
+    story = _Story(subtask.id, subtask.model, conversation.tracker)
     progress(story.shown())
     try:
         async with aclosing(conversation.run(spec.prompt)) as stream:
@@ -212,8 +168,8 @@ async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation)
 class _Story:
     """The progress of a subtask, from its events."""
 
-    def __init__(self, subtask: Known) -> None:
-        self._subtask = subtask
+    def __init__(self, subtask_id: str, model: str, tracker: UsageTracker) -> None:
+        self._id, self._model, self._tracker = subtask_id, model, tracker
         self._calls: list[str] = []
         self._doing = "starting"
         self._over = False
@@ -225,7 +181,7 @@ class _Story:
     @property
     def cost_usd(self) -> float | None:
         """Its cost so far in USD; None if prices are unknown."""
-        return self._subtask.cost_usd
+        return self._tracker.session.known_cost_usd
 
     def take(self, event: events.AgentEvent) -> bool:
         """Take in an event; True if `shown` changes."""
@@ -238,7 +194,7 @@ class _Story:
                 self._text = event.text or self._text
                 self._doing = "working"
             case events.ToolStarted():
-                self._calls.append(f"{event.name} {_short(event.arguments)}")
+                self._calls.append(f"{event.name} {one_line(event.arguments, _SHOWN)}")
             case events.PermissionAsked():
                 self._doing = "waiting for your answer"
             case events.Retrying():
@@ -269,28 +225,23 @@ class _Story:
 
     def shown(self) -> str:
         """The progress text: a status line, its newest calls and, once it has ended, the id of its record."""
-        cost = self._subtask.cost_usd
-        figures = [self._subtask.model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
+        cost = self.cost_usd
+        figures = [self._model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
         if cost is not None:
             figures.append(money_text(cost))
         hidden = len(self._calls) - CALLS_LISTED
         earlier = [f"… {counted(hidden, 'call')} before"] if hidden > 0 else []
-        record = [f"log {self._subtask.id}"] if self._over else []
+        record = [f"log {self._id}"] if self._over else []
         return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_LISTED:], *record])
 
     def result(self) -> SubtaskResult:
         """The result of the subtask."""
         return SubtaskResult(
-            id=self._subtask.id,
+            id=self._id,
             text=self._text,
-            model=self._subtask.model,
+            model=self._model,
             usage=self._usage,
-            cost_usd=self._subtask.cost_usd,
+            cost_usd=self.cost_usd,
             steps=self.steps,
             error=self.error,
         )
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -62,7 +62,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Subtasks(msgspec.Struct, frozen=True, kw_only=True):
+class Subtasks(msgspec.Struct, frozen=True):
     """The subtasks' usage; the session's cost includes it."""
 
     count: int = 0
@@ -83,7 +83,7 @@ class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
     saved_usd: float = 0.0
 
 
-class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
+class ModelUse(msgspec.Struct, frozen=True):
     """The usage of one model."""
 
     model: str

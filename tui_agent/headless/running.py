@@ -11,13 +11,11 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.commands.command import Reply, is_command
-from tui_agent.agent.commands.errands import errand
-from tui_agent.agent.commands.table import own_prompt, run_command
-from tui_agent.agent.extensions.own import OwnPrompt
+from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.model_choice import default_model
-from tui_agent.agent.turn.hints import IN_TEXT
+from tui_agent.agent.own_commands import OwnPrompt
+from tui_agent.agent.turn.hints import IN_TEXT, unanswered
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
-from tui_agent.agent.turn.turn import unanswered
 from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Usage

@@ -127,16 +127,18 @@ class Model(Protocol):
 class ModelError(Exception):
     """A call failed. `message` is one sentence for the user; `retryable`: the same call may succeed later.
 
-    `retry_after`: seconds the provider asks to wait; None: not said.
+    `happened` is the message without its `advice` on what to do; both include what the provider `said`. `retry_after`:
+    seconds the provider asks to wait; None: not said.
     """
 
     kind = "model_error"
     retryable = False
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, happened: str, *, advice: str = "", said: str = "", retry_after: float | None = None) -> None:
+        self.happened = f"{happened}.{said}" if said else happened
+        self.message = f"{happened}: {advice}.{said}" if advice else self.happened
         self.retry_after = retry_after
+        super().__init__(self.message)
 
 
 class ContextOverflow(ModelError):

@@ -97,6 +97,9 @@ class Refusal(NamedTuple):
     written: str = ""
 
 
+_LATER = "try again later, or use another model"
+
+
 def redact(text: str) -> str:
     """`text` with everything that is, or looks like, a key replaced by ``[key]``."""
     for name, value in os.environ.items():
@@ -186,20 +189,19 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             return _too_large(name)
         case 429:
             return RateLimited(
-                f"{name}'s rate limit is reached: wait {_long(refusal.retry_after)}, or use another model.",
+                f"{name}'s rate limit is reached",
+                advice=f"wait {_long(refusal.retry_after)}, or use another model",
                 retry_after=refusal.retry_after,
             )
         case 498 | 529:
-            return Overloaded(
-                f"{name} is overloaded: try again later, or use another model.", retry_after=refusal.retry_after
-            )
+            return Overloaded(f"{name} is overloaded", advice=_LATER, retry_after=refusal.retry_after)
         case 503 if refusal.kind == "UNAVAILABLE":
-            return Overloaded(
-                f"{model} is overloaded: try again later, or use another model.", retry_after=refusal.retry_after
-            )
+            return Overloaded(f"{model} is overloaded", advice=_LATER, retry_after=refusal.retry_after)
         case _ if status >= 500 or status == 408:
             return Unavailable(
-                f"{name} failed on its side ({status}): try again later.{it_said(refusal.text)}",
+                f"{name} failed on its side ({status})",
+                advice="try again later",
+                said=it_said(refusal.text),
                 retry_after=refusal.retry_after,
             )
         case _:

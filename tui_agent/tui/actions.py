@@ -12,8 +12,7 @@ from msgspec import Struct
 from textual.binding import Binding
 
 from tui_agent.agent.commands.command import Command as AgentCommand
-from tui_agent.agent.commands.errands import ERRANDS
-from tui_agent.agent.commands.table import COMMANDS
+from tui_agent.agent.commands.table import COMMANDS, ERRANDS
 from tui_agent.settings import POLICIES
 from tui_agent.tui.wording import MODES
 

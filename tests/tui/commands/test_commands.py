@@ -13,8 +13,7 @@ from textual.pilot import Pilot
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
-from tui_agent.agent.commands.errands import ERRANDS
-from tui_agent.agent.commands.table import COMMANDS, IN_TEXT, ON_SCREEN
+from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
 from tui_agent.settings import Ui
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent

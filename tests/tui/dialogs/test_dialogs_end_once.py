@@ -11,8 +11,8 @@ from textual.app import App
 from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tui_agent.agent.branches import Branch, Prompt
 from tui_agent.agent.context import SwitchPreview
-from tui_agent.agent.history.branches import Branch, Prompt
 from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent

@@ -14,11 +14,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tui_agent.agent.briefing.bounded import bounded
-from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.agents import INTRODUCTION, agents_signature, index_lines, own_agents
-from tui_agent.agent.extensions.files import Shelf
-from tui_agent.agent.extensions.styles import style_text, styles_signature
+from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
+from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
+from tui_agent.agent.extensions.files import STYLES, Shelf, signature, style_text
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
@@ -27,7 +25,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.memory import Notes
-from tui_agent.tools.notes.skills import Skill, SkillFolder, find_skills, signature_of, skills_signature
+from tui_agent.tools.notes.skills import SkillFolder, find_skills, signature_of, skills_signature
 
 INSTRUCTIONS_LIMIT = 40_000
 """The most characters of one instruction file in the prompt."""
@@ -35,15 +33,15 @@ NEWS_LIMIT = 40_000
 """The most characters of one section in a notice."""
 _MOST_READ = 4 * 1024 * 1024  # bytes read of an instruction file; `INSTRUCTIONS_LIMIT` characters of it are kept
 
-_TAGS = ("project-instructions", "skills", "memory", "tool-servers", "agents", "output-style")
-_NAMES = (
-    "The project's instructions",
-    "The index of skills",
-    "The index of memory",
-    "What the MCP servers offer",
-    "The index of agents",
-    "The output style",
-)
+_NAMES = {
+    "project-instructions": "The project's instructions",
+    "skills": "The index of skills",
+    "memory": "The index of memory",
+    "tool-servers": "What the MCP servers offer",
+    "agents": "The index of agents",
+    "output-style": "The output style",
+}
+"""What the sections are called, by their tags, in their order."""
 _CHANGED = "[notice] {name} changed while this conversation went on. Now it reads:\n\n"
 _REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
 
@@ -64,13 +62,19 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
 
     Reads files: call it in a thread. The text names files that cannot be read.
     """
-    sections = (_instructions_of(place, names, root) for place in reversed(_places(root, folder)))
-    return "\n\n".join(section for section in sections if section)
-
-
-def instruction_files(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:
-    """Every file that `instructions` may read, whether it exists or not."""
-    return [place / name for place in _places(root, folder) for name in names]
+    sections: list[str] = []
+    for place in reversed(_places(root, folder)):
+        found = next((place / name for name in names if (place / name).is_file()), None)
+        if found is None:
+            continue
+        real = found.resolve()
+        if not real.is_relative_to(root.resolve()):
+            text = f"(not read: it is a link that leads out of the project, to {shown(str(real), 300)})"
+        else:
+            text = _beginning(real)
+        if text:
+            sections.append(f"# {found.relative_to(root)}\n\n{text}")
+    return "\n\n".join(sections)
 
 
 def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
@@ -78,7 +82,7 @@ def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> 
     facts = (
         f"Working folder: {folder}\nPlatform: {platform.system()} {platform.machine()}\nStarted on: {today:%Y-%m-%d}"
     )
-    tagged = (_tagged(tag, text) for tag, text in zip(_TAGS, sections, strict=True) if text)
+    tagged = (_tagged(tag, text) for tag, text in zip(_NAMES, sections, strict=True) if text)
     return valid_text("\n\n".join([rules.strip(), *tagged, facts]))
 
 
@@ -89,10 +93,16 @@ def news(prompt: str, sections: Sections, told: Mapping[str, str], own_memory: s
     model itself left it, which is no news to it.
     """
     found: list[Message] = []
-    for tag, name, text in zip(_TAGS, _NAMES, sections, strict=True):
+    for (tag, name), text in zip(_NAMES.items(), sections, strict=True):
         if tag == "memory" and text == own_memory != "":
             continue
-        now = valid_text(_CHANGED.format(name=name) + _cut(text) if text else _REMOVED.format(name=name))
+        shown = text
+        if len(text) > NEWS_LIMIT:
+            # The digest tells long texts with the same beginning apart.
+            digest = blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
+            left = f"[… {len(text) - NEWS_LIMIT:,} more characters: read the files. Version {digest}]"
+            shown = f"{text[:NEWS_LIMIT]}\n{left}"
+        now = valid_text(_CHANGED.format(name=name) + shown if text else _REMOVED.format(name=name))
         if tag in told:
             known = told[tag] == now
         else:
@@ -102,32 +112,12 @@ def news(prompt: str, sections: Sections, told: Mapping[str, str], own_memory: s
     return tuple(found)
 
 
-def _cut(text: str) -> str:
-    """Cut to `NEWS_LIMIT` characters, with a digest to tell long texts with the same beginning apart."""
-    if len(text) <= NEWS_LIMIT:
-        return text
-    digest = blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
-    return f"{text[:NEWS_LIMIT]}\n[… {len(text) - NEWS_LIMIT:,} more characters: read the files. Version {digest}]"
-
-
 def _tagged(tag: str, text: str) -> str:
     return f"<{tag}>\n{text.replace(f'</{tag}', f'< /{tag}')}\n</{tag}>"
 
 
 def _places(root: Path, folder: Path) -> list[Path]:
     return [place for place in (folder, *folder.parents) if place.is_relative_to(root)]
-
-
-def _instructions_of(place: Path, names: Sequence[str], root: Path) -> str:
-    found = next((place / name for name in names if (place / name).is_file()), None)
-    if found is None:
-        return ""
-    real = found.resolve()
-    if not real.is_relative_to(root.resolve()):
-        text = f"(not read: it is a link that leads out of the project, to {shown(str(real), 300)})"
-    else:
-        text = _beginning(real)
-    return f"# {found.relative_to(root)}\n\n{text}" if text else ""
 
 
 def _beginning(file: Path) -> str:
@@ -196,22 +186,39 @@ class Knowledge:
 
     def sections(self) -> Sections:
         """The present sections. Cheap while nothing has changed: no file is read then."""
-        seen = self._signature()
+        places = self._places
+        files = [place / name for place in _places(places.root, places.folder) for name in places.names]
+        seen = (
+            *map(signature_of, files),
+            *skills_signature(places.skills),
+            signature_of(places.notes.index),
+            *signature(places.shelves, AGENTS, STYLES),
+            self.style,
+        )
         if seen != self._seen:
+            limits = self._limits
+            skills = [
+                f"- {skill.name}: {skill.description} ({shown(str(skill.file))})"
+                for skill in find_skills(places.skills)
+                if not skill.problem
+            ]
+            agents = [f"- {each.name}: {each.description}" for each in own_agents(places.shelves) if not each.problem]
             self._sections = Sections(
-                self._instructions(), self._skills(), self._memory(), agents=self._agents(), style=self._style()
+                instructions(places.root, places.folder, places.names) if places.names else "",
+                bounded(_SKILLS, skills, limits.skills, lambda left: f"[{left:,} more skills do not fit here.]"),
+                self._memory(),
+                agents=bounded(
+                    INTRODUCTION, agents, limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
+                ),
+                style=style_text(places.shelves, self.style)[:INSTRUCTIONS_LIMIT],
             )
             self.own_memory = self._sections.memory if self._places.notes.is_own else ""
             self._seen = seen
         return self._sections
 
-    def skills(self) -> tuple[Skill, ...]:
-        """All skills, including unusable ones."""
-        return find_skills(self._places.skills)
-
     def skills_text(self) -> str:
         """A listing of the skills, for people."""
-        found = self.skills()
+        found = find_skills(self._places.skills)
         looked = ", ".join(shown(str(folder.path)) for folder in self._places.skills)
         if not found:
             return f"There are no skills. They are looked for in: {looked}"
@@ -234,36 +241,6 @@ class Knowledge:
         lines = [f"{note.name}{' (the file is gone)' * note.missing}\n  {note.description}" for note in listed]
         return "\n".join([*lines, f"In {shown(str(notes.folder))}"])
 
-    def _signature(self) -> tuple[object, ...]:
-        places = self._places
-        files = instruction_files(places.root, places.folder, places.names)
-        return (
-            *map(signature_of, files),
-            *skills_signature(places.skills),
-            signature_of(places.notes.index),
-            *agents_signature(places.shelves),
-            *styles_signature(places.shelves),
-            self.style,
-        )
-
-    def _instructions(self) -> str:
-        places = self._places
-        return instructions(places.root, places.folder, places.names) if places.names else ""
-
-    def _skills(self) -> str:
-        usable = [skill for skill in self.skills() if not skill.problem]
-        lines = [f"- {skill.name}: {skill.description} ({shown(str(skill.file))})" for skill in usable]
-        return bounded(_SKILLS, lines, self._limits.skills, lambda left: f"[{left:,} more skills do not fit here.]")
-
-    def _agents(self) -> str:
-        lines = index_lines(own_agents(self._places.shelves))
-        return bounded(
-            INTRODUCTION, lines, self._limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
-        )
-
-    def _style(self) -> str:
-        return style_text(self._places.shelves, self.style)[:INSTRUCTIONS_LIMIT]
-
     def _memory(self) -> str:
         notes = self._places.notes
         try:
@@ -284,8 +261,8 @@ class Knowledge:
 class Briefing:
     """Owns the current prefix: system prompt and tools. A conversation keeps the one in its log until it is renewed.
 
-    `write`: makes the system prompt from the sections. Without `knowledge` and `offered` the prefix never changes.
-    `for_agents`: tools that are offered only while the user has agents.
+    `write`: makes the system prompt from the sections. Without `knowledge` and `offered` the prefix never changes. The
+    tool that runs the user's agents is offered only while there are agents.
     """
 
     def __init__(
@@ -294,11 +271,10 @@ class Briefing:
         tools: Sequence[ToolDefinition],
         knowledge: Knowledge | None = None,
         offered: OfferedTools | None = None,
-        for_agents: Sequence[ToolDefinition] = (),
     ) -> None:
         self._write = write
-        self._tools = tuple(tools)
-        self._for_agents = tuple(for_agents)
+        self._tools = tuple(tool for tool in tools if tool.name != RUN_AGENT)
+        self._for_agents = tuple(tool for tool in tools if tool.name == RUN_AGENT)
         self._knowledge = knowledge
         self._offered = offered
         self._sections = Sections()
@@ -360,30 +336,20 @@ class Briefing:
         """
         if self._knowledge is None and self._offered is None:
             return ()
-        settled = self._settled
-        if settled is not None and settled[:2] == (self._sections, begun.seq) and _goes_on(log, settled[2]):
-            self._settled = (self._sections, begun.seq, log.head)
+        settled, present = self._settled, (self._sections, begun.seq)
+        if settled and settled[:2] == present and log.fork_point(settled[2], log.head) == settled[2]:
+            self._settled = (*present, log.head)
             return ()
-        told = _told(log) if begun.seq else {}
+        # The newest notice about each section since that prefix, by its tag.
+        told: dict[str, str] = {}
+        for entry in reversed(log.path()) if begun.seq else ():
+            if isinstance(entry, Prefix):
+                break
+            if isinstance(entry, Message) and entry.about:
+                told.setdefault(entry.about, "".join(block.text for block in entry.blocks if isinstance(block, Text)))
         own = self._knowledge.own_memory if self._knowledge else ""
         # Say nothing of agents without a tool to run them: both come when the prefix is renewed.
         sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections
         found = news(begun.system, sections, told, own_memory=own)
-        self._settled = None if found else (self._sections, begun.seq, log.head)
+        self._settled = None if found else (*present, log.head)
         return found
-
-
-def _goes_on(log: Log, seq: int) -> bool:
-    """Whether entry `seq` is on the conversation's path."""
-    return log.fork_point(seq, log.head) == seq
-
-
-def _told(log: Log) -> dict[str, str]:
-    """The newest notice about each section since the present prefix, by its tag."""
-    texts: dict[str, str] = {}
-    for entry in reversed(log.path()):
-        if isinstance(entry, Prefix):
-            break
-        if isinstance(entry, Message) and entry.about:
-            texts.setdefault(entry.about, "".join(block.text for block in entry.blocks if isinstance(block, Text)))
-    return texts

@@ -1,15 +1,15 @@
 """What the model is told of MCP servers: tool definitions in every request, and a line on each server."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from tui_agent.agent.briefing.bounded import bounded
-from tui_agent.agent.extensions.prompts import OwnPrompt
+from tui_agent.context.counting import estimate
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.profile import Prices
+from tui_agent.conversation.sizes import size_of_text
 from tui_agent.settings import Mcp
 from tui_agent.text import one_line
 from tui_agent.tools.base import Tool, ToolFailure
@@ -33,7 +33,6 @@ MOST_RESOURCES: Final = 8
 RESOURCE_CHARS: Final = 40_000
 """The most characters of a resource that the model is given."""
 _MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
-_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _AFTER: Final = ".,;:!?)"
 
 
@@ -69,7 +68,11 @@ class OfferedTools:
         looked_up = set_.deferred > 0 or bool(self.servers.unknown)
         leading = (self.call.definition, self.find.definition) if looked_up else ()
         self._definitions = tuple(sorted((*set_.definitions, *leading), key=lambda each: each.name))
-        self._index = self._index_text(looked_up=looked_up)
+        statuses = [status for status in self.servers.statuses() if status.name in self.servers.on]
+        room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
+        lines = [_line(status, room, names=looked_up) for status in statuses]
+        introduction, limit = INTRODUCTION if looked_up else WHOLE, self._settings.index_tokens
+        self._index = bounded(introduction, lines, limit, lambda left: f"[{left:,} more servers.]")
 
     def tool(self, name: str) -> Tool | None:
         """A server's tool by name; None if it is not one. Raises ToolFailure for one that is gone."""
@@ -87,43 +90,23 @@ class OfferedTools:
         """The servers' section of the system prompt, as of the last `look`; empty if there are none."""
         return self._index
 
-    def prompts(self) -> tuple[OwnPrompt, ...]:
-        """The servers' prompts as slash commands, ``/SERVER:PROMPT``."""
-        return tuple(
-            OwnPrompt(
-                f"{status.name}:{prompt.name}",
-                prompt.description or f"a prompt of the server {status.name}",
-                " ".join(f"[{name.rstrip('?')}]" if name.endswith("?") else f"<{name}>" for name in prompt.arguments),
-                "",
-                status.log,
-                "yours",
-                server=status.name,
-            )
-            for status in self.servers.statuses()
-            if status.known is not None and status.name in self.servers.on
-            for prompt in status.known.prompts
-            if _PROMPT.fullmatch(prompt.name)
-        )
-
-    async def expand(self, prompt: OwnPrompt, argument: str) -> str:
-        """The text to send for a server's prompt. Raises ToolFailure."""
-        return await self.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
-
     async def resources(self, text: str) -> tuple[str, ...]:
         """The contents of resources that a text mentions as ``@SERVER:URI``, or why they cannot be read."""
         mentions = [(match[1], match[2].rstrip(_AFTER)) for match in _MENTION.finditer(text)]
         on = self.servers.on
         wanted = [each for each in dict.fromkeys(mentions) if each[0] in on][:MOST_RESOURCES]
-        return tuple([await self._resource(server, uri) for server, uri in wanted])
-
-    async def _resource(self, server: str, uri: str) -> str:
-        head = f"[the resource {one_line(uri, 300)} of the server {server}, which the user mentions]"
-        try:
-            text = await self.servers.read(server, uri)
-        except ToolFailure as failure:
-            return f"{head}\nIt cannot be read: {failure}"
-        more = len(text) - RESOURCE_CHARS
-        return f"{head}\n{text[:RESOURCE_CHARS]}" + (f"\n[… {more:,} more characters]" if more > 0 else "")
+        found: list[str] = []
+        for server, uri in wanted:
+            head = f"[the resource {one_line(uri, 300)} of the server {server}, which the user mentions]"
+            try:
+                contents = await self.servers.read(server, uri)
+            except ToolFailure as failure:
+                found.append(f"{head}\nIt cannot be read: {failure}")
+                continue
+            more = len(contents) - RESOURCE_CHARS
+            rest = f"\n[… {more:,} more characters]" if more > 0 else ""
+            found.append(f"{head}\n{contents[:RESOURCE_CHARS]}{rest}")
+        return tuple(found)
 
     def uses(self, told: Sequence[ToolDefinition], prices: Prices | None) -> tuple[ServerUse, ...]:
         """What each server's tools take and cost in each call, if the definitions `told` are sent."""
@@ -143,24 +126,16 @@ class OfferedTools:
         """The weight of each server's tools, if the definitions `told` are sent; cached while nothing changes."""
         version, before = self._weighed
         if version != self.servers.version or before is not told:
-            self._weighed, self._weights = (self.servers.version, told), self._weigh(told)
+            whole = {definition.name for definition in told if not definition.deferred}
+            found: dict[str, ServerWeight] = {}
+            for offer in self.servers.offers():
+                tokens, weight = tokens_of([offer.definition]), found.get(offer.server, ServerWeight(0, 0))
+                is_told = offer.definition.name in whole
+                found[offer.server] = ServerWeight(
+                    weight.told + tokens * is_told, weight.saved + tokens * (not is_told)
+                )
+            self._weighed, self._weights = (self.servers.version, told), found
         return self._weights
-
-    def _weigh(self, told: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
-        whole = {definition.name for definition in told if not definition.deferred}
-        found: dict[str, ServerWeight] = {}
-        for offer in self.servers.offers():
-            tokens, before = tokens_of([offer.definition]), found.get(offer.server, ServerWeight(0, 0))
-            is_told = offer.definition.name in whole
-            found[offer.server] = ServerWeight(before.told + tokens * is_told, before.saved + tokens * (not is_told))
-        return found
-
-    def _index_text(self, *, looked_up: bool) -> str:
-        statuses = [status for status in self.servers.statuses() if status.name in self.servers.on]
-        room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
-        lines = [_line(status, room, names=looked_up) for status in statuses]
-        introduction = INTRODUCTION if looked_up else WHOLE
-        return bounded(introduction, lines, self._settings.index_tokens, lambda left: f"[{left:,} more servers.]")
 
 
 def _line(status: Status, room: int, *, names: bool) -> str:
@@ -173,3 +148,25 @@ def _line(status: Status, room: int, *, names: bool) -> str:
         shown = one_line(", ".join(tool.name for tool in known.tools), max(40, room - len(said)))
         text += f" ({shown})"
     return f'{text}. It says: "{said}"' if said else f"{text}."
+
+
+def bounded(introduction: str, lines: Sequence[str], tokens: int, rest: Callable[[int], str]) -> str:
+    """An index of at most `tokens` tokens (estimated): the introduction, as many lines from the first on as fit, and
+    `rest(n)` for the n lines left out. Empty if there are no lines.
+    """
+    if not lines:
+        return ""
+    room = tokens - _tokens(f"{introduction}\n\n{rest(len(lines))}\n")
+    kept: list[str] = []
+    for line in lines:
+        room -= _tokens(f"{line}\n")
+        if room < 0:
+            break
+        kept.append(line)
+    left = len(lines) - len(kept)
+    text = "\n".join([introduction, "", *kept, *([rest(left)] if left else [])])
+    return text if _tokens(text) <= tokens else ""
+
+
+def _tokens(text: str) -> int:
+    return estimate(size_of_text(text))

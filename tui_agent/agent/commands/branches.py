@@ -17,7 +17,6 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 
 
 async def rewind(agent: "Agent", argument: str) -> Reply:
-    """``/rewind``: list the user's messages, or go back to before one, with or without the files."""
     if not argument:
         from tui_agent.durable import in_thread
 
@@ -27,10 +26,10 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
     number, _, what = argument.partition(" ")
     seq = number_of(number)
     if seq is None or what.strip() not in REWOUND:
-        return Reply(
-            "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them",
-            failed=True,
+        takes = (
+            "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them"
         )
+        return Reply(takes, failed=True)
     try:
         agent.branches.check_prompt(seq)
         return await _rewound(agent, seq, what.strip())
@@ -39,7 +38,7 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
 
 
 async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
-    from tui_agent.agent.history.file_texts import done_text, plan_text, plan_title, title_of_done
+    from tui_agent.agent.files import done_text, plan_text, plan_title, title_of_done
 
     planned = await agent.files.changes(seq)
     if what == "diff":
@@ -58,7 +57,6 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
 
 
 async def undo(agent: "Agent", what: str) -> Reply:
-    """``/undo``: undo the newest turn: the conversation, the files it changed, or both."""
     from tui_agent.durable import in_thread
 
     if what not in UNDONE:
@@ -70,15 +68,7 @@ async def undo(agent: "Agent", what: str) -> Reply:
 
 
 async def undo_edits(agent: "Agent", argument: str) -> Reply:
-    """``/undo-edits``: put back the files that the newest turn changed, or redo the changes."""
-    from tui_agent.agent.history.file_texts import (
-        NOTHING,
-        NOTHING_TO_REDO,
-        done_text,
-        plan_text,
-        plan_title,
-        title_of_done,
-    )
+    from tui_agent.agent.files import NOTHING, NOTHING_TO_REDO, done_text, plan_text, plan_title, title_of_done
 
     if argument not in {"", "diff", "redo"}:
         return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
@@ -92,7 +82,6 @@ async def undo_edits(agent: "Agent", argument: str) -> Reply:
 
 
 async def fork(agent: "Agent", number: str) -> Reply:
-    """``/fork``: start another branch."""
     seq = number_of(number) if number else None
     if number and seq is None:
         return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
@@ -104,15 +93,13 @@ async def fork(agent: "Agent", number: str) -> Reply:
 
 
 async def tree(agent: "Agent", number: str) -> Reply:
-    """``/tree``: list the branches, or switch to one."""
     if number:
         tip = number_of(number)
         try:
             await agent.branches.switch(tip or 0)
         except ValueError as error:
-            return Reply(
-                "The conversation stays on its branch", f"{sentence(str(error))} /tree lists them.", failed=True
-            )
+            why = f"{sentence(str(error))} /tree lists them."
+            return Reply("The conversation stays on its branch", why, failed=True)
         return Reply(f"Back on the branch that ends at {tip}")
     from tui_agent.durable import in_thread
 

@@ -35,11 +35,6 @@ class Command(NamedTuple):
     is_available: Callable[["Agent"], bool] = lambda agent: True
 
     @property
-    def previewed(self) -> bool:
-        """Whether `AT_ONCE` may follow its name."""
-        return bool(self.previews)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Its name and its aliases."""
         return (self.name, *self.aliases)

@@ -1,7 +1,7 @@
 """The commands that show and change the context. Modules that only a handler needs are imported inside it."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +12,8 @@ from tui_agent.text import counted, one_line, price_or_time
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
-    from tui_agent.context.changes import StepPreview
+    from tui_agent.context.changes import PreviewedStep
     from tui_agent.context.effects import CompactionResult, Refusal
-    from tui_agent.tools.recall import RecallHit
 
 RECALL_HITS: Final = 8
 """Hits that /recall shows."""
@@ -24,6 +23,16 @@ EXCERPT_CHARS: Final = 240
 
 HIT_CALL_CHARS: Final = 60
 """Characters shown of the call whose result was found."""
+
+PREVIEWED: "Final[dict[str, PreviewedStep]]" = {
+    "": "compact",
+    "compact": "compact",
+    "clear": "clear",
+    "clear-results": "clear",
+    "done": "checkpoint",
+    "checkpoint": "checkpoint",
+}
+"""What may follow /preview."""
 
 SAID_BY: Final = {
     "user": "you",
@@ -36,11 +45,7 @@ SAID_BY: Final = {
 """Who said the words of a hit of /recall, by kind; other kinds are shown by their own names."""
 
 
-# Showing it
-
-
 async def context(agent: "Agent", _: str) -> Reply:
-    """``/context``: what fills the window."""
     from tui_agent.context import stats
 
     # If the user has set the window, it does not come from the provider.
@@ -50,7 +55,6 @@ async def context(agent: "Agent", _: str) -> Reply:
 
 
 async def items(agent: "Agent", _: str) -> Reply:
-    """``/items``: every message and result by number."""
     from tui_agent.agent.context import item_line
 
     items = agent.context.items()
@@ -59,7 +63,6 @@ async def items(agent: "Agent", _: str) -> Reply:
 
 
 async def recall(agent: "Agent", query: str) -> Reply:
-    """``/recall``: search everything ever said."""
     from tui_agent.tools.base import ToolFailure
 
     if not query:
@@ -70,27 +73,19 @@ async def recall(agent: "Agent", query: str) -> Reply:
         return Reply("Nothing can be searched", str(failure), failed=True)
     if not found.hits:
         return Reply("Nothing like that was said in this session")
-    total = max(found.total, len(found.hits))
-    told = f"{counted(total, 'place')} found"
-    return Reply(told, "\n".join(line for hit in found.hits for line in _hit_lines(hit)))
-
-
-def _hit_lines(hit: "RecallHit") -> Iterator[str]:
-    """Lines on a hit: who said it, whether the model still sees it, and the words around the match."""
-    what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
-    yield f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' if hit.hidden else ''}"
-    excerpt = " ".join(word for word in _around(hit).split() if not word.startswith("```"))
-    yield f"        {one_line(excerpt, EXCERPT_CHARS)}"
-
-
-def _around(hit: "RecallHit") -> str:
-    """The part of an excerpt around the match, from the beginning of a word."""
-    start = max(0, hit.offset - EXCERPT_CHARS // 3)
-    return hit.excerpt[hit.excerpt.find(" ", start) + 1 if start else 0 :]
+    lines: list[str] = []
+    for hit in found.hits:
+        what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
+        lines.append(f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' * hit.hidden}")
+        # The words around the match, from the beginning of one.
+        start = max(0, hit.offset - EXCERPT_CHARS // 3)
+        around = hit.excerpt[hit.excerpt.find(" ", start) + 1 if start else 0 :].split()
+        excerpt = " ".join(word for word in around if not word.startswith("```"))
+        lines.append(f"        {one_line(excerpt, EXCERPT_CHARS)}")
+    return Reply(f"{counted(max(found.total, len(found.hits)), 'place')} found", "\n".join(lines))
 
 
 async def todo(agent: "Agent", _: str) -> Reply:
-    """``/todo``: the model's task list."""
     todo = agent.context.todo()
     if not todo.items:
         return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
@@ -98,34 +93,15 @@ async def todo(agent: "Agent", _: str) -> Reply:
     return Reply(title, "\n".join(one_line(item.line) for item in todo.items))
 
 
-# Changing it
-
-
 async def preview(agent: "Agent", step: str) -> Reply:
-    """``/preview``: show what a step would do and cost."""
     from tui_agent.context.effects import Refusal
 
-    match step:
-        case "" | "compact":
-            preview = await agent.context.preview("compact")
-        case "clear" | "clear-results":
-            preview = await agent.context.preview("clear")
-        case "done" | "checkpoint":
-            preview = await agent.context.preview("checkpoint")
-        case _:
-            return Reply("/preview takes compact, clear or done", failed=True)
-    if isinstance(preview, Refusal):
-        return Reply("Nothing to do", preview.reason, failed=True)
-    shown = _preview_reply(preview)
-    note = figures_from(agent.profile)
-    return shown._replace(text=f"{shown.text}\n\n{note}") if note else shown
-
-
-def _things(count: int) -> str:
-    return "message or result" if count == 1 else "messages and results"
-
-
-def _preview_reply(seen: "StepPreview") -> Reply:
+    meant = PREVIEWED.get(step)
+    if meant is None:
+        return Reply("/preview takes compact, clear or done", failed=True)
+    seen = await agent.context.preview(meant)
+    if isinstance(seen, Refusal):
+        return Reply("Nothing to do", seen.reason, failed=True)
     change, payback = seen.preview, seen.payback
     about = "" if seen.exact else "about "
     lines = [
@@ -138,17 +114,21 @@ def _preview_reply(seen: "StepPreview") -> Reply:
     if payback is not None:
         back = f"pays back after {counted(payback.calls, 'call')}" if payback.calls is not None else "does not pay back"
         lines.append(f"Cost now           {price_or_time(payback.cost_usd, payback.cost_s):>10}, {back}")
+    if note := figures_from(agent.profile):
+        lines += ["", note]
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
     return Reply(f"What {names[seen.step]} would do", "\n".join(lines))
 
 
+def _things(count: int) -> str:
+    return "message or result" if count == 1 else "messages and results"
+
+
 async def compact(agent: "Agent", focus: str) -> Reply:
-    """``/compact``: summarise the older turns."""
     return _summarized(await agent.compact(focus), "Compacted")
 
 
 async def done(agent: "Agent", note: str) -> Reply:
-    """``/done``: write the record of the finished task."""
     return _summarized(await agent.checkpoint(note), "Checkpoint written")
 
 
@@ -159,42 +139,36 @@ def _summarized(result: "CompactionResult", done: str) -> Reply:
 
 
 async def clear_results(agent: "Agent", _: str) -> Reply:
-    """``/clear-results``: clear all old results."""
     return _changed(await agent.context.clear_results(), "Cleared {items} old result{s}")
 
 
 async def pin(agent: "Agent", numbers: str) -> Reply:
-    """``/pin``: keep messages or results in full."""
     if not numbers:
         return await items(agent, "")
     return await _with_items(agent, numbers, agent.context.pin, "Pinned")
 
 
 async def unpin(agent: "Agent", numbers: str) -> Reply:
-    """``/unpin``: remove pins."""
     return await _with_items(agent, numbers, lambda items: agent.context.pin(items, pinned=False), "Unpinned")
 
 
 async def restore(agent: "Agent", numbers: str) -> Reply:
-    """``/restore``: show messages or results in full again."""
     return await _with_items(agent, numbers, agent.context.restore, "Brought back")
 
 
 async def _with_items(
     agent: "Agent", numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
 ) -> Reply:
-    items = [number_of(word) for word in numbers.replace(",", " ").split()]
-    if not items or None in items:
+    words = numbers.replace(",", " ").split()
+    items = [item for word in words if (item := number_of(word)) is not None]
+    if not words or len(items) != len(words):
         return Reply("Name messages by their numbers; /items lists them", failed=True)
-    told = _changed(await change([item for item in items if item is not None]), done)
-    if told.failed:
-        return told
-    lines = [f"{item:>6}  {one_line(agent.context.excerpt(item), EXCERPT_CHARS)}" for item in items if item is not None]
-    return Reply(told.title, "\n".join(lines))
+    told = _changed(await change(items), done)
+    lines = [f"{item:>6}  {one_line(agent.context.excerpt(item), EXCERPT_CHARS)}" for item in items]
+    return told if told.failed else Reply(told.title, "\n".join(lines))
 
 
 async def words(agent: "Agent", argument: str) -> Reply:
-    """List the user's kept words, or change or drop those of a message."""
     from tui_agent.conversation.entries import Words
 
     view = agent.engine.view
@@ -223,7 +197,6 @@ async def words(agent: "Agent", argument: str) -> Reply:
 
 
 async def undo_step(agent: "Agent", number: str) -> Reply:
-    """``/undo-step``: undo a context step."""
     step = number_of(number) if number else None
     if number and step is None:
         return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)

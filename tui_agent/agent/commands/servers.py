@@ -10,7 +10,6 @@ from tui_agent.text import counted, money_text, one_line
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.briefing.tool_servers import OfferedTools, ServerWeight
-    from tui_agent.settings import ToolServer
     from tui_agent.tools.mcp.servers import Status, ToolServers
 
 NONE: Final = (
@@ -22,7 +21,6 @@ LAST_LINES: Final = 5
 
 
 async def mcp(agent: "Agent", argument: str) -> Reply:
-    """``/mcp``: show or change MCP servers."""
     word, _, rest = argument.partition(" ")
     name = rest.strip()
     offered = agent.offered
@@ -50,10 +48,8 @@ def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
     told, saved = sum(each.told for each in weights.values()), sum(each.saved for each in weights.values())
     total = f"All together: {_price(agent, told)} a call in front of every request"
     total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
-    return Reply(
-        f"{counted(len(statuses), 'server')} of tools",
-        "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE]),
-    )
+    shown = "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE])
+    return Reply(f"{counted(len(statuses), 'server')} of tools", shown)
 
 
 def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") -> str:
@@ -118,9 +114,8 @@ async def _sign_in(servers: "ToolServers", name: str) -> Reply:
         return Reply(f"Signing in at {name} failed", str(failure), failed=True)
     if not address:
         return Reply(f"{name} asks for no sign-in", "It can be used as it is.")
-    return Reply(
-        f"Sign in at {name}", f"Open this address where your browser has not done so:\n{one_line(address, 4_000)}"
-    )
+    told = f"Open this address where your browser has not done so:\n{one_line(address, 4_000)}"
+    return Reply(f"Sign in at {name}", told)
 
 
 async def _import(servers: "ToolServers", wanted: str) -> Reply:
@@ -130,19 +125,14 @@ async def _import(servers: "ToolServers", wanted: str) -> Reply:
     if not found:
         return Reply("Nothing to take over", "Looked for the servers of Claude Code, codex, Gemini CLI and Cursor.")
     if not wanted:
-        lines = [
-            line
-            for each in found
-            for line in (
-                f"{each.agent} ({each.path})",
-                *(f"  {name}: {_shown(server)}" for name, server in each.servers.items()),
-                *(f"  {problem}" for problem in each.problems),
-            )
-        ]
-        return Reply(
-            "Servers of other agents",
-            "\n".join([*lines, "/mcp import NAME takes one over, /mcp import all takes all."]),
-        )
+        lines: list[str] = []
+        for each in found:
+            lines.append(f"{each.agent} ({each.path})")
+            for name, server in each.servers.items():
+                lines.append(f"  {name}: {one_line(server.url or ' '.join((server.command, *server.args)), 300)}")
+            lines += [f"  {problem}" for problem in each.problems]
+        lines.append("/mcp import NAME takes one over, /mcp import all takes all.")
+        return Reply("Servers of other agents", "\n".join(lines))
     every = {name: server for each in found for name, server in each.servers.items()}
     chosen = every if wanted == "all" else {name: every[name] for name in wanted.split() if name in every}
     if not chosen:
@@ -157,10 +147,6 @@ async def _import(servers: "ToolServers", wanted: str) -> Reply:
     return Reply(
         f"Added: {', '.join(added)}", "They are in your settings now (mcp.servers). /mcp shows how they stand."
     )
-
-
-def _shown(server: "ToolServer") -> str:
-    return one_line(server.url or " ".join((server.command, *server.args)), 300)
 
 
 def _unknown(servers: "ToolServers", name: str) -> Reply:

@@ -1,4 +1,4 @@
-"""The commands on the model, tools, permissions, extensions, styles, skills and memory.
+"""The commands on the model, tools, permissions, extensions, styles, skills, memory and cost.
 
 Modules that only a handler needs are imported inside it.
 """
@@ -9,12 +9,15 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import Reply, number_of
-from tui_agent.text import counted, one_line
+from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.conversation.profile import ModelProfile
-    from tui_agent.tools.gate.permissions import GrantedRule
+    from tui_agent.models.usage import Totals
+
+OFF: Final = "off"
+"""The name that turns the output style off."""
 
 LEARNING_S: Final = 8.0
 """Seconds a command waits for the provider's facts on the model, including the import of an SDK."""
@@ -30,38 +33,26 @@ async def learn_profile(agent: "Agent") -> None:
 
 
 async def model(agent: "Agent", name: str) -> Reply:
-    """``/model``: show or switch the model."""
     if name:
-        refused = await _change_model(agent, name)
-        if refused:
-            return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
-        return Reply(f"{agent.profile.name} answers from here on")
+        from tui_agent.models.base import ModelError
+        from tui_agent.models.catalogue import catalogue_of
+
+        try:
+            missing = catalogue_of(agent.settings).missing_key(name)
+            if missing is None:
+                await agent.swap_model(name)
+                return Reply(f"{agent.profile.name} answers from here on")
+            refused = f"There is no key for {name}: set {missing}."
+        except ModelError as error:
+            refused = error.message
+        return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
     await learn_profile(agent)
-    profile = agent.profile
+    profile, prices = agent.profile, agent.profile.prices
     facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
     facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
-    prices = profile.prices
     facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
     others = "/model NAME lets another one answer; claude-…, gemini-…, openai:NAME, ollama:NAME, offline."
-    return Reply(
-        ", ".join(fact for fact in facts if fact), "\n".join(line for line in (figures_from(profile), others) if line)
-    )
-
-
-async def _change_model(agent: "Agent", name: str) -> str:
-    """Switch to the model `name`; returns why not, or an empty string. Raises `AgentBusy`, `StorageError`."""
-    from tui_agent.agent.model_choice import configured_model
-    from tui_agent.models.base import ModelError
-    from tui_agent.models.catalogue import catalogue_of
-
-    try:
-        missing = catalogue_of(agent.settings).missing_key(name)
-        if missing is not None:
-            return f"There is no key for {name}: set {missing}."
-        await agent.swap_model(await asyncio.to_thread(configured_model, agent.settings, name))
-    except ModelError as error:
-        return error.message
-    return ""
+    return Reply(", ".join(filter(None, facts)), "\n".join(filter(None, (figures_from(profile), others))))
 
 
 def figures_from(profile: "ModelProfile") -> str:
@@ -76,7 +67,6 @@ def figures_from(profile: "ModelProfile") -> str:
 
 
 async def escalate(agent: "Agent", _: str) -> Reply:
-    """``/escalate``: switch to the provider's frontier model."""
     from tui_agent.models.base import ModelError
 
     busy = agent.busy
@@ -90,38 +80,33 @@ async def escalate(agent: "Agent", _: str) -> Reply:
 
 
 async def tools(agent: "Agent", _: str) -> Reply:
-    """``/tools``: list the model's tools."""
     tools = agent.tools()
     width = max((len(tool.name) for tool in tools), default=0) + 2
-    lines = [f"{tool.name:<{width}}{_first_sentence(tool.description)}" for tool in tools]
+    sentences = (" ".join(tool.description.split()).split(". ", 1)[0].rstrip(".") for tool in tools)
+    shown = (shorten(sentence, DESCRIPTION_CHARS, placeholder=" …") for sentence in sentences)
+    lines = [f"{tool.name:<{width}}{line}" for tool, line in zip(tools, shown, strict=True)]
     return Reply(counted(len(tools), "tool"), "\n".join(lines))
 
 
-def _first_sentence(text: str) -> str:
-    line = " ".join(text.split()).split(". ", 1)[0].rstrip(".")
-    return shorten(line, DESCRIPTION_CHARS, placeholder=" …")
-
-
 async def permissions(agent: "Agent", argument: str) -> Reply:
-    """``/permissions``: list the rules in force, or revoke a remembered one."""
     from tui_agent.tools.gate.remembered import RememberedError
 
     rules = agent.permissions.rules()
     if not argument:
-        lines = [f"{place:>3}  {rule_text(rule)}" for place, rule in enumerate(rules, 1)]
+        lines = [f"Mode {agent.permissions.mode}."]
+        for place, rule in enumerate(rules, 1):
+            said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
+            source = "remembered" if rule.remembered else f"settings, {rule.kind}"
+            lines.append(f"{place:>3}  {one_line(rule.text, 4_000)}{said} ({source})")
         again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
-        shown = "\n".join(filter(None, [f"Mode {agent.permissions.mode}.", *lines, again]))
-        return Reply(counted(len(rules), "rule"), shown)
+        return Reply(counted(len(rules), "rule"), "\n".join(filter(None, [*lines, again])))
     number = number_of(argument)
     if number is None or not 1 <= number <= len(rules):
         return Reply("There is no such rule", "/permissions lists them by number.", failed=True)
     rule = rules[number - 1]
     if not rule.remembered:
-        return Reply(
-            "That rule comes from the settings",
-            "`tui-agent config` says which file has it; take it out there.",
-            failed=True,
-        )
+        where = "`tui-agent config` says which file has it; take it out there."
+        return Reply("That rule comes from the settings", where, failed=True)
     try:
         await asyncio.to_thread(agent.permissions.take_back, rule.text)
     except RememberedError as error:
@@ -129,23 +114,12 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
     return Reply("You will be asked again", one_line(rule.text, 4_000))
 
 
-def rule_text(rule: "GrantedRule") -> str:
-    """A rule on a line, for people."""
-    source = "remembered" if rule.remembered else f"settings, {rule.kind}"
-    said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
-    return f"{one_line(rule.text, 4_000)}{said} ({source})"
-
-
 async def extensions(agent: "Agent", _: str) -> Reply:
-    """``/extensions``: list the user's and the project's extensions."""
     skills = "\n  ".join(("Skills", *(await agent.briefing.skills_text()).split("\n")))
     return Reply("Your own, and the project's", f"{await agent.own_commands.listed()}\n\n{skills}")
 
 
 async def style(agent: "Agent", name: str) -> Reply:
-    """``/style``: show or switch the output style."""
-    from tui_agent.agent.extensions.styles import OFF
-
     if not name:
         styles = await agent.own_commands.styles()
         lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
@@ -156,24 +130,88 @@ async def style(agent: "Agent", name: str) -> Reply:
             more = "There is no style yet: write one as .agents/styles/NAME.md, in a project or at home."
         return Reply(now, "\n".join((*lines, more)))
     if not await agent.own_commands.use_style("" if name == OFF else name.lower()):
-        return Reply(
-            f"There is no style {name}",
-            "/style alone lists those there are, and says where they are written.",
-            failed=True,
-        )
+        where = "/style alone lists those there are, and says where they are written."
+        return Reply(f"There is no style {name}", where, failed=True)
     return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
 
 
 async def skills(agent: "Agent", _: str) -> Reply:
-    """``/skills``: list the skills the model can read."""
     return Reply("Skills", await agent.briefing.skills_text())
 
 
 async def memory(agent: "Agent", _: str) -> Reply:
-    """``/memory``: list the notes about this project."""
     return Reply("Memory", await agent.briefing.memory_text())
 
 
 async def continue_spending(agent: "Agent", _: str) -> Reply:
-    """``/continue-spending``: let the session go on after its cost ceiling."""
     return Reply(agent.reset_cost_ceiling())
+
+
+async def stats(agent: "Agent", _: str) -> Reply:
+    total, turn = agent.tracker.session, agent.tracker.turn
+    lines = [_totals("Session", total), _totals("Turn", turn)]
+    if count := agent.tracker.subtask_count:
+        lines.append(_totals(f"Of the session, {counted(count, 'subtask')}", agent.tracker.subtasks))
+    models = agent.tracker.by_model()
+    if len(models) > 1:
+        lines += ["", *(_totals(name, totals) for name, totals in models.items())]
+    context = agent.context_stats()
+    if context.waits:
+        lines.append(f"Turns that had to wait for a summary: {context.waits:,}, {context.waited_s:.0f} s in all")
+    elif context.compactions or context.checkpoints:
+        lines.append("No turn had to wait for a summary")
+    if missed := agent.context.missed_caches():
+        lines += ["", *missed]
+    return Reply("Usage", "\n".join(lines))
+
+
+async def cost(agent: "Agent", _: str) -> Reply:
+    tracker = agent.tracker
+    rows = [("Session", tracker.session), ("This turn", tracker.turn)]
+    rows += [(f"Subtasks ({tracker.subtask_count:,})", tracker.subtasks)] if tracker.subtask_count else []
+    rows += [(f"  {name}", totals) for name, totals in tracker.by_model().items()]
+    width = max(len(name) for name, _ in rows) + 2
+    lines: list[str] = []
+    for name, totals in rows:
+        price = "unknown" if totals.known_cost_usd is None else money_text(totals.known_cost_usd)
+        cached = f", {100 * totals.cache_share:.0f}% from the cache" if totals.cache_share else ""
+        lines.append(f"{name:<{width}}{price:>9}  {counted(totals.calls, 'call')}{cached}")
+    return Reply("Cost", "\n".join([*lines, "", _next_call(agent)]))
+
+
+def _next_call(agent: "Agent") -> str:
+    from tui_agent.conversation.profile import MILLION
+
+    engine = agent.engine
+    tokens, cache = engine.tokens, engine.cache
+    rates = engine.model.rates(tokens)
+    if not tokens:
+        return "Nothing was sent yet."
+    prices = agent.profile.prices
+    if prices is not None and not prices.input:
+        return f"The next call sends about {tokens:,} tokens and costs nothing."
+    if rates is None:
+        return f"The next call sends about {tokens:,} tokens; the prices of {engine.model.name} are not known."
+    cold = tokens * max(1.0, rates.write) * rates.input_usd / MILLION
+    warm = tokens * rates.read * rates.input_usd / MILLION
+    if edited := not cache.cold and engine.view.edits_since_call > 0:
+        # The part before the first edit is read from the cache: at least the system prompt and the tools.
+        kept = min(tokens, engine.meter.fixed(engine.view))
+        warm = (kept * rates.read + (tokens - kept) * max(1.0, rates.write)) * rates.input_usd / MILLION
+    if edited:
+        told = f"at most {money_text(warm)} plus the answer, since a context step has changed what the cache holds"
+    elif cache.cold:
+        told = f"{money_text(cold)} plus the answer: {cache.reason}; from the cache it would be {money_text(warm)}"
+    else:
+        told = f"{money_text(warm)} plus the answer, from the cache; without it {money_text(cold)}"
+    return f"The next call sends about {tokens:,} tokens for {told}."
+
+
+def _totals(name: str, totals: "Totals") -> str:
+    usage = totals.usage
+    hits = 100 * (totals.cache_share or 0.0)
+    money = "price unknown" if totals.known_cost_usd is None else money_text(totals.known_cost_usd)
+    return (
+        f"{name}: {counted(totals.calls, 'call')}, {usage.input_tokens:,} in ({hits:.0f}% from the cache), "
+        f"{usage.output_tokens:,} out ({usage.reasoning_tokens:,} reasoning), {money}"
+    )

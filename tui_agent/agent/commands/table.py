@@ -4,17 +4,19 @@ Each command is a row of `COMMANDS` or `IN_TEXT`: name, description and handler.
 before there is an agent, so modules that only a handler needs are imported inside it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands import branches, context, servers, session, spending
+from tui_agent.agent.commands import branches, context, servers, session
 from tui_agent.agent.commands.command import AT_ONCE, Command, Reply, command_name
-from tui_agent.agent.commands.elsewhere import instead_of
+from tui_agent.resources import prompt_text
 from tui_agent.text import sentence
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.extensions.own import OwnPrompt
+    from tui_agent.agent.own_commands import OwnPrompt
 
 
 async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Reply:
@@ -26,25 +28,18 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
     name, argument = word.lower(), argument.strip()
     commands = available_commands(agent)
     for command in commands:
-        if name in command.names or (command.previewed and name.removesuffix(AT_ONCE) in command.names):
+        if name in command.names or (command.previews and name.removesuffix(AT_ONCE) in command.names):
             if argument and not command.argument:
                 return Reply(f"/{command.name} takes no argument", failed=True)
             if command.uses_profile or learn:
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
     if name in ON_SCREEN:
-        instead = ON_SCREEN[name]
-        return Reply(
-            f"/{name} is a command of the full-screen app: start tui-agent without -p",
-            f"With -p, instead: {instead}." if instead else "",
-            failed=True,
-        )
+        instead = f"With -p, instead: {ON_SCREEN[name]}." if ON_SCREEN[name] else ""
+        return Reply(f"/{name} is a command of the full-screen app: start tui-agent without -p", instead, failed=True)
     instead = sentence(instead_of(name, [known for command in commands for known in command.names]))
-    return Reply(
-        f"There is no command /{word}",
-        f"{instead} A space before the slash sends it to the model as it is.",
-        failed=True,
-    )
+    as_is = "A space before the slash sends it to the model as it is."
+    return Reply(f"There is no command /{word}", f"{instead} {as_is}", failed=True)
 
 
 def available_commands(agent: "Agent") -> tuple[Command, ...]:
@@ -82,8 +77,8 @@ COMMANDS: Final = (
         is_available=lambda agent: agent.has_checkpointer,
     ),
     Command("context", "show what fills the window", context.context, "[text]", ("boundaries",), uses_profile=True),
-    Command("stats", "show tokens, cost and cache hits per model", spending.stats),
-    Command("cost", "show what was spent and the next call's cost", spending.cost, uses_profile=True),
+    Command("stats", "show tokens, cost and cache hits per model", session.stats),
+    Command("cost", "show what was spent and the next call's cost", session.cost, uses_profile=True),
     Command("preview", "see what compact, clear or done would do", context.preview, "[step]", uses_profile=True),
     Command("clear-results", "clear all old tool results", context.clear_results, previews="clear", uses_profile=True),
     Command("items", "list all messages and results", context.items),
@@ -135,3 +130,82 @@ ON_SCREEN: Final = {
     "q": "",
 }
 """Commands that exist only in the full-screen app, with what to use without it (empty: nothing is needed)."""
+
+CLOSE_ENOUGH: Final = 0.7
+"""The least similarity, from 0 to 1, of a mistyped name and a command; `/settings` must not suggest `/stats`."""
+
+_INSTEAD: Final = {
+    "usage billing spend": "/cost says what was spent, /stats by which model",
+    "status info about": "/config lists what is set, /context what fills the window",
+    "tokens ctx": "/context says what fills the window",
+    "settings preferences prefs set options setup": "/config lists every setting",
+    "login auth connect signin apikey api-key": "/key enters a key",
+    "logout signout": "/key forgets a kept key",
+    "doctor": "tui-agent doctor, in your shell, looks for what is missing",
+    "diff changes": "!git diff shows what changed; /undo-edits diff what could be put back",
+    "copy yank": "a key in the conversation copies: /help names it",
+    "plan architect code chat-mode": "/mode plan only reads; /mode lists the others",
+    "approvals approve allow deny allowed-tools sandbox": "/permissions lists what may happen unasked, /mode the modes",
+    "yolo bypass": "/mode allow asks nothing",
+    "search find grep history": "/recall WORD finds whatever was said, in your prompts too",
+    "agents agent hooks plugins plugin commands": "/extensions lists what you and the project bring",
+    "title": "/rename gives the session another title",
+    "session chat chats load continue": "/resume opens another session",
+    "reset restart": "/new begins a new session",
+    "compress condense": "/compact summarises older turns",
+    "branch btw side": "/fork tries another way from here, /tree leads back",
+    "redo": "/undo-edits redo changes the files again; /tree leads back to what was said",
+    "edit editor vim multiline": "a key writes in your editor, another begins a line: /help names them",
+    "save share dump transcript": "/export writes it to a file; the session itself is always kept",
+    "add attach image file read-only": "@ names a file, a folder or a picture",
+    "drop forget": "/context lists what fills the window; a key there clears a result",
+    "add-dir dir": "start with --add-dir DIR",
+    "run test lint git commit shell bash exec": "! runs a command: !git status",
+    "output-style personality": "/style says how answers are written",
+    "bashes tasks ps background bg kill stop": "/jobs lists the commands in the background",
+    "remember note notes": "/memory lists the notes; ask for one to be kept",
+    "verbose details thinking": "a key opens all cards: /help names it",
+}
+_BY_NAME: Final = {name: instead for names, instead in _INSTEAD.items() for name in names.split()}
+
+ERRANDS: Final = (
+    ("review", "have the model review your changes", "[what matters]"),
+    ("init", "have the model write AGENTS.md for this project", ""),
+)
+"""Name, description, and the argument's name in the help (empty: it takes none)."""
+INSTRUCTIONS = "AGENTS.md"
+"""The name of the instruction file if the settings name none."""
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """What to type in place of the unknown command `name`: a clause without a full stop. `known`: all commands."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    close = get_close_matches(name, known, n=1, cutoff=CLOSE_ENOUGH)
+    return f"did you mean /{close[0]}?" if close else "/help lists the commands"
+
+
+def errand(text: str, project: Path, names: Sequence[str]) -> str:
+    """The message to send for such a slash command when there is no screen; empty if it is not one.
+
+    `names`: of instruction files, from the settings. An existing file is improved, since nobody can be asked whether
+    to replace it.
+    """
+    word, _, about = text.strip().partition(" ")
+    if word == "/review":
+        return review_message(" ".join(about.split()))
+    if word == "/init" and not about.strip():
+        name = next(iter(names), INSTRUCTIONS)
+        return init_message(name, mend=(project / name).exists())
+    return ""
+
+
+def init_message(name: str, *, mend: bool) -> str:
+    """The message for ``/init``: write the instruction file `name`, or with `mend` improve the existing one."""
+    texts = [prompt_text("init"), prompt_text("init_again")] if mend else [prompt_text("init")]
+    return "\n".join(texts).format(name=name).strip()
+
+
+def review_message(about: str = "") -> str:
+    """The message for ``/review``; `about`: what to pay most attention to."""
+    return prompt_text("review").format(about=f" (above all: {about})" if about else "").strip()

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from tui_agent.agent.extensions.files import Shelf, Source, Written, signature, written
+from tui_agent.agent.extensions.files import CLAUDE_NAMES, Shelf, Source, Written, written
 from tui_agent.agent.model_choice import configured_model, meant_model, small_model
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
@@ -16,24 +15,15 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
-ROOM: Final = "agents"
+AGENTS: Final = "agents"
+"""The subfolder for agents."""
 RUN_AGENT: Final = "run_agent"
 """The tool's name."""
 
 READING: Final = ("read_file", "grep", "glob", "list_dir")
 """The default tools of an agent."""
-COMMON_NAMES: Final = {
-    "bash": "run_command",
-    "read": "read_file",
-    "write": "write_file",
-    "edit": "edit_file",
-    "glob": "glob",
-    "grep": "grep",
-    "ls": "list_dir",
-    "webfetch": "fetch_url",
-}
-"""Our tools by the names that agents written for Claude Code use."""
-GRANTABLE: Final = frozenset((*COMMON_NAMES.values(), "recall", "memory", "command_output", "stop_command"))
+_OURS: Final = {theirs.lower(): ours for ours, theirs in CLAUDE_NAMES.items()}
+GRANTABLE: Final = frozenset((*CLAUDE_NAMES, "recall", "memory", "command_output", "stop_command")) - {"todo"}
 
 CHANGING: Final = frozenset(("run_command", "write_file", "edit_file"))
 """Tools that can change files."""
@@ -73,32 +63,22 @@ class OwnAgent(NamedTuple):
     window: int
     budget_usd: float
     steps: int
-    file: Path
     source: Source
     problem: str = ""
 
 
 def own_agents(shelves: tuple[Shelf, ...]) -> tuple[OwnAgent, ...]:
     """All agents. Reads files: call it in a thread. Never raises."""
-    return tuple(map(_agent, written(shelves, ROOM)))
-
-
-def agents_signature(shelves: tuple[Shelf, ...]) -> tuple[object, ...]:
-    """A value that changes whenever an agent is added, removed or edited. Cheap: reads no file."""
-    return signature(shelves, ROOM)
-
-
-def index_lines(agents: Sequence[OwnAgent]) -> list[str]:
-    """The usable agents for the system prompt, one on each line."""
-    return [f"- {agent.name}: {agent.description}" for agent in agents if not agent.problem]
+    return tuple(map(_agent, written(shelves, AGENTS)))
 
 
 def _agent(found: Written) -> OwnAgent:
     problems = [found.problem] if found.problem else []
-    tools = tuple(_tool(name) for name in found.key("tools").replace(",", " ").split()) or READING
+    named = found.key("tools").replace(",", " ").split()
+    tools = tuple(dict.fromkeys(_OURS.get(name.lower(), name) for name in named)) or READING
     if unknown := [name for name in tools if name not in GRANTABLE]:
         problems.append(f"no agent can have the tool {', '.join(unknown)}")
-    if not found.key("description"):
+    if not found.description:
         problems.append("its front matter has no description")
     numbers: dict[str, float] = {"window": 0, "budget": 0, "steps": STEPS}
     for name in numbers:
@@ -111,21 +91,16 @@ def _agent(found: Written) -> OwnAgent:
         problems.append(f"steps must be 1 to {MOST_STEPS}")
     return OwnAgent(
         name=found.name,
-        description=found.key("description"),
+        description=found.description,
         system=found.text,
-        tools=tuple(dict.fromkeys(tools)),
+        tools=tools,
         model=found.key("model"),
         window=int(numbers["window"]),
         budget_usd=numbers["budget"],
         steps=int(numbers["steps"]),
-        file=found.file,
         source=found.source,
         problem="; ".join(problems),
     )
-
-
-def _tool(name: str) -> str:
-    return COMMON_NAMES.get(name.lower(), name)
 
 
 class RunAgent:
@@ -229,6 +204,4 @@ class RunAgent:
             prices = configured_model(self._settings, name).profile.prices
         except ModelError:
             return None
-        if prices is None:
-            return None
-        return (TYPICAL_INPUT * prices.input + TYPICAL_OUTPUT * prices.output) / 1_000_000
+        return (TYPICAL_INPUT * prices.input + TYPICAL_OUTPUT * prices.output) / 1_000_000 if prices else None

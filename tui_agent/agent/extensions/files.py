@@ -18,6 +18,22 @@ MOST_FILES: Final = 200
 MOST_BYTES: Final = 262_144
 """The most bytes of one file."""
 
+CLAUDE_NAMES: Final = {
+    "run_command": "Bash",
+    "read_file": "Read",
+    "write_file": "Write",
+    "edit_file": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "list_dir": "LS",
+    "fetch_url": "WebFetch",
+    "todo": "TodoWrite",
+}
+"""The names that extensions written for Claude Code use for our tools."""
+
+STYLES: Final = "styles"
+"""The subfolder for output styles: Markdown files that tell the model how to write its answers."""
+
 Source: TypeAlias = Literal["project", "yours"]
 
 
@@ -35,9 +51,12 @@ class Written(NamedTuple):
     name: str
     keys: dict[str, str]
     text: str
-    file: Path
     source: Source
     problem: str = ""
+
+    @property
+    def description(self) -> str:
+        return self.key("description")
 
     def key(self, *names: str) -> str:
         """The value, on one line, of the first of these keys that is set."""
@@ -57,30 +76,56 @@ def written(shelves: tuple[Shelf, ...], room: str) -> tuple[Written, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
+def style_text(shelves: tuple[Shelf, ...], name: str) -> str:
+    """The text of the style of this name; empty if there is none. Reads files: call it in a thread."""
+    styles = written(shelves, STYLES) if name else ()
+    return next((style.text for style in styles if style.name == name and not style.problem), "")
+
+
 def signature(shelves: tuple[Shelf, ...], *rooms: str) -> tuple[object, ...]:
     """A value that changes whenever a file is added, removed or written. Cheap: reads no file."""
     files = (path for shelf in shelves for room in rooms for _, path in _files(shelf, shelf.folder / room))
-    return tuple(_state(path) for path in files)
+    return tuple(state(path) for path in files)
+
+
+def state(path: Path) -> tuple[object, ...]:
+    """A value that changes whenever the file does."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return (str(path), error.errno)
+    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def contents(shelf: Shelf, path: Path) -> bytes | None:
+    """At most `MOST_BYTES` of a file; None if there is none, or it leads out. Raises `ToolFailure`, `OSError`."""
+    real = Path(os.path.realpath(path))
+    if not real.is_file() or _leads_out(shelf, real):
+        return None
+    with open_file(real) as stream:
+        return read_at_most(stream, MOST_BYTES)
 
 
 def _files(shelf: Shelf, folder: Path) -> Iterator[tuple[str, Path]]:
-    for entry in _listed(folder):
+    """The names and real paths of the Markdown files in a folder and in the folders directly below it."""
+    listed: list[tuple[str, os.DirEntry[str]]] = []
+    for entry in _entries(folder):
         if entry.name.endswith(".md"):
-            yield from _within(shelf, entry.name.removesuffix(".md"), Path(entry.path))
+            listed.append((entry.name, entry))
         elif not entry.name.startswith(".") and entry.is_dir():
-            for below in _listed(Path(entry.path)):
-                if below.name.endswith(".md"):
-                    yield from _within(shelf, f"{entry.name}:{below.name.removesuffix('.md')}", Path(below.path))
+            inside = (below for below in _entries(Path(entry.path)) if below.name.endswith(".md"))
+            listed += ((f"{entry.name}:{below.name}", below) for below in inside)
+    for name, entry in listed:
+        real, called = Path(os.path.realpath(entry.path)), name.removesuffix(".md")
+        if called.strip() and not called.startswith(".") and real.is_file() and not _leads_out(shelf, real):
+            yield "".join(called.lower().split()), real
 
 
-def _within(shelf: Shelf, name: str, path: Path) -> Iterator[tuple[str, Path]]:
-    real = Path(os.path.realpath(path))
-    leads_out = shelf.within is not None and not real.is_relative_to(os.path.realpath(shelf.within))
-    if name.strip() and not name.startswith(".") and not leads_out and real.is_file():
-        yield "".join(name.lower().split()), real
+def _leads_out(shelf: Shelf, real: Path) -> bool:
+    return shelf.within is not None and not real.is_relative_to(os.path.realpath(shelf.within))
 
 
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return sorted(islice(entries, MOST_FILES), key=lambda entry: entry.name)
@@ -94,14 +139,6 @@ def _read(name: str, file: Path, source: Source) -> Written:
         with open_file(file) as stream:
             text = read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except (ToolFailure, OSError) as error:
-        return Written(name, {}, "", file, source, str(error))
+        return Written(name, {}, "", source, str(error))
     keys, body = split_front_matter(text)
-    return Written(name, keys, valid_text(body).strip(), file, source, "" if body.strip() else "it says nothing")
-
-
-def _state(path: Path) -> tuple[object, ...]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        return (str(path), error.errno)
-    return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+    return Written(name, keys, valid_text(body).strip(), source, "" if body.strip() else "it says nothing")

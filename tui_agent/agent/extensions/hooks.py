@@ -5,25 +5,26 @@ If a hook fails, the user is told, with its name, and the session goes on withou
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from tui_agent.agent import events
-from tui_agent.agent.extensions.files import Shelf, Source
+from tui_agent.agent.extensions.files import CLAUDE_NAMES, MOST_BYTES, Shelf, Source, contents, state
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.programs import with_search_path
 from tui_agent.regular import read_at_most
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.confined import open_file
 
 FILE: Final = "hooks.json"
 
@@ -43,8 +44,6 @@ EVENTS: Final[dict[Event, str]] = {
 
 TIMEOUT_S: Final = 60.0
 MOST_TIMEOUT_S: Final = 600.0
-MOST_BYTES: Final = 262_144
-"""The most bytes read of a file of hooks."""
 MOST_TOLD: Final = 10_000
 """The most characters of a hook's answer that reach the model."""
 MOST_STOPS: Final = 5
@@ -54,19 +53,6 @@ BLOCKED: Final = 2
 
 _TELLING: Final = frozenset(("SessionStart", "UserPromptSubmit"))
 """Events for which plain-text output goes to the model."""
-
-_COMMON_NAMES: Final = {
-    "run_command": "Bash",
-    "read_file": "Read",
-    "write_file": "Write",
-    "edit_file": "Edit",
-    "glob": "Glob",
-    "grep": "Grep",
-    "list_dir": "LS",
-    "fetch_url": "WebFetch",
-    "todo": "TodoWrite",
-}
-"""Our tools by the names that matchers of hooks written for Claude Code use."""
 
 _MODES: Final = {"plan": "plan", "ask": "default", "auto": "acceptEdits", "allow": "bypassPermissions"}
 
@@ -100,7 +86,7 @@ class Hook(NamedTuple):
             return False
         if self.matcher in {"", "*"} or not subject:
             return True
-        names = (subject, _COMMON_NAMES.get(subject, subject))
+        names = (subject, CLAUDE_NAMES.get(subject, subject))
         return any(re.fullmatch(self.matcher, name) is not None for name in names)
 
 
@@ -139,8 +125,12 @@ class Hooks:
     """The hooks of one session. Changed files are read again at the beginning of a turn."""
 
     def __init__(
-        self, shelves: Sequence[Shelf], facts: Facts, heard: frozenset[Event] = frozenset(get_args(Event))
+        self,
+        shelves: Sequence[Shelf] = (),
+        facts: Facts | None = None,
+        heard: frozenset[Event] = frozenset(get_args(Event)),
     ) -> None:
+        """Without `shelves` and `facts` there are none."""
         self._shelves = tuple(shelves)
         self._facts = facts
         self._heard = heard
@@ -154,13 +144,15 @@ class Hooks:
 
     def look(self) -> Found:
         """The present hooks. Reads files: call it in a thread."""
-        state = tuple(_state(shelf.folder / FILE) for shelf in self._shelves)
-        if state != self._state:
-            self._found, self._state = _read(self._shelves), state
+        seen = tuple(state(shelf.folder / FILE) for shelf in self._shelves)
+        if seen != self._state:
+            self._found, self._state = _read(self._shelves), seen
         return self._found
 
     async def begin_turn(self, emit: Emit) -> Say:
         """Reload changed files; at the first turn, run the hooks for the start of the session."""
+        if self._facts is None:
+            return Say()
         before = self._found.problems
         found = await asyncio.to_thread(self.look)
         for problem in found.problems if found.problems != before else ():
@@ -173,14 +165,14 @@ class Hooks:
 
     async def fire(self, event: Event, told: Mapping[str, object], emit: Emit, subject: str = "") -> Say:
         """Run the hooks of an event in parallel. Never raises: failures are reported with the hook's name."""
-        if event not in self._heard:
+        facts = self._facts
+        if event not in self._heard or facts is None:
             return Say()
         if self._state is None:
             await asyncio.to_thread(self.look)
         wanted = [hook for hook in self._found.hooks if hook.wants(event, subject)]
         if not wanted:
             return Say()
-        facts = self._facts
         payload: dict[str, object] = {
             "session_id": facts.session,
             "transcript_path": str(facts.record),
@@ -190,7 +182,7 @@ class Hooks:
             **told,
         }
         data = msgspec.json.encode(payload)
-        answers = await asyncio.gather(*(self._answer(hook, data, emit) for hook in wanted))
+        answers = await asyncio.gather(*(_answer(hook, data, facts, emit) for hook in wanted))
         return Say(
             refused="\n".join(answer.refused for answer in answers if answer.refused),
             asked="\n".join(answer.asked for answer in answers if answer.asked),
@@ -198,43 +190,86 @@ class Hooks:
             arguments=next((answer.arguments for answer in reversed(answers) if answer.arguments), ""),
         )
 
-    async def _answer(self, hook: Hook, data: bytes, emit: Emit) -> Say:
-        from tui_agent.agent.extensions.running import run_hook
 
-        def failed(why: str) -> Say:
-            emit(
-                events.Notice(
-                    level="warning",
-                    title=f"A hook failed: {hook.name}",
-                    text=why,
-                    hint=f"everything goes on without it; it is in {hook.file}",
-                )
-            )
-            return Say()
+async def _answer(hook: Hook, data: bytes, facts: Facts, emit: Emit) -> Say:
+    def failed(why: str) -> Say:
+        hint = f"everything goes on without it; it is in {hook.file}"
+        emit(events.Notice(level="warning", title=f"A hook failed: {hook.name}", text=why, hint=hint))
+        return Say()
 
+    try:
+        exit_code, output, errors = await _run(hook, data, facts)
+    except TimeoutError:
+        return failed(f"It was ended after {hook.timeout:g} s.")
+    except (OSError, ValueError, ToolFailure) as error:
+        return failed(f"It could not be run: {error_text(error, 300)}")
+    if exit_code == BLOCKED:
+        reason = errors.strip() or f"The hook {hook.name} refuses it."
+        return Say(told=reason) if hook.event == "PostToolUse" else Say(refused=reason[:MOST_TOLD])
+    if exit_code:
+        return failed(f"It ended with exit code {exit_code}. {errors.strip()[:500]}".strip())
+    text = output.strip()
+    if not text.startswith("{"):
+        if hook.event in _TELLING:
+            return Say(told=text)
+        return failed(f"What it printed is not JSON: {text[:200]}") if text else Say()
+    try:
+        said = _decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return failed(f"What it printed cannot be read ({error}): {text[:200]}")
+    if said.system_message:
+        emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MOST_TOLD]))
+    return _understood(said, hook)
+
+
+async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
+    """Run a hook outside the sandbox, with `data` on its standard input; returns its exit code, output and errors.
+
+    Ends every process it started. Raises TimeoutError if it took too long, and OSError, ValueError or ToolFailure if it
+    cannot be run.
+    """
+    # Imported here, because few sessions have hooks.
+    from tui_agent.tools.sandbox.launcher import Request
+    from tui_agent.tools.sandbox.sandbox import ready
+    from tui_agent.tools.shell.environment import child_environment
+    from tui_agent.tools.shell.processes import RunningCommand
+    from tui_agent.tools.shell.run_command import shell
+
+    place = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="tui-agent-hook-")
+    try:
+        given, errors = Path(place.name, "input.json"), Path(place.name, "errors.txt")
+        await asyncio.to_thread(given.write_bytes, data)
+        environment = with_search_path(child_environment(os.environ)) | {
+            "TUI_AGENT_HOOK": place.name,
+            "TUI_AGENT_PROJECT": str(facts.project),
+            "CLAUDE_PROJECT_DIR": str(facts.project),
+        }
+        line = f'exec <"$TUI_AGENT_HOOK/{given.name}" 2>"$TUI_AGENT_HOOK/{errors.name}"\n{hook.command}'
+        request = Request([shell(), "-c", line], str(facts.folder), environment)
+        output = bytearray()
+
+        def take(piece: bytes) -> None:
+            output.extend(piece[: MOST_BYTES - len(output)])
+
+        await ready(request)
+        running = RunningCommand(request, on_output=take)
+        await running.started()
         try:
-            ended = await run_hook(hook.command, data, self._facts.folder, self._facts.project, seconds=hook.timeout)
-        except TimeoutError:
-            return failed(f"It was ended after {hook.timeout:g} s.")
-        except (OSError, ValueError, ToolFailure) as error:
-            return failed(f"It could not be run: {error_text(error, 300)}")
-        if ended.exit_code == BLOCKED:
-            reason = ended.errors.strip() or f"The hook {hook.name} refuses it."
-            return Say(told=reason) if hook.event == "PostToolUse" else Say(refused=reason[:MOST_TOLD])
-        if ended.exit_code:
-            return failed(f"It ended with exit code {ended.exit_code}. {ended.errors.strip()[:500]}".strip())
-        text = ended.output.strip()
-        if not text.startswith("{"):
-            if hook.event in _TELLING:
-                return Say(told=text)
-            return failed(f"What it printed is not JSON: {text[:200]}") if text else Say()
-        try:
-            said = _decoder.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            return failed(f"What it printed cannot be read ({error}): {text[:200]}")
-        if said.system_message:
-            emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MOST_TOLD]))
-        return _understood(said, hook)
+            async with asyncio.timeout(hook.timeout):
+                ended = await running.ended()
+        except BaseException:
+            await running.stop()
+            raise
+        running.kill()
+
+        def beginning() -> str:
+            with suppress(OSError), errors.open("rb") as stream:
+                return read_at_most(stream, MOST_BYTES).decode(errors="replace")
+            return ""
+
+        return ended.exit_code, output.decode(errors="replace"), await asyncio.to_thread(beginning)
+    finally:
+        await asyncio.to_thread(place.cleanup)
 
 
 class _Specific(msgspec.Struct, frozen=True, rename="camel"):
@@ -281,12 +316,10 @@ def _read(shelves: Sequence[Shelf]) -> Found:
     problems: list[str] = []
     for shelf in shelves:
         path = shelf.folder / FILE
-        real = Path(os.path.realpath(path))
-        if not real.is_file() or (shelf.within is not None and not real.is_relative_to(os.path.realpath(shelf.within))):
-            continue
         try:
-            with open_file(real) as stream:
-                document = json.loads(read_at_most(stream, MOST_BYTES))
+            if (data := contents(shelf, path)) is None:
+                continue
+            document = json.loads(data)
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue
@@ -304,51 +337,40 @@ def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str
     if not isinstance(named, dict):
         yield "it has no object that lists hooks by event."
         return
-    for event, groups in named.items():
-        known = next((known for known in EVENTS if known == event), None)
-        if known is None or not isinstance(groups, list):
-            yield f"{event!r} is not an event, or has no list; the events are {', '.join(EVENTS)}."
+    for name, groups in named.items():
+        event = next((known for known in EVENTS if known == name), None)
+        if event is None or not isinstance(groups, list):
+            yield f"{name!r} is not an event, or has no list; the events are {', '.join(EVENTS)}."
             continue
         for group in groups:
-            yield from _group(known, group, shelf, path)
+            listed = group.get("hooks") if isinstance(group, dict) else None
+            if not isinstance(group, dict) or not isinstance(listed, list):
+                yield f"{event}: every entry needs a list of `hooks`."
+                continue
+            matcher = group.get("matcher") or ""
+            try:
+                re.compile(matcher)
+            except (re.error, TypeError):
+                yield f"{event}: the matcher {matcher!r} is not a regular expression."
+                continue
+            for given in listed:
+                hook = _hook(event, given, matcher, shelf, path) if isinstance(given, dict) else None
+                yield hook or (
+                    f"{event}: a hook is a `command`, or of the type `python` a `call` like module:function, and its "
+                    f"`timeout` is at most {MOST_TIMEOUT_S:g} s."
+                )
 
 
-def _group(event: Event, group: object, shelf: Shelf, path: Path) -> Iterator[Hook | str]:
-    listed = group.get("hooks") if isinstance(group, dict) else None
-    if not isinstance(group, dict) or not isinstance(listed, list):
-        yield f"{event}: every entry needs a list of `hooks`."
-        return
-    matcher = group.get("matcher") or ""
-    try:
-        re.compile(matcher)
-    except (re.error, TypeError):
-        yield f"{event}: the matcher {matcher!r} is not a regular expression."
-        return
-    for given in listed:
-        command = _command(given) if isinstance(given, dict) else ""
-        timeout = given.get("timeout", TIMEOUT_S) if isinstance(given, dict) else TIMEOUT_S
-        if not command or not isinstance(timeout, int | float) or not 0 < timeout <= MOST_TIMEOUT_S:
-            yield (
-                f"{event}: a hook is a `command`, or of the type `python` a `call` like module:function, and its "
-                f"`timeout` is at most {MOST_TIMEOUT_S:g} s."
-            )
-            continue
-        label = given.get("command") or given.get("call")
-        yield Hook(event, command, matcher, float(timeout), shelf.source, path, f"{event}, {str(label)[:80]}")
-
-
-def _command(given: Mapping[str, object]) -> str:
-    """The command line of a hook; empty if it has none."""
-    command, call = given.get("command"), given.get("call")
-    if given.get("type", "command") == "command":
-        return command.strip() if isinstance(command, str) else ""
-    if given.get("type") == "python" and isinstance(call, str) and re.fullmatch(r"[\w.]+:\w+", call):
-        return shlex.join((sys.executable, "-c", _CALL_PYTHON, call))
-    return ""
-
-
-def _state(path: Path) -> tuple[object, ...]:
-    with contextlib.suppress(OSError):
-        found = path.stat()
-        return (found.st_ino, found.st_size, found.st_mtime_ns)
-    return ()
+def _hook(event: Event, given: Mapping[str, object], matcher: str, shelf: Shelf, path: Path) -> Hook | None:
+    """The hook that an object describes; None if it is none."""
+    kind, timeout = given.get("type", "command"), given.get("timeout", TIMEOUT_S)
+    line = given.get("command") if kind == "command" else given.get("call") if kind == "python" else None
+    if not isinstance(line, str) or not isinstance(timeout, int | float) or not 0 < timeout <= MOST_TIMEOUT_S:
+        return None
+    command = line.strip()
+    if kind == "python":
+        if not re.fullmatch(r"[\w.]+:\w+", line):
+            return None
+        command = shlex.join((sys.executable, "-c", _CALL_PYTHON, line))
+    name = f"{event}, {line[:80]}"
+    return Hook(event, command, matcher, float(timeout), shelf.source, path, name) if command else None

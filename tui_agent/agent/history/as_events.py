@@ -46,8 +46,6 @@ def replay(entries: Iterable[AnyEntry]) -> Iterator[events.AgentEvent]:
                 yield events.ModelChanged(model=entry.model, window=0, tier="unknown")
             case ContextEntry():
                 yield step_event(step_of(entry))
-            case _:
-                pass
 
 
 def newest(entries: Sequence[AnyEntry], least: int) -> int:
@@ -102,52 +100,53 @@ def _stands_alone(entries: Sequence[AnyEntry], start: int) -> bool:
 
 
 def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.AgentEvent]:
-    if message.role == "assistant":
-        yield events.AssistantMessage(
-            seq=message.seq,
-            model=message.model,
-            text=text_of(message.blocks, Text),
-            reasoning=text_of(message.blocks, Reasoning),
-            usage=message.usage or Usage(),
-            cost_usd=message.cost_usd,
-            stop_reason=message.stop_reason,
-            duration_ms=message.duration_ms,
-        )
-        for block in message.blocks:
-            if isinstance(block, ToolCall):
-                block = inner_call(block)
-                calls[block.id] = block
-                yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
-    elif message.kind in ("tool_result", "user_shell"):
-        for block in message.blocks:
-            if isinstance(block, ToolCall):
-                calls[block.id] = block
-                yield events.ToolStarted(call_id=block.id, name=block.name, arguments=block.arguments)
-            elif isinstance(block, ToolResult):
-                call, artifact = calls.get(block.call_id), message.artifact
-                yield events.ToolFinished(
-                    call_id=block.call_id,
-                    name=call.name if call else "",
-                    status=_status(message, block),
-                    text=block.text,
-                    size=artifact.size if artifact else len(block.text),
-                    tokens=estimate(size_of_text(block.text)),
-                    duration_ms=message.duration_ms,
-                    summary=message.summary,
-                    diff=message.diff,
-                    outcome=message.outcome,
-                    seq=message.seq,
-                    artifact=artifact.path if artifact else "",
-                    evicted=artifact is not None and artifact.evicted,
-                )
-    else:
+    if message.role == "user" and message.kind not in ("tool_result", "user_shell"):
         yield said(message)
+        return
+    if message.role == "assistant":
+        yield answered(message)
+    for block in message.blocks:
+        if isinstance(block, ToolCall):
+            call = calls[block.id] = inner_call(block)
+            yield events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments)
+        elif isinstance(block, ToolResult):
+            yield finished(message, block, calls[block.call_id].name if block.call_id in calls else "")
 
 
-def _status(message: Message, result: ToolResult) -> str:
+def answered(message: Message) -> events.AssistantMessage:
+    """The event of a model's answer."""
+    return events.AssistantMessage(
+        seq=message.seq,
+        model=message.model,
+        text=text_of(message.blocks, Text),
+        reasoning=text_of(message.blocks, Reasoning),
+        usage=message.usage or Usage(),
+        cost_usd=message.cost_usd,
+        stop_reason=message.stop_reason,
+        duration_ms=message.duration_ms,
+    )
+
+
+def finished(message: Message, result: ToolResult, name: str) -> events.ToolFinished:
+    """The event of a result in a message; `name`: of the tool."""
+    artifact, status = message.artifact, "error" if result.is_error else "ok"
     if message.stop_reason:
-        return "denied" if message.stop_reason == "denied" else "interrupted"
-    return "error" if result.is_error else "ok"
+        status = "denied" if message.stop_reason == "denied" else "interrupted"
+    return events.ToolFinished(
+        call_id=result.call_id,
+        name=name,
+        status=status,
+        text=result.text,
+        size=artifact.size if artifact else len(result.text),
+        tokens=estimate(size_of_text(result.text)),
+        duration_ms=message.duration_ms,
+        summary=message.summary,
+        diff=message.diff,
+        outcome=message.outcome,
+        seq=message.seq,
+        artifact=artifact.path if artifact else "",
+        evicted=artifact is not None and artifact.evicted,
+    )
 
 
 def said(message: Message, queued: int = 0) -> events.UserMessage:

@@ -5,7 +5,7 @@ Each call that may change files gets two entries: `FilesKept` before it, once th
 """
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -72,7 +72,7 @@ class FileHistory:
         if tree:
             for each in self._trees:
                 await each.look()
-        self._heed(_paths(before))
+        self._heed(change.path for change in before)
         kept = await record.append(FilesKept(call=call_id, files=before, tree=tree))
         try:
             yield
@@ -121,7 +121,7 @@ class FileHistory:
 
     def resume(self, past: Sequence[FilesKept | FilesChanged]) -> None:
         """Continue after these entries of the log: watch their files, and remove leftovers of a killed program."""
-        self._heed(path for entry in past if isinstance(entry, FilesChanged) for path in _paths(entry.files))
+        self._heed(change.path for entry in past if isinstance(entry, FilesChanged) for change in entry.files)
         for begun in unfinished(past):
             for change in begun.files:
                 clear_leftovers(Path(change.path))
@@ -134,27 +134,23 @@ class FileHistory:
 
     # Around a call
 
-    def _heed(self, paths: Iterable[Path]) -> None:
-        heeded = [path for path in paths if ".git" not in path.parts]
+    def _heed(self, paths: Iterable[str]) -> None:
+        heeded = [path for path in map(Path, paths) if ".git" not in path.parts]
         for tree in self._trees:
             tree.heed(heeded)
 
     def _touched(self, accesses: Sequence[Access]) -> tuple[list[Path], bool]:
         """The files that a call is known to change, and whether it may also change any other."""
-        tree, paths = False, list[Path]()
-        for access in accesses:
-            if access.effect == "run":
+        tree, paths = any(access.effect == "run" for access in accesses), list[Path]()
+        own = [folder for folder in self._excluded if not self._root.is_relative_to(folder)]
+        for path in (Path(access.target) for access in accesses if access.effect == "write"):
+            if any(path.is_relative_to(folder) for folder in own):
+                continue
+            if path.is_dir():
                 tree = True
-            elif access.effect == "write" and not self._is_own(path := Path(access.target)):
-                if path.is_dir():
-                    tree = True
-                else:
-                    paths.append(path)
+            else:
+                paths.append(path)
         return paths, tree
-
-    def _is_own(self, path: Path) -> bool:
-        inside = (folder for folder in self._excluded if not self._root.is_relative_to(folder))
-        return any(path.is_relative_to(folder) for folder in inside)
 
     def _before(self, paths: Iterable[Path], log: Log) -> tuple[FileChange, ...]:
         """The present state of the files; contents not saved since the user's newest words are saved now."""
@@ -183,8 +179,11 @@ class FileHistory:
         return self._kept.keep(seen.content)
 
     async def _changed(self, kept: int, before: Sequence[FileChange], tree: bool) -> FilesChanged:
-        now = await in_thread(lambda: [_as_now(change) for change in before]) if before else []
-        files = [change for change in now if change.before != change.after]
+        def as_now() -> list[FileChange]:
+            now = (msgspec.structs.replace(each, after=look_at(Path(each.path), 0).state) for each in before)
+            return [change for change in now if change.before != change.after]
+
+        files = await in_thread(as_now) if before else []
         gaps: list[str] = []
         if tree:
             for each in self._trees:
@@ -192,17 +191,18 @@ class FileHistory:
                 known = {change.path for change in before}
                 files += (change for change in changes.files if change.path not in known)
                 gaps += changes.gaps
-        self._tell(files, gaps)
-        return FilesChanged(kept=kept, files=tuple(files), gaps=tuple(dict.fromkeys(gaps)))
-
-    def _tell(self, files: Iterable[FileChange], gaps: Iterable[str]) -> None:
         reasons: dict[str, list[str]] = {}
         for change in files:
             if change.unkept and change.unkept != KEPT_EARLIER:
                 reasons.setdefault(change.unkept, []).append(change.path)
-        said = [*gaps, *(_unkept(paths, why) for why, paths in reasons.items())]
+        said = list(gaps)
+        for why, paths in reasons.items():
+            named = ", ".join(shown(path, 200) for path in paths[:UNKEPT_NAMED])
+            more = f" and {len(paths) - UNKEPT_NAMED:,} more" if len(paths) > UNKEPT_NAMED else ""
+            said.append(f"{named}{more} cannot be put back: {why}.")
         self._news += [text for text in said if text not in self._told]
         self._told.update(said)
+        return FilesChanged(kept=kept, files=tuple(files), gaps=tuple(dict.fromkeys(gaps)))
 
     # Putting back
 
@@ -245,20 +245,6 @@ class FileHistory:
             await in_thread(act)
             await record.append(FilesChanged(kept=kept, files=tuple(changes[step.path] for step in done)))
         return PutBackDone(tuple(done), tuple(failed))
-
-
-def _paths(changes: Iterable[FileChange]) -> Iterator[Path]:
-    return (Path(change.path) for change in changes)
-
-
-def _as_now(change: FileChange) -> FileChange:
-    return msgspec.structs.replace(change, after=look_at(Path(change.path), 0).state)
-
-
-def _unkept(paths: Sequence[str], why: str) -> str:
-    named = ", ".join(shown(path, 200) for path in paths[:UNKEPT_NAMED])
-    more = f" and {len(paths) - UNKEPT_NAMED:,} more" if len(paths) > UNKEPT_NAMED else ""
-    return f"{named}{more} cannot be put back: {why}."
 
 
 def _is_text(path: Path) -> bool:

@@ -12,6 +12,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -55,13 +56,13 @@ class _Written(NamedTuple):
 
 def as_meant(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
     """The answer with its calls repaired; `in_text`: see `repaired`."""
-    blocks = repaired(completed.blocks, tools, in_text=in_text and completed.stop_reason == "end_turn")
+    ended = completed.stop_reason == "end_turn"
+    blocks = repaired(completed.blocks, tools, in_text=in_text and ended)
     if blocks is completed.blocks:
         return completed
-    calls = completed.stop_reason == "end_turn" and any(isinstance(block, ToolCall) for block in blocks)
-    return msgspec.structs.replace(
-        completed, blocks=blocks, stop_reason="tool_calls" if calls else completed.stop_reason
-    )
+    calls = ended and any(isinstance(block, ToolCall) for block in blocks)
+    reason = "tool_calls" if calls else completed.stop_reason
+    return msgspec.structs.replace(completed, blocks=blocks, stop_reason=reason)
 
 
 def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
@@ -85,8 +86,6 @@ def valid_blocks(blocks: tuple[Block, ...], view: View) -> tuple[Block, ...]:
                 block = ToolCall(name, valid_text(block.name), arguments, block.opaque, malformed)
             case Text() | Reasoning():
                 block = msgspec.structs.replace(block, text=valid_text(block.text))
-            case _:
-                pass
         renamed.append(block)
     return tuple(renamed)
 
@@ -101,8 +100,14 @@ def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_t
     mended = tuple(
         each for block in blocks for each in (_meant_by(block, by_name) if isinstance(block, ToolCall) else (block,))
     )
-    if in_text and by_name and not any(isinstance(block, ToolCall) for block in mended):
-        mended = _from_text(mended, by_name)
+    last = mended[-1] if in_text and mended else None
+    no_calls = not any(isinstance(block, ToolCall) for block in mended)
+    if no_calls and isinstance(last, Text) and len(last.text) <= MAX_SEARCHED:
+        said, written = _split(last.text)
+        if written and all(call.name in by_name for call in written):
+            fitted = ((each.name, fit(each.arguments, _schema(by_name[each.name]))) for each in written)
+            calls = [ToolCall(fresh_id(), name, _text(arguments)) for name, arguments in fitted]
+            mended = (*mended[:-1], *((msgspec.structs.replace(last, text=said),) if said else ()), *calls)
     same = len(mended) == len(blocks) and all(one is other for one, other in zip(mended, blocks, strict=True))
     return blocks if same else mended
 
@@ -137,17 +142,6 @@ def _mended(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> ToolCall:
     if fitted is None or (not call.malformed and _text(fitted) == _text(given)):
         return call if name == call.name else msgspec.structs.replace(call, name=name)
     return msgspec.structs.replace(call, name=name, arguments=_text(fitted), malformed="")
-
-
-def _from_text(blocks: tuple[Block, ...], tools: Mapping[str, ToolDefinition]) -> tuple[Block, ...]:
-    text = blocks[-1] if blocks else None
-    if not isinstance(text, Text) or len(text.text) > MAX_SEARCHED:
-        return blocks
-    said, written = _split(text.text)
-    if not written or any(call.name not in tools for call in written):
-        return blocks
-    calls = [ToolCall(fresh_id(), call.name, _text(fit(call.arguments, _schema(tools[call.name])))) for call in written]
-    return (*blocks[:-1], *((msgspec.structs.replace(text, text=said),) if said else ()), *calls)
 
 
 def _split(text: str) -> tuple[str, list[_Written]]:
@@ -211,7 +205,7 @@ def _read(text: str) -> object:
 
 def _value(text: str) -> object:
     """Parse a text as JSON or Python; None if it is neither, or its value has no JSON form."""
-    for read in (_json, _without_commas, ast.literal_eval):
+    for read in (_json, lambda text: _json(_COMMA.sub(lambda found: found[1] or "", text)), ast.literal_eval):
         try:
             value: object = read(text)
             # A set, a tuple, or a key that is no text would be something else in JSON.
@@ -224,10 +218,6 @@ def _value(text: str) -> object:
 
 def _json(text: str) -> object:
     return json.loads(text, strict=False)
-
-
-def _without_commas(text: str) -> object:
-    return _json(_COMMA.sub(lambda found: found[1] or "", text))
 
 
 def _text(value: object) -> str:
@@ -268,10 +258,9 @@ def _is(value: object, kind: str) -> bool:
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import UndefinedTypeCheck
 
-    try:
+    with suppress(UndefinedTypeCheck):
         return bool(Draft202012Validator.TYPE_CHECKER.is_type(value, kind))
-    except UndefinedTypeCheck:
-        return True
+    return True
 
 
 def _as(value: object, kind: str) -> object:
@@ -297,7 +286,6 @@ def _as(value: object, kind: str) -> object:
 
 
 def _schema(tool: ToolDefinition) -> Mapping[str, object]:
-    try:
+    with suppress(msgspec.DecodeError):
         return msgspec.json.decode(tool.schema, type=dict[str, object])
-    except msgspec.DecodeError:
-        return {}
+    return {}

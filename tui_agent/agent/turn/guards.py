@@ -7,15 +7,17 @@ records that it was reached and each reset, so it also holds in the next process
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.record import Record
+from tui_agent.agent.turn.hints import WATCHDOG
 from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
-from tui_agent.conversation.entries import AnyEntry, CeilingReached, CeilingReset, Message
+from tui_agent.conversation.entries import CeilingReached, CeilingReset, Message
+from tui_agent.conversation.log import Log
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError
@@ -25,12 +27,6 @@ from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 Emit: TypeAlias = Callable[[events.AgentEvent], None]
-
-WATCHDOG = "watchdog"
-"""The name under which the watchdog asks its question, in place of a tool's."""
-
-_ESCALATES = "The provider's strongest model takes over from the next step."
-_BY_HAND = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."
 
 
 class StoppedByUser(ModelError):
@@ -97,7 +93,8 @@ class CallLimitReached(ModelError):
 class CostCeiling:
     """The cost ceiling of a session and its subtasks, which record into the session's `tracker`."""
 
-    def __init__(self, limit: Limits, tracker: UsageTracker) -> None:
+    def __init__(self, limit: Limits, tracker: UsageTracker, log: Log | None = None) -> None:
+        """`log`: restores from it whether the ceiling was reached, and what was granted since."""
         self._limit = limit
         self._session_bound = limit.max_session_usd
         self._tracker = tracker
@@ -106,13 +103,10 @@ class CostCeiling:
         self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
-
-    def restore(self, entries: Iterable[AnyEntry]) -> None:
-        """Restore the ceiling's state from a log: whether it was reached, and what was granted since."""
-        for entry in entries:
+        for entry in log.entries().of(CeilingReached, CeilingReset) if log is not None else ():
             match entry:
                 case CeilingReached():
-                    now = self._limit.max_usd if entry.bound == "turn" else self._limit.max_session_usd
+                    now = limit.max_usd if entry.bound == "turn" else limit.max_session_usd
                     # If the limit was raised or removed since, the session may go on.
                     still = now is not None and now <= entry.limit_usd
                     self._reached = CostCeilingReached(entry.message, entry.bound) if still else None
@@ -120,10 +114,8 @@ class CostCeiling:
                     self._unreset = entry if still or now is None else None
                 case CeilingReset():
                     self._reached = self._unreset = None
-                    if entry.session_usd is not None and self._limit.max_session_usd is not None:
-                        self._session_bound = max(self._limit.max_session_usd, entry.session_usd)
-                case _:
-                    pass
+                    if entry.session_usd is not None and limit.max_session_usd is not None:
+                        self._session_bound = max(limit.max_session_usd, entry.session_usd)
 
     def take_news(self) -> CeilingReached | None:
         """The entry that records that the ceiling was reached; returned once, then None."""
@@ -153,24 +145,20 @@ class CostCeiling:
         """
         self.check()
         expected = 0.0 if profile.prices is None else input_cost_usd(profile.prices, tokens, cached)
-        if expected:
-            self._check_expected(profile, tokens, expected)
+        others = sum(self._under_way)
+        beside = f", with {money_text(others)} for the input of calls under way" if others else ""
+        for bound, spent, most in self._bounds() if expected else ():
+            if spent + others + expected >= most:
+                alone = f"{money_text(expected)} for its {tokens:,} tokens of input alone"
+                so_far = f"This {bound} has cost {money_text(spent)}{beside}"
+                ceiling = f"its ceiling is {money_text(most)} ({_KEYS[bound]})"
+                told = f"The next call to {profile.id} would cost {alone}. {so_far}; {ceiling}."
+                raise self._shut(told, bound, most)
         self._under_way.append(expected)
         try:
             yield
         finally:
             self._under_way.remove(expected)
-
-    def _check_expected(self, profile: ModelProfile, tokens: int, expected: float) -> None:
-        others = sum(self._under_way)
-        beside = f", with {money_text(others)} for the input of calls under way" if others else ""
-        call = (
-            f"The next call to {profile.id} would cost {money_text(expected)} for its {tokens:,} tokens of input alone."
-        )
-        for bound, spent, most in self._bounds():
-            if spent + others + expected >= most:
-                so_far = f"This {bound} has cost {money_text(spent)}{beside}"
-                raise self._shut(f"{call} {so_far}; its ceiling is {money_text(most)} ({_KEYS[bound]}).", bound, most)
 
     def unwatched(self, profile: ModelProfile) -> str:
         """A warning, once for each model, that its calls cannot be counted against the ceiling; else empty."""
@@ -278,19 +266,15 @@ class WatchdogGuard:
         self._escalation = larger or self._escalation
         action = "escalate" if larger else "ask" if self.mode == "prompt" else "warn"
         record.note("alert", {"signal": alert.signal, "text": alert.text, "action": action, "model": larger})
-        hint = "" if action == "ask" else f"{_ESCALATES} ({larger})" if larger else _BY_HAND
+        hint = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."
+        if larger:
+            hint = f"The provider's strongest model takes over from the next step. ({larger})"
+        hint = "" if action == "ask" else hint
         emit(events.Alert(signal=alert.signal, text=alert.text, action=action, hint=hint))
-        if action == "ask":
-            await self._question(alert, emit)
-
-    async def _question(self, alert: Alert, emit: Emit) -> None:
+        if action != "ask":
+            return
         question = PermissionQuestion(
-            call_id="",
-            tool=WATCHDOG,
-            arguments="{}",
-            accesses=(),
-            preview=Preview("Go on with this turn?", text=alert.text),
-            reason="The model looks stuck.",
+            "", WATCHDOG, "{}", (), Preview("Go on with this turn?", text=alert.text), "The model looks stuck."
         )
         emit(events.PermissionAsked(question=question))
         answer = await self._ask(question)

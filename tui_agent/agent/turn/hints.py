@@ -1,6 +1,13 @@
-"""Hints on what to do next, for each kind of error that ends a turn. Everything before the error is kept."""
+"""What to do next, for each kind of error that ends a turn. Everything before the error is kept."""
 
 from typing import Final
+
+from tui_agent.agent.events import TurnFailed
+from tui_agent.text import call_summary
+from tui_agent.tools.gate.permissions import NobodyToAsk
+
+WATCHDOG: Final = "watchdog"
+"""The name under which the watchdog asks its question, in place of a tool's."""
 
 HINTS: Final = {
     "auth": "Enter another key with /key, or set the variable again, and send the message again; "
@@ -21,18 +28,30 @@ HINTS: Final = {
 IN_TEXT: Final = {"auth": "Set another key and run it again, with -c; everything so far is kept."}
 """Hints without a screen, for the kinds whose hint in `HINTS` is about the screen."""
 
-UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
-"""The hint if a tool call needs approval and nobody can be asked."""
-
-UNANSWERED_QUESTION: Final = 'Answer it with tui-agent -c -p "your answer", or in the full-screen app with -c.'
-UNANSWERED_PLAN: Final = (
+_UNASKED: Final = "Allow it with --ask allow or a rule in permissions.allow, or run it in the full-screen app."
+_QUESTION: Final = 'Answer it with tui-agent -c -p "your answer", or in the full-screen app with -c.'
+_PLAN: Final = (
     'Approve it with tui-agent -c -p "approve" (or "approve ask": changes are asked about), send it back with other '
     "words, or look at it in the full-screen app with -c."
 )
-"""The hints if the model asks a question or submits a plan and nobody can answer."""
-
-UNASKED_WATCHDOG: Final = (
+_WATCHDOG: Final = (
     "Everything so far is kept. --watchdog warn only warns, --watchdog auto continues with a larger model; with "
     "--watchdog prompt somebody must be there: go on in the full-screen app with -c."
 )
-"""The hint if the watchdog asks and nobody can answer."""
+
+
+def unanswered(refusal: NobodyToAsk) -> TurnFailed:
+    """The event for calls that nobody could approve; it is about a plan first, else questions, else the calls."""
+    questions, kind = refusal.questions, "needs_answer"
+    kinds = [question.kind for question in questions]
+    if "plan" in kinds:
+        hint, message = _PLAN, "A plan waits for your approval, and there is nobody to ask."
+    elif asked := kinds.count("question"):
+        waiting = "A question waits" if asked == 1 else f"{asked} questions wait"
+        hint, message = _QUESTION, f"{waiting} for your answer, and there is nobody to ask."
+    else:
+        kind, hint = "needs_approval", _WATCHDOG if refusal.question.tool == WATCHDOG else _UNASKED
+        calls = (f"{each.tool} {call_summary(each.arguments)}".rstrip() for each in questions)
+        named = ", ".join(dict.fromkeys(calls))
+        message = f"{named}: this needs an approval, and there is nobody to ask. {refusal.question.reason}"
+    return TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)

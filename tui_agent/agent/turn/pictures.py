@@ -3,6 +3,8 @@
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -70,11 +72,8 @@ def mentions_in(text: str) -> list[tuple[int, str]]:
 
 def mentioned_pictures(text: str, folder: Path) -> list[tuple[int, str, Callable[[], Picture]]]:
     """The pictures that a text mentions by path: position, path, and a function that reads the picture."""
-
-    def reader(name: str) -> Callable[[], Picture]:
-        return lambda: read_picture(folder / Path(name).expanduser())
-
-    return [(at, name, reader(name)) for at, name in mentions_in(text) if name.lower().endswith(SUFFIXES)]
+    mentioned = [(at, name) for at, name in mentions_in(text) if name.lower().endswith(SUFFIXES)]
+    return [(at, name, partial(read_picture, folder / Path(name).expanduser())) for at, name in mentioned]
 
 
 def read_pictures(named: Mapping[str, Callable[[], Picture]], session_folder: Path | None) -> Pictures:
@@ -134,40 +133,32 @@ def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached
             blocks.append(image)
             continue
         try:
-            data = b64decode(image.data)
-            made, changed = _fit(data, image.media_type, folder())
+            made, changed = _fit(b64decode(image.data), image.media_type, folder())
         except (ValueError, UnreadablePicture) as error:
             reason = str(error) if isinstance(error, UnreadablePicture) else "it is damaged, or not a picture"
             problems.append(reason)
             blocks.append(Text(f"[A picture was given here that cannot be sent: {reason}.]"))
         else:
             # Keep an unchanged picture the same object, so that its data is not held twice.
-            same = not changed and made.media_type == image.media_type
-            blocks.append(image if same else made)
+            blocks.append(made if changed or made.media_type != image.media_type else image)
             smaller += changed
     return Attached(tuple(blocks), tuple(problems), smaller)
 
 
-def _fit(data: bytes, media: str, folder: Path | None) -> tuple[Image, bool]:
-    """The picture to send, and whether it was made smaller. Raises `UnreadablePicture`."""
-    made = fitted(data)
-    original = _kept(data, media, folder) if made.changed and folder is not None else ""
-    return Image(made.media_type, b64encode(made.data).decode(), original=original), made.changed
+def _fit(data: bytes, media: str, session_folder: Path | None) -> tuple[Image, bool]:
+    """The picture to send, and whether it was made smaller: then the original is saved below the session's folder.
 
-
-def _kept(data: bytes, media: str, session_folder: Path) -> str:
-    """Save the original; returns its path below the session's folder, or an empty string if the disk refuses.
-
-    That is no reason not to send the picture.
+    If the disk refuses it, that is no reason not to send the picture. Raises `UnreadablePicture`.
     """
-    folder = session_folder / FOLDER
-    try:
-        make_private_folder(folder)
-        for path in folder.iterdir():
-            if path.stat().st_size == len(data) and path.read_bytes() == data:
-                return f"{FOLDER}/{path.name}"
-        path = folder / f"original-{sha256(data).hexdigest()[:16]}.{_ENDINGS.get(media, 'picture')}"
-        write_file(path, data)
-    except OSError:
-        return ""
-    return f"{FOLDER}/{path.name}"
+    made, original = fitted(data), ""
+    if made.changed and session_folder is not None:
+        folder = session_folder / FOLDER
+        with suppress(OSError):
+            make_private_folder(folder)
+            same = (path for path in folder.iterdir() if path.stat().st_size == len(data) and path.read_bytes() == data)
+            name = f"original-{sha256(data).hexdigest()[:16]}.{_ENDINGS.get(media, 'picture')}"
+            if (path := next(same, None)) is None:
+                path = folder / name
+                write_file(path, data)
+            original = f"{FOLDER}/{path.name}"
+    return Image(made.media_type, b64encode(made.data).decode(), original=original), made.changed

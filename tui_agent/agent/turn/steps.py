@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
-from tui_agent.agent.extensions.hooks import Event, Hooks
+from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, probably_cached
@@ -37,7 +37,7 @@ from tui_agent.context.effects import (
     WriteInBackground,
 )
 from tui_agent.conversation.blocks import Text, valid_text
-from tui_agent.conversation.entries import Artifact, Usage
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Completed, Metered, Model, ModelError, Retrying
@@ -73,13 +73,6 @@ class Compactor(Protocol):
 Checkpointer = Compactor
 
 
-@dataclass(frozen=True, slots=True)
-class _Over(Generic[T]):
-    """The generator of effects has returned `result`."""
-
-    result: T
-
-
 @dataclass(slots=True, eq=False)
 class _Beside:
     """A summary being written in the background. `over`: set once `task` has written it. `stopped`: why, if it was."""
@@ -106,8 +99,8 @@ class StepRunner:
         ceiling: CostCeiling,
         exclusive: asyncio.Lock,
         tell: Emit,
-        writers: dict[str, Compactor] | None = None,
-        hooks: Hooks | None = None,
+        writers: dict[str, Compactor],
+        hooks: Hooks,
     ) -> None:
         self._record = record
         self._engine = record.engine
@@ -118,34 +111,33 @@ class StepRunner:
         self._ceiling = ceiling
         self._exclusive = exclusive
         self.tell = tell
-        self._writers = writers or {}
+        self._writers = writers
         self._hooks = hooks
         self._beside: _Beside | None = None
         self._awaited = self._closed = False
 
-    async def run(self, steps: Steps[T], emit: Emit, first: Effect | None = None) -> T:
+    async def run(
+        self, steps: Steps[T], emit: Emit, first: Effect | None = None, account: "CallAccount | None" = None
+    ) -> T:
         """Carry out every effect of `steps` in order, and return their result. Raises `StorageError`.
 
-        `first`: the effect that `start` returned, if that was called. For a long view the engine computes in a thread,
-        to keep the event loop free.
+        `first`: the effect that `start` returned, if that was called. `account`: accounts for calls of models. For a
+        long view the engine computes in a thread, to keep the event loop free.
         """
-        return await self._run(steps, emit, self._account, first)
-
-    async def _run(self, steps: Steps[T], emit: Emit, account: CallAccount, first: Effect | None = None) -> T:
+        account = account or self._account
         try:
             outcome = await self._perform(first, emit, account) if first is not None else None
             while True:
-                advanced = await self._advance(steps, outcome)
-                if isinstance(advanced, _Over):
-                    return advanced.result
-                outcome = await self._perform(advanced, emit, account)
+                effect, result = await self._advance(steps, outcome)
+                if effect is None:
+                    return result[0]
+                outcome = await self._perform(effect, emit, account)
         finally:
             steps.close()
 
     async def start(self, steps: Steps[T]) -> Effect | None:
         """The first effect of `steps`, not yet carried out; None if there is nothing to do and `steps` have ended."""
-        advanced = await self._advance(steps, None)
-        return None if isinstance(advanced, _Over) else advanced
+        return (await self._advance(steps, None))[0]
 
     async def compute(self, work: Callable[[], T]) -> T:
         """Run `work`, which reads the view; in a thread if the view is long."""
@@ -154,12 +146,14 @@ class StepRunner:
         self._engine.view.sizes()
         return await self._record.read(work)
 
-    async def _advance(self, steps: Steps[T], outcome: Outcome) -> "Effect | _Over[T]":
-        def advance() -> Effect | _Over[T]:
+    async def _advance(self, steps: Steps[T], outcome: Outcome) -> tuple[Effect | None, tuple[T, ...]]:
+        """The next effect of `steps`; None, and their result, if they have ended."""
+
+        def advance() -> tuple[Effect | None, tuple[T, ...]]:
             try:
-                return steps.send(outcome)
+                return steps.send(outcome), ()
             except StopIteration as done:
-                return _Over(done.value)
+                return None, (done.value,)
 
         return await self.compute(advance)
 
@@ -173,7 +167,9 @@ class StepRunner:
                 return await self._ask_writer(effect)
             case SaveText():
                 artifact = await self._texts.save(effect.name, effect.text, evicted=True)
-                emit(_kept(effect, artifact))
+                kept = f"{len(effect.text):,} characters are kept in {artifact.path}"
+                told = f"{kept}; the model is shown both ends of them, and reads the rest page by page."
+                emit(events.Notice(level="warning", title="The text is too large for the window", text=told))
                 return artifact
             case ArchiveTurns():
                 await self._texts.append_history(effect.thread, effect.text)
@@ -188,7 +184,8 @@ class StepRunner:
                 await self._await_writing(emit)
                 return None
             case StepStarted():
-                await self._tell_hooks("PreCompact", effect.step, {"reason": effect.reason}, emit)
+                if effect.step == "summary":
+                    await self._hooks.fire("PreCompact", {"reason": effect.reason}, emit)
                 emit(
                     events.ContextStepStarted(
                         step=effect.step, tokens=effect.tokens, reason=effect.reason, in_background=effect.in_background
@@ -196,16 +193,15 @@ class StepRunner:
                 )
                 return None
             case StepDone():
-                self._note(effect)
+                if effect.error:
+                    self._record.note("error", {"kind": "context", "step": effect.step, "message": effect.error})
+                elif effect.details and effect.entry is not None:
+                    self._record.note("context", {"seq": effect.entry.seq, **dict(effect.details)})
                 event = step_event(effect)
                 emit(event)
-                if not event.error:
-                    await self._tell_hooks("PostCompact", event.step, {"compact_summary": event.text}, emit)
+                if event.step == "summary" and not event.error:
+                    await self._hooks.fire("PostCompact", {"compact_summary": event.text}, emit)
                 return None
-
-    async def _tell_hooks(self, about: Event, step: str, told: dict[str, object], emit: Emit) -> None:
-        if self._hooks is not None and step == "summary":
-            await self._hooks.fire(about, told, emit)
 
     # Writing a summary in the background
 
@@ -244,7 +240,7 @@ class StepRunner:
         beside, self._beside = self._beside, None
         if beside is not None and beside.task is not None:
             beside.task.cancel()
-            await to_completion(_ended(beside.task))
+            await to_completion(asyncio.wait([beside.task]))
             await self.run(self._engine.settle(), self.tell)
 
     def _begin(self, steps: Steps[None]) -> None:
@@ -264,26 +260,27 @@ class StepRunner:
 
     async def _write(self, beside: _Beside, steps: Steps[None], first: Effect) -> None:
         try:
-            await self._run(steps, self.tell, beside.account, first)
+            try:
+                await self.run(steps, self.tell, first, beside.account)
+            finally:
+                beside.over.set()
+            if self._engine.written:
+                # Waits for a running turn to end, unless that enters the summary before its next call.
+                async with self._exclusive:
+                    await self.run(self._engine.settle(), self.tell)
         except asyncio.CancelledError:
             if beside.stopped:
-                self._tell_of_the_stop(beside)
+                spent, tokens = beside.account.spent_usd, self._engine.tokens
+                why = f"{beside.stopped} Writing it has cost {money_text(spent)}." if spent else beside.stopped
+                self.tell(
+                    events.ContextStep(step="summary", seq=0, before=tokens, after=tokens, error=why, cost_usd=spent)
+                )
             raise
         except StorageError as error:
             self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
         except Exception as error:
             self._record.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
             self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
-        finally:
-            beside.over.set()
-        if not self._engine.written:
-            return
-        # Waits for a running turn to end, unless that enters the summary before its next call.
-        async with self._exclusive:
-            try:
-                await self.run(self._engine.settle(), self.tell)
-            except StorageError as error:
-                self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error.message, hint=error.hint))
 
     async def _await_writing(self, emit: Emit) -> None:
         if self._beside is not None:
@@ -295,16 +292,6 @@ class StepRunner:
             finally:
                 self._awaited = False
 
-    def _tell_of_the_stop(self, beside: _Beside) -> None:
-        spent = beside.account.spent_usd
-        cost = f" Writing it has cost {money_text(spent)}." if spent else ""
-        tokens = self._engine.tokens
-        self.tell(
-            events.ContextStep(
-                step="summary", seq=0, before=tokens, after=tokens, error=f"{beside.stopped}{cost}", cost_usd=spent
-            )
-        )
-
     # Effects that ask a model
 
     async def _ask(self, asked: AskModel, account: CallAccount) -> Answer | Refusal:
@@ -313,16 +300,12 @@ class StepRunner:
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
         try:
             with self._ceiling.calling(model.profile, asked.tokens, cached):
-                return await self._answer(model, asked, account)
+                completed = await self._completed(model, asked.request, account)
+                cost = await account.count(model.profile, completed.usage, asked.purpose)
         except CostCeilingReached as reached:
             return Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:
             return Refusal(error.message)
-
-    async def _answer(self, model: Model, asked: AskModel, account: CallAccount) -> Answer:
-        try:
-            completed = await self._completed(model, asked.request, account)
-            cost = await account.count(model.profile, completed.usage, asked.purpose)
         finally:
             await account.broke_off()
         text = "\n\n".join(block.text for block in completed.blocks if isinstance(block, Text))
@@ -338,8 +321,6 @@ class StepRunner:
                         await account.broke_off()
                     case Completed():
                         return event
-                    case _:
-                        pass
         raise ModelError("The model ended its answer without completing it.")
 
     async def _ask_writer(self, asked: AskWriter) -> Answer | Refusal:
@@ -351,22 +332,3 @@ class StepRunner:
         if not isinstance(text, str):
             return Refusal(f"it wrote {type(text).__name__}, not a text")
         return Answer(valid_text(text), "", Usage(), 0.0)
-
-    def _note(self, done: StepDone) -> None:
-        if done.error:
-            self._record.note("error", {"kind": "context", "step": done.step, "message": done.error})
-        elif done.details and done.entry is not None:
-            self._record.note("context", {"seq": done.entry.seq, **dict(done.details)})
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])
-
-
-def _kept(effect: SaveText, artifact: Artifact) -> events.Notice:
-    return events.Notice(
-        level="warning",
-        title="The text is too large for the window",
-        text=f"{len(effect.text):,} characters are kept in {artifact.path}; the model is shown both ends of them, and "
-        "reads the rest page by page.",
-    )

@@ -1,6 +1,7 @@
 """Runs the tool calls of one step: ask, run, record. Every call gets exactly one result, whatever happens."""
 
 import asyncio
+import inspect
 import time
 import traceback
 import uuid
@@ -9,20 +10,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.hooks import Hooks, Say
+from tui_agent.agent.history.as_events import finished
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
-from tui_agent.agent.turn.interceptors import Interceptors
 from tui_agent.agent.turn.pictures import attach
 from tui_agent.agent.turn.steps import Emit
-from tui_agent.context.counting import estimate
-from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Cut, Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call
@@ -37,7 +36,7 @@ from tui_agent.conversation.entries import (
     user_shell,
 )
 from tui_agent.conversation.plan import ASK, UNANSWERED
-from tui_agent.conversation.sizes import size_of_text
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.durable import being_cancelled, in_thread, to_completion
 from tui_agent.storage.errors import StorageError
@@ -60,33 +59,51 @@ from tui_agent.tools.schema import expected
 
 HOOK_CHARS = 100_000
 """Characters of a result that hooks are given."""
-BY_A_HOOK = "A hook of the user refuses this call:"
-CHANGED_BY_A_HOOK = "[a hook of the user changed the arguments of this call to {arguments}]"
-
-DECLINED = "The user declined to start so many agents. Start fewer, or ask what they want."
-
 LONG_CHARS = 100_000
 """Longer results are cut in a thread: 15 million characters take half a second."""
-
-Expected: TypeAlias = Callable[[Sequence[ToolCall]], str]
-"""The notice to show before these agents start; empty: none is needed. Called in a thread."""
-
 PARALLEL = 8
 """How many read-only calls of one step run at the same time."""
-
-
-NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
-"""The result for calls of a turn that ended because nobody could answer a question."""
-
 USERS_TIMEOUT_S = 86_400
 """The time limit of the user's own commands, in seconds; they can stop one at any time."""
+
+DECLINED = "The user declined to start so many agents. Start fewer, or ask what they want."
+NOT_APPROVED = "[not done: it needs an approval, and nobody could be asked; go on without it, or say what to allow]"
+"""The result for calls of a turn that ended because nobody could answer a question."""
 STOPPED = "stopped by the user"
+
+T = TypeVar("T")
+Maybe: TypeAlias = Awaitable[T | None] | T | None
+
+BeforeTool: TypeAlias = Callable[[ToolCall], Maybe[ToolCall | str]]
+"""Called before a call is judged by the permission gate. A text refuses the call, and tells the model why; another
+`ToolCall` changes its arguments; None lets it go on."""
+AfterTool: TypeAlias = Callable[[ToolCall, ToolOutput], Maybe[ToolOutput]]
+"""Called with the result of a call that ran; may return another one."""
+BeforeModel: TypeAlias = Callable[[ModelRequest], Maybe[str]]
+"""Called before each step with the request as it stands. A text is added to the conversation for the model; an
+exception ends the turn."""
 
 Status: TypeAlias = Literal["ok", "error", "denied", "interrupted", "unanswered"]
 
 _STOPPED = ToolOutput(INTERRUPTED, is_error=True, outcome=Outcome(notes=1))
 _NOT_APPROVED = ToolOutput(NOT_APPROVED, is_error=True, outcome=Outcome(notes=1))
 _UNANSWERED = ToolOutput(UNANSWERED, outcome=Outcome(notes=1))
+
+
+class Interceptors(NamedTuple):
+    """Functions of a host program that are called around tool calls and model calls; each may be ``async``."""
+
+    before_tool: BeforeTool | None = None
+    after_tool: AfterTool | None = None
+    before_model: BeforeModel | None = None
+
+
+async def value_of(given: Maybe[T]) -> T | None:
+    """What an interceptor returned."""
+    if inspect.isawaitable(given):
+        awaited: T | None = await given
+        return awaited
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +131,29 @@ class Toolbox:
 
     def __init__(
         self,
+        record: Record,
         registry: ToolRegistry,
         gate: PermissionGate,
         ask: Ask,
         workspace: WorkspaceView,
         texts: Texts,
-        files: FileHistory | None = None,
-        hooks: Hooks | None = None,
-        expected: Expected = lambda _: "",
-        interceptors: Interceptors = Interceptors(),  # noqa: B008 (immutable)
-        deps: object = None,
+        files: FileHistory | None,
+        hooks: Hooks,
+        interceptors: Interceptors,
+        deps: object,
     ) -> None:
-        self._files = files
-        self._interceptors = interceptors
-        self._deps = deps
-        self._hooks = hooks
-        self._expected = expected
+        self._record = record
         self.registry = registry
         self.gate = gate
         self._ask = ask
         self._workspace = workspace
         self._texts = texts
+        self._files = files
+        self._hooks = hooks
+        self._interceptors = interceptors
+        self._deps = deps
 
-    async def run(self, calls: Sequence[ToolCall], record: Record, emit: Emit) -> None:
+    async def run(self, calls: Sequence[ToolCall], emit: Emit) -> None:
         """Run these calls: adjacent read-only ones in parallel, the others one after another.
 
         Every call that was reported as started is reported as finished and has its result in the log, whatever is
@@ -153,36 +170,36 @@ class Toolbox:
         for call in calls:
             emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         try:
-            most = record.engine.settings.agent.max_calls
+            most = self._record.engine.settings.agent.max_calls
             declined = await self._declined(calls[:most], emit)
             for call in declined:
-                await self._finish(call, "denied", _refusal(DECLINED), time.monotonic(), record, tell)
+                await self._finish(call, "denied", _refusal(DECLINED), tell)
             calls = [call for call in calls if call not in declined]
             waiting: list[PermissionQuestion] = []
             for batch in self._batches(calls[:most]):
                 # Once a call waits for the user's answer, run no more calls, but collect the other questions.
                 doing = [call for call in batch if not waiting or call.name == ASK]
-                waiting += await _all_of([asyncio.ensure_future(self._answer(call, record, tell)) for call in doing])
+                waiting += await _all_of([asyncio.ensure_future(self._answer(call, tell)) for call in doing])
             if waiting:
                 raise NobodyToAsk(*waiting)  # noqa: TRY301
             left_out = f"One answer may ask for {most} calls (agent.max_calls); this one was not done. Call it again."
             for call in calls[most:]:
-                output = _refusal(left_out)
-                await self._finish(call, "error", output, time.monotonic(), record, tell)
+                await self._finish(call, "error", _refusal(left_out), tell)
         except NobodyToAsk as refusal:
             asked = {question.call_id for question in refusal.questions if question.kind != "call"}
             left = [call for call in calls if call.id in asked and call.id in unfinished]
-            await to_completion(self._leave(left, _UNANSWERED, record, tell, "unanswered"))
-            await to_completion(self._leave(unfinished.values(), _NOT_APPROVED, record, tell))
+            await to_completion(self._leave(left, "unanswered", _UNANSWERED, tell))
+            await to_completion(self._leave(list(unfinished.values()), "interrupted", _NOT_APPROVED, tell))
             raise
         except BaseException:
-            await to_completion(self._leave(unfinished.values(), _STOPPED, record, tell))
+            await to_completion(self._leave(list(unfinished.values()), "interrupted", _STOPPED, tell))
             raise
 
     async def _declined(self, calls: Sequence[ToolCall], emit: Emit) -> list[ToolCall]:
         """Before many agents start, tell the user their price; returns the calls they decline. Raises `NobodyToAsk`."""
         agents = [call for call in calls if call.name == RUN_AGENT and call.name in self.registry]
-        told = await asyncio.to_thread(self._expected, agents) if agents and self.gate.mode != "allow" else ""
+        tool = self.registry.get(RUN_AGENT) if agents and self.gate.mode != "allow" else None
+        told = await asyncio.to_thread(tool.expected, agents) if isinstance(tool, RunAgent) else ""
         if not told:
             return []
         title, _, text = told.partition("\n")
@@ -192,24 +209,16 @@ class Toolbox:
         answer = await self._asking(emit)(question)
         return [] if answer.allowed else agents
 
-    async def _leave(
-        self,
-        calls: Iterable[ToolCall],
-        output: ToolOutput,
-        record: Record,
-        emit: Emit,
-        status: Status = "interrupted",
-    ) -> None:
+    async def _leave(self, calls: Iterable[ToolCall], status: Status, output: ToolOutput, emit: Emit) -> None:
         """Answer calls that will not be run."""
-        for call in list(calls):
+        for call in calls:
             try:
-                await self._finish(call, status, output, time.monotonic(), record, emit)
+                await self._finish(call, status, output, emit)
             except StorageError:
-                emit(_finished(call, status, output, _Fitted(output.text, output.text, output.outcome), 0, 0))
+                result = ToolResult(call.id, output.text, is_error=output.is_error)
+                emit(finished(tool_result(result, stop_reason=_undone(status)), result, call.name))
 
-    async def run_for_user(
-        self, command: str, engine: ContextEngine, emit: Emit, keep: Callable[[Message], Awaitable[int]]
-    ) -> None:
+    async def run_for_user(self, command: str, emit: Emit, keep: Callable[[Message], Awaitable[int]]) -> None:
         """Run a user's own command without asking; `keep` gets its message for the conversation, even if stopped."""
         arguments: dict[str, object] = {"command": command}
         call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, _json(arguments))
@@ -221,13 +230,8 @@ class Toolbox:
             shown = event.text if isinstance(event, events.ToolProgress) else shown
             emit(event)
 
-        # The user's own commands are not confined by the sandbox.
-        granted = (Access("run", command, outside=True),)
-        asking = self._asking(pass_on)
-        context = CallContext(self._workspace, self._texts.folder, call.id, granted, engine.page_bytes, pass_on, asking)
-
         async def finish(status: Status, output: ToolOutput) -> None:
-            fitted, duration_ms = await self._fit(call, output, engine), _since(began)
+            fitted, duration_ms = await self._fit(call, output), _since(began)
             message = msgspec.structs.replace(
                 user_shell(call.id, valid_text(command), fitted.text, is_error=output.is_error),
                 summary=valid_text(output.summary),
@@ -236,10 +240,14 @@ class Toolbox:
                 duration_ms=duration_ms,
                 stop_reason=_undone(status),
             )
-            emit(_finished(call, status, output, fitted, await keep(message), duration_ms))
+            result = next(block for block in message.blocks if isinstance(block, ToolResult))
+            emit(finished(msgspec.structs.replace(message, seq=await keep(message)), result, call.name))
 
+        asking = self._asking(pass_on)
         try:
             if await self.gate.check_own(command, asking, call.id):
+                # The user's own commands are not confined by the sandbox.
+                context = self._context(call.id, (Access("run", command, outside=True),), pass_on, asking)
                 timed = _json({**arguments, "timeout": USERS_TIMEOUT_S})
                 output = await self.registry.get("run_command").run(timed, context)
             else:
@@ -257,57 +265,45 @@ class Toolbox:
             output = _broke("The command", error)
         await finish("error" if output.is_error else "ok", output)
 
-    async def call_for_user(self, name: str, arguments: str, engine: ContextEngine, emit: Emit) -> str:
+    async def call_for_user(self, name: str, arguments: str, emit: Emit) -> str:
         """Run a call for a command of the user's own, through the gate; returns its result, cut to what fits.
 
         Raises `ToolFailure` if it is refused or fails, and `NobodyToAsk`.
         """
         call = ToolCall(f"own-{uuid.uuid4().hex[:12]}", name, arguments)
-        tool = self.registry.get(name)
-        verdict = await self.gate.check(tool, call, self._asking(emit))
+        tool, asking = self.registry.get(name), self._asking(emit)
+        verdict = await self.gate.check(tool, call, asking)
         if not verdict.allowed:
             raise ToolFailure(f"{name} {arguments} was refused: {verdict.reason}")
-        context = CallContext(
-            self._workspace,
-            self._texts.folder,
-            call.id,
-            verdict.accesses,
-            engine.page_bytes,
-            emit,
-            self._asking(emit),
-            self._deps,
-        )
-        output = await tool.run(arguments, context)
+        output = await tool.run(arguments, self._context(call.id, verdict.accesses, emit, asking))
         if not output.is_error and output.outcome.notes:
             printed = output.text.split("\n")[: -output.outcome.notes]
             output = msgspec.structs.replace(output, text="\n".join(printed) or NO_OUTPUT)
-        return (await self._fit(call, output, engine)).text.strip("\n")
+        return (await self._fit(call, output)).text.strip("\n")
+
+    def _context(self, call_id: str, granted: tuple[Access, ...], emit: Emit, ask: Ask) -> CallContext:
+        page_bytes = self._record.engine.page_bytes
+        return CallContext(self._workspace, self._texts.folder, call_id, granted, page_bytes, emit, ask, self._deps)
 
     def _batches(self, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+        """The calls in groups that may run at once: adjacent ones that only read, or are refused anyway."""
         batch: list[ToolCall] = []
         for call in calls:
-            if self._is_harmless(call):
-                batch.append(call)
-                if len(batch) < PARALLEL:
-                    continue
-            elif batch:
+            try:
+                harmless = self.registry.get(call.name).effect in ("read", "none")
+            except ToolFailure:
+                harmless = True
+            if batch and (not harmless or len(batch) == PARALLEL):
                 yield batch
-                batch = [call]
+                batch = []
+            if harmless:
+                batch.append(call)
             else:
-                batch = [call]
-            yield batch
-            batch = []
+                yield [call]
         if batch:
             yield batch
 
-    def _is_harmless(self, call: ToolCall) -> bool:
-        """Whether it can run in parallel with others: it only reads, or is refused anyway."""
-        try:
-            return self.registry.get(call.name).effect in ("read", "none")
-        except ToolFailure:
-            return True
-
-    async def _answer(self, call: ToolCall, record: Record, emit: Emit) -> None:
+    async def _answer(self, call: ToolCall, emit: Emit) -> None:
         began, mode = time.monotonic(), self.gate.mode
         asking = self._asking(emit)
 
@@ -321,54 +317,56 @@ class Toolbox:
                 began += time.monotonic() - asked
 
         try:
-            status, output = await self._attempt(call, record, emit, ask)
+            status, output = await self._attempt(call, emit, ask)
         except asyncio.CancelledError:
-            await self._finish(call, "interrupted", _STOPPED, began, record, emit)
+            await self._finish(call, "interrupted", _STOPPED, emit, _since(began))
             raise
         if status == "error":
-            output = bounded_error(output, record.engine.settings.output.error_bytes)
-        changed: tuple[AnyEntry, ...] = ()
-        if self.gate.mode not in (mode, record.view.mode):
-            changed = (ModeChanged(mode=self.gate.mode, before=mode),)
-        await self._finish(call, status, output, began, record, emit, changed)
+            output = bounded_error(output, self._record.engine.settings.output.error_bytes)
+        switched = self.gate.mode not in (mode, self._record.view.mode)
+        changed = (ModeChanged(mode=self.gate.mode, before=mode),) if switched else ()
+        await self._finish(call, status, output, emit, _since(began), changed)
 
-    async def _attempt(self, call: ToolCall, record: Record, emit: Emit, ask: Ask) -> tuple[Status, ToolOutput]:
+    async def _attempt(self, call: ToolCall, emit: Emit, ask: Ask) -> tuple[Status, ToolOutput]:
+        record, around = self._record, self._interceptors
         if call.malformed:
-            return "error", _refusal(self._taught(call))
+            advice = ", as its definition says."
+            if call.name in self.registry:
+                advice = f". {expected(self.registry.get(call.name).definition)}"
+            problem = f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}"
+            return "error", _refusal(f"{problem}\nNothing was done. Call it again with one JSON object{advice}")
         try:
-            tool = self.registry.get(call.name)
-            asked, call = call, await self._interceptors.judged(call)
+            tool, asked = self.registry.get(call.name), call
+            if around.before_tool is not None:
+                instead: ToolCall | str | None = await value_of(around.before_tool(call))
+                if isinstance(instead, str):
+                    return "error", _refusal(instead)
+                call = msgspec.structs.replace(call, arguments=instead.arguments) if instead is not None else call
             intercepted = call
-            said = await self._before(call, emit)
-            if said.refused:
-                return "denied", _refusal(f"{BY_A_HOOK} {said.refused}")
-            if said.arguments:
-                call = msgspec.structs.replace(call, arguments=said.arguments)
-            verdict = await self.gate.check(tool, call, ask, doubted=said.asked)
+            before = await self._hooks.fire("PreToolUse", _told_of(call), emit, call.name)
+            if before.refused:
+                return "denied", _refusal(f"A hook of the user refuses this call: {before.refused}")
+            if before.arguments:
+                call = msgspec.structs.replace(call, arguments=before.arguments)
+            verdict = await self.gate.check(tool, call, ask, doubted=before.asked)
             record.note("permission", {"call_id": call.id, "allowed": verdict.allowed, "reason": verdict.reason})
             if not verdict.allowed:
                 return "denied", _refusal(verdict.advice, verdict.reason)
             if verdict.notice:
                 emit(events.Notice(level="warning", title="The rule is not remembered", text=verdict.notice))
-            context = CallContext(
-                self._workspace,
-                self._texts.folder,
-                call.id,
-                verdict.accesses,
-                record.engine.page_bytes,
-                emit,
-                ask,
-                self._deps,
-            )
             changes: tuple[Access, ...] = ()
             if isinstance(tool, RunAgent) and await asyncio.to_thread(tool.may_change, call.arguments):
                 changes = (Access("run", call.name),)
-            async with self._keeping(context, record, changes):
-                output = await tool.run(call.arguments, context)
+            async with self._keeping(call.id, (*verdict.accesses, *changes), emit):
+                output = await tool.run(call.arguments, self._context(call.id, verdict.accesses, emit, ask))
             if not isinstance(output, ToolOutput):
                 raise TypeError(f"it gave back {type(output).__name__}, not ToolOutput")  # noqa: TRY301
-            output = await self._interceptors.seen(intercepted, asked, output)
-            output = await self._after(call, output, said, emit)
+            if around.after_tool is not None:
+                output = await value_of(around.after_tool(intercepted, output)) or output
+            if intercepted.arguments != asked.arguments:
+                changed = f"[the program changed the arguments of this call to {intercepted.arguments}]"
+                output = msgspec.structs.replace(output, text=f"{output.text}\n{changed}")
+            output = await self._with_notes(call, output, before, emit)
         except ToolFailure as failure:
             return "error", _refusal(str(failure))
         except (NobodyToAsk, KeyboardInterrupt, GeneratorExit):
@@ -384,29 +382,13 @@ class Toolbox:
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
 
-    def _taught(self, call: ToolCall) -> str:
-        """The result for a call that could not be parsed: its correct shape."""
-        again = "Nothing was done. Call it again with one JSON object"
-        if call.name in self.registry:
-            advice = f"{again}. {expected(self.registry.get(call.name).definition)}"
-        else:
-            advice = f"{again}, as its definition says."
-        return f"The arguments of {call.name} were not a JSON object: {call.malformed[:500]}\n{advice}"
-
-    async def _before(self, call: ToolCall, emit: Emit) -> Say:
-        """Run the user's hooks before a call is judged."""
-        if self._hooks is None:
-            return Say()
-        return await self._hooks.fire("PreToolUse", _told_of(call), emit, call.name)
-
-    async def _after(self, call: ToolCall, output: ToolOutput, before: Say, emit: Emit) -> ToolOutput:
+    async def _with_notes(self, call: ToolCall, output: ToolOutput, before: Say, emit: Emit) -> ToolOutput:
         """The result with the additions of hooks: a note if they changed the call, and their text for the model."""
-        if self._hooks is None:
-            return output
         answer = {"tool_response": {"text": output.text[:HOOK_CHARS], "is_error": output.is_error}}
         after = await self._hooks.fire("PostToolUse", {**_told_of(call), **answer}, emit, call.name)
-        notes = [CHANGED_BY_A_HOOK.format(arguments=call.arguments)] if before.arguments else []
-        notes += [f"[a hook of the user says] {told}" for told in (before.told, after.told) if told]
+        notes = [f"[a hook of the user says] {told}" for told in (before.told, after.told) if told]
+        if before.arguments:
+            notes.insert(0, f"[a hook of the user changed the arguments of this call to {call.arguments}]")
         if not notes:
             return output
         added = "\n".join(notes)
@@ -414,18 +396,15 @@ class Toolbox:
         return msgspec.structs.replace(output, text=f"{output.text}\n{added}", outcome=outcome)
 
     @asynccontextmanager
-    async def _keeping(self, context: CallContext, record: Record, changes: tuple[Access, ...]) -> AsyncIterator[None]:
-        """Record the files that a call changes, so that they can be put back.
-
-        `changes`: the accesses of calls that it makes itself.
-        """
+    async def _keeping(self, call_id: str, accesses: tuple[Access, ...], emit: Emit) -> AsyncIterator[None]:
+        """Record the files that a call with these accesses changes, so that they can be put back."""
         if self._files is None:
             yield
             return
-        async with self._files.watching(context.call_id, (*context.accesses, *changes), record):
+        async with self._files.watching(call_id, accesses, self._record):
             yield
         for text in self._files.take_news():
-            context.emit(events.Notice(level="info", title="Not all that is changed can be put back", text=text))
+            emit(events.Notice(level="info", title="Not all that is changed can be put back", text=text))
 
     def _asking(self, emit: Emit) -> Ask:
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
@@ -439,17 +418,15 @@ class Toolbox:
         call: ToolCall,
         status: Status,
         output: ToolOutput,
-        began: float,
-        record: Record,
         emit: Emit,
+        duration_ms: int = 0,
         before: Sequence[AnyEntry] = (),
     ) -> None:
         """Append a call's result, after the entries `before`, and announce it."""
-        fitted = await self._fit(call, output, record.engine)
+        fitted = await self._fit(call, output)
         attached = await attach(output.images, lambda: self._texts.folder)
         notes = [block.text for block in attached.blocks if isinstance(block, Text)]
         images = tuple(block for block in attached.blocks if isinstance(block, Image))
-        duration_ms = _since(began)
         shown = "\n".join((fitted.text, *notes))
         result = ToolResult(call.id, shown, is_error=output.is_error, images=images, tools=output.tools)
         answer = tool_result(
@@ -461,23 +438,23 @@ class Toolbox:
             stop_reason=_undone(status),
             outcome=fitted.outcome.with_notes(len(notes)),
         )
-        seq = await record.append(*before, answer)
-        emit(_finished(call, status, output, fitted, seq, duration_ms))
+        seq = await self._record.append(*before, answer)
+        emit(finished(msgspec.structs.replace(answer, seq=seq), result, call.name))
 
-    async def _fit(self, call: ToolCall, output: ToolOutput, engine: ContextEngine) -> "_Fitted":
+    async def _fit(self, call: ToolCall, output: ToolOutput) -> "_Fitted":
         """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
         long = len(output.text) > LONG_CHARS
         raw = await asyncio.to_thread(_whole, output.text) if long else _whole(output.text)
-        shorten = partial(engine.shorten, raw, paged=output.paged)
+        shorten = partial(self._record.engine.shorten, raw, paged=output.paged)
         shortened = await in_thread(shorten) if long else shorten()
         if isinstance(shortened, Whole):
-            return _Fitted(raw, raw, output.outcome)
+            return _Fitted(raw, output.outcome)
         artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
         shown = await asyncio.to_thread(shortened.text, artifact.path) if long else shortened.text(artifact.path)
         outcome = msgspec.structs.replace(output.outcome, line_count=raw.count("\n") + (not raw.endswith("\n")))
         if isinstance(shortened, Cut):
             outcome = outcome.with_notes(1) if shortened.tail else msgspec.structs.replace(outcome, notes=1)
-        return _Fitted(raw, shown, outcome, artifact)
+        return _Fitted(shown, outcome, artifact)
 
 
 def _whole(text: str) -> str:
@@ -485,33 +462,11 @@ def _whole(text: str) -> str:
 
 
 class _Fitted(NamedTuple):
-    """A raw result, the text of it that enters the conversation, and the file with all of it if that was cut."""
+    """The text of a result that enters the conversation, and the file with all of it if that was cut."""
 
-    raw: str
     text: str
     outcome: Outcome
     artifact: Artifact | None = None
-
-
-def _finished(
-    call: ToolCall, status: Status, output: ToolOutput, fitted: _Fitted, seq: int, duration_ms: int
-) -> events.ToolFinished:
-    artifact = fitted.artifact
-    return events.ToolFinished(
-        call_id=call.id,
-        name=call.name,
-        status="interrupted" if status == "unanswered" else status,
-        text=fitted.text,
-        size=len(fitted.raw),
-        tokens=estimate(size_of_text(fitted.text)),
-        duration_ms=duration_ms,
-        summary=output.summary,
-        diff=output.diff,
-        outcome=fitted.outcome,
-        seq=seq,
-        artifact=artifact.path if artifact else "",
-        evicted=artifact is not None and artifact.evicted,
-    )
 
 
 def _since(began: float) -> int:
@@ -531,17 +486,13 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> list[PermissionQuest
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
-        await to_completion(_ended(tasks))
+        await to_completion(asyncio.wait(tasks))
         raise
     errors = [error for task in tasks if (error := task.exception()) is not None]
     for error in errors:
         if not isinstance(error, NobodyToAsk):
             raise error
     return [question for error in errors if isinstance(error, NobodyToAsk) for question in error.questions]
-
-
-async def _ended(tasks: Sequence[asyncio.Future[None]]) -> None:
-    await asyncio.wait(tasks)
 
 
 def _told_of(call: ToolCall) -> dict[str, object]:

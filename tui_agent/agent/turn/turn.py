@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,20 +12,20 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
+from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
-from tui_agent.agent.history.as_events import said, text_of
+from tui_agent.agent.history.as_events import answered, said, text_of
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.call_repair import as_meant, valid_blocks
-from tui_agent.agent.turn.guards import WATCHDOG, Guards, not_done
-from tui_agent.agent.turn.hints import HINTS, UNANSWERED_PLAN, UNANSWERED_QUESTION, UNASKED, UNASKED_WATCHDOG
-from tui_agent.agent.turn.interceptors import Interceptors
+from tui_agent.agent.turn.guards import Guards, not_done
+from tui_agent.agent.turn.hints import HINTS, unanswered
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Emit, StepRunner
-from tui_agent.agent.turn.toolbox import NOT_APPROVED, Toolbox
+from tui_agent.agent.turn.toolbox import NOT_APPROVED, Interceptors, Toolbox, value_of
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import WriteInBackground
 from tui_agent.context.engine import Prepared
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Text, ToolCall, valid_text
 from tui_agent.conversation.entries import (
     AnyEntry,
     Delivered,
@@ -57,20 +57,14 @@ from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.speed import Timings
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import call_summary, error_text
+from tui_agent.text import error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 PARTIAL_EVERY_S = 1.0
 """Seconds between two saves of text that is still streaming."""
 
-NOT_ENTERED = "It did not enter the conversation{}. /extensions lists the hooks."
-UP = "; Up brings it back"
-
-INTERRUPTED_NOTICE = "[interrupted by the user]"
-GO_ON = "[the answer broke off here: go on]"
 AGAIN = "[the user sent the newest message above once more]"
 
-UNEXPECTED = "Something went wrong inside the program ({what}). Everything up to it is kept."
 UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what happened, for a report of the fault."
 
 
@@ -89,9 +83,8 @@ class Parts(NamedTuple):
     guards: Guards
     caches: CacheWatch
     planning: Planning
-    resources: Callable[[str], Awaitable[tuple[str, ...]]]
-    """Reads the resources of MCP servers that a user's text mentions, as texts for the model."""
-    hooks: Hooks | None
+    offered: OfferedTools | None
+    hooks: Hooks
     interceptors: Interceptors = Interceptors()
 
 
@@ -120,7 +113,7 @@ class Turn:
     def __init__(self, parts: Parts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
         self._caches, self._planning = parts.caches, parts.planning
-        self._resources, self._hooks, self._interceptors = parts.resources, parts.hooks, parts.interceptors
+        self._offered, self._hooks, self._interceptors = parts.offered, parts.hooks, parts.interceptors
         self._told_to_go_on = self._waits = 0
         self._said_by_hooks: list[Message] | None = None
         self._engine = self._record.engine
@@ -140,6 +133,9 @@ class Turn:
         """Whether it ended in an error."""
         return self._stop_reason == "error"
 
+    def _tell(self, level: str, title: str, text: str = "", hint: str = "") -> None:
+        self._emit(events.Notice(level=level, title=title, text=text, hint=hint))
+
     async def run(self, prompt: Message | None, waits: int = 0) -> None:
         """Run to the end. Errors become events, and the last event is `TurnFinished`. A cancellation is raised, after
         the log was made valid.
@@ -153,7 +149,9 @@ class Turn:
         except StorageError as error:
             self._fail(error.kind, error.message, retryable=True, hint=error.hint)
         except Exception as error:
-            self._fail_unexpectedly(error)
+            self._record.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
+            told = f"Something went wrong inside the program ({error_text(error, 300)}). Everything up to it is kept."
+            self._fail("internal", told, retryable=True, hint=UNEXPECTED_HINT)
         except (KeyboardInterrupt, SystemExit):
             self._stop_reason = "interrupted"
             raise
@@ -161,16 +159,30 @@ class Turn:
             self._tracker.end_turn()
             self._engine.turn_ended()
             try:
-                await to_completion(self._flush())
+                await to_completion(self._record.flush())
+            except StorageError as error:
+                self._tell("warning", "The end of the turn is not stored", error.message, error.hint)
             finally:
-                self._emit(self._finished())
+                self._emit(
+                    events.TurnFinished(
+                        stop_reason=self._stop_reason,
+                        text=self._answer,
+                        steps=self._calls,
+                        usage=self._tracker.turn.usage,
+                        cost_usd=self._tracker.turn.known_cost_usd,
+                        duration_ms=int(1000 * (time.monotonic() - self._started)),
+                    )
+                )
 
     async def _run(self, prompt: Message | None) -> None:
         try:
             await self._begin(prompt)
-            if prompt is None and self._broke_off():
-                await self._record.append(notice(GO_ON))
-            goes_on = self._is_asked()
+            if prompt is None:
+                said = (entry for entry in reversed(self._record.view.log.path()) if isinstance(entry, Message))
+                newest = next(said, None)
+                if newest is not None and newest.role == "assistant" and newest.stop_reason == "interrupted":
+                    await self._record.append(notice("[the answer broke off here: go on]"))
+            goes_on = self._record.view.ends_with == "user"
             while goes_on:
                 goes_on = await self._step() or await self._goes_on_for_hooks()
         except asyncio.CancelledError:
@@ -179,9 +191,12 @@ class Turn:
         except ModelError as error:
             await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
-            await to_completion(self._unapproved(refusal))
+            await to_completion(self._record.answer_open_calls(NOT_APPROVED))
+            self._stop_reason = "error"
+            self._emit(unanswered(refusal))
         except HookBlocked as blocked:
-            self._fail("hook", f"A hook refuses what you sent: {blocked}", retryable=False, hint=NOT_ENTERED.format(""))
+            hint = "It did not enter the conversation. /extensions lists the hooks."
+            self._fail("hook", f"A hook refuses what you sent: {blocked}", retryable=False, hint=hint)
         except StorageError:
             raise
         except Exception:
@@ -192,16 +207,17 @@ class Turn:
         """One model call with its tool calls; True if the turn goes on."""
         self._guards.before_call(self._calls)
         if larger := self._guards.take_escalation():
-            await self._escalate(larger)
+            await self._active.take_over(larger)
+            self._emit(self._active.changed)
         await self._steps.run(self._engine.prepare(), self._emit)
-        if self._interceptors.before_model is not None:
+        if (before_model := self._interceptors.before_model) is not None:
             prepared = await self._steps.compute(self._engine.request)
-            if told := await self._interceptors.told(prepared.request):
+            if told := await value_of(before_model(prepared.request)):
                 await self._record.append(notice(told))
         completed = await self._ask_within_the_window()
         await self._guards.after_call(self._active.profile, self._record, self._emit)
         calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
-        await self._toolbox.run(calls, self._record, self._emit)
+        await self._toolbox.run(calls, self._emit)
         delivered = await self._deliver()
         return bool(calls) or delivered
 
@@ -213,9 +229,11 @@ class Turn:
         """
         await self._active.introduce()
         self._tell_of_tools()
-        await self._complete_what_a_crash_left()
-        if self._hooks is not None:
-            await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
+        partial = self._record.view.partial
+        if partial.strip():
+            await self._record.append(_cut_short(partial, self._record.view.model))
+        await self._record.answer_open_calls()
+        await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
         if prompt is not None:
             said = await self._submitted(prompt)
             if said.refused:
@@ -227,7 +245,7 @@ class Turn:
             await self._hear(prompt)
             raise
         for warning in self._engine.warnings():
-            self._emit(events.Notice(level="warning", title="A context layer rests", text=warning))
+            self._tell("warning", "A context layer rests", warning)
         steps = self._engine.prepare(between_turns=True)
         first = await self._steps.start(steps)
         if prompt is not None and first is not None and not isinstance(first, WriteInBackground):
@@ -240,13 +258,11 @@ class Turn:
 
     async def _submitted(self, prompt: Message) -> Say:
         """What the user's hooks say to a prompt."""
-        if self._hooks is None:
-            return Say()
         return await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
 
     async def _goes_on_for_hooks(self) -> bool:
         """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
-        if self._hooks is None or self._told_to_go_on >= MOST_STOPS:
+        if self._told_to_go_on >= MOST_STOPS:
             return False
         told = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._answer}
         said = await self._hooks.fire("Stop", told, self._emit)
@@ -255,12 +271,6 @@ class Turn:
         self._told_to_go_on += 1
         await self._record.append(notice(f"[a hook of the user has you go on] {said.refused}", "hook"))
         return True
-
-    async def _complete_what_a_crash_left(self) -> None:
-        partial = self._record.view.partial
-        if partial.strip():
-            await self._record.append(_cut_short(partial, self._record.view.model))
-        await self._record.answer_open_calls()
 
     async def _hear(self, prompt: Message | None) -> None:
         """Take in queued texts, then `prompt`."""
@@ -290,14 +300,8 @@ class Turn:
                 await self._take_in_prompt(whole, _of_hook(answer), queued.seq)
                 continue
             await self._record.append(Withdrawn(queued=queued.seq), *_of_hook(answer))
-            self._emit(
-                events.Notice(
-                    level="warning",
-                    title="A hook refuses what you sent",
-                    text=answer.refused,
-                    hint=NOT_ENTERED.format(UP),
-                )
-            )
+            hint = "It did not enter the conversation; Up brings it back. /extensions lists the hooks."
+            self._tell("warning", "A hook refuses what you sent", answer.refused, hint)
         return needed
 
     async def _take_in_prompt(self, whole: Message, hooks: Sequence[Message], queued: int = 0) -> None:
@@ -308,7 +312,8 @@ class Turn:
         text = text_of(whole.blocks, Text)
         fitted = await self._steps.run(self._engine.fitted(whole), self._emit)
         because: list[Message | ModeChanged] = [*hooks, *await self._planning.news(whole.typed or text)]
-        because += [notice(read, "resource") for read in await self._resources(text)]
+        read = await self._offered.resources(text) if self._offered is not None else ()
+        because += [notice(each, "resource") for each in read]
         withdrawn = (Withdrawn(queued=queued),) if queued else ()
         before = self._record.view.unanswered_prompt() if queued in (0, self._waits) else None
         if before is not None and before.blocks == fitted.blocks:
@@ -335,17 +340,6 @@ class Turn:
                     return False
         return False
 
-    def _is_asked(self) -> bool:
-        """Whether there is a message to answer."""
-        return self._record.view.ends_with == "user"
-
-    def _broke_off(self) -> bool:
-        """Whether the newest message is an answer that failed midway."""
-        for entry in reversed(self._record.view.log.path()):
-            if isinstance(entry, Message):
-                return entry.role == "assistant" and entry.stop_reason == "interrupted"
-        return False
-
     # A call
 
     async def _ask_within_the_window(self) -> Completed:
@@ -354,8 +348,18 @@ class Turn:
             try:
                 if not self._engine.fits:
                     await self._steps.run(self._engine.recover(), self._emit)
-                self._refuse_what_cannot_fit()
-                await self._announce_a_cold_send()
+                budget, tokens = self._engine.budget, self._engine.tokens
+                if not budget.fits(tokens):
+                    told = f"The next request has about {tokens:,} tokens; {self._active.profile.id} takes"
+                    room = f"{budget.limit:,} (its window of {budget.window:,} less {budget.reserve:,} for the answer)"
+                    raise TooLarge(f"{told} {room}.", tokens=tokens, limit=budget.limit)  # noqa: TRY301
+                last = self._record.view.last_call
+                if last is not None and last.seq != self._announced:
+                    cold = await self._steps.compute(self._engine.cold_send)
+                    if cold is not None:
+                        # Once for each answer, what a call with an expired cache costs.
+                        self._announced = last.seq
+                        self._tell("info", "The cache is cold", cold.text())
                 return await self._ask(await self._steps.compute(self._engine.request))
             except TooLarge:
                 raise
@@ -390,58 +394,31 @@ class Turn:
         self._engine.learn_limit(overflow.limit, overflow.tokens)
         after = self._engine.window.tokens
         if after < before:
-            self._emit(
-                events.Notice(
-                    level="warning",
-                    title=f"{self._active.profile.id} takes {after:,} tokens, not {before:,}",
-                    text="The request was too long for it. It is made to fit and sent again; nothing is lost.",
-                    hint="From now on that is taken to be its window. /context shows what fits.",
-                )
+            self._tell(
+                "warning",
+                f"{self._active.profile.id} takes {after:,} tokens, not {before:,}",
+                "The request was too long for it. It is made to fit and sent again; nothing is lost.",
+                "From now on that is taken to be its window. /context shows what fits.",
             )
         return self._engine.budget.reserve < reserve
 
     def _tell_of_tools(self) -> None:
         """Tell the user, once, that the model is given no tools, or not yet the one for their first agents."""
-        name = self._active.profile.id
         if self._active.take_chat_news():
-            self._emit(
-                events.Notice(
-                    level="warning",
-                    title=f"{name} calls no tools",
-                    text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
-                    hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
-                )
+            self._tell(
+                "warning",
+                f"{self._active.profile.id} calls no tools",
+                "It is asked without them: it answers from what is in the conversation, and changes nothing.",
+                "Attach files with @, run commands with !, or choose a model that calls tools with /model.",
             )
         elif self._active.take_agent_news():
-            self._emit(
-                events.Notice(
-                    level="info",
-                    title="Your first agents wait",
-                    text="A new tool in front of the conversation would cost its cache, so the model is told of them "
-                    "with the next summary, or sooner where that costs nothing.",
-                    hint="/compact writes a summary now; a new session has them at once.",
-                )
+            self._tell(
+                "info",
+                "Your first agents wait",
+                "A new tool in front of the conversation would cost its cache, so the model is told of them with the "
+                "next summary, or sooner where that costs nothing.",
+                "/compact writes a summary now; a new session has them at once.",
             )
-
-    def _refuse_what_cannot_fit(self) -> None:
-        budget, tokens = self._engine.budget, self._engine.tokens
-        if not budget.fits(tokens):
-            raise TooLarge(
-                f"The next request has about {tokens:,} tokens; {self._active.profile.id} takes {budget.limit:,} "
-                f"(its window of {budget.window:,} less {budget.reserve:,} for the answer).",
-                tokens=tokens,
-                limit=budget.limit,
-            )
-
-    async def _announce_a_cold_send(self) -> None:
-        """Tell the user, once for each answer, what a call with an expired cache costs."""
-        last = self._record.view.last_call
-        if last is None or last.seq == self._announced:
-            return
-        cold = await self._steps.compute(self._engine.cold_send)
-        if cold is not None:
-            self._announced = last.seq
-            self._emit(events.Notice(level="info", title="The cache is cold", text=cold.text()))
 
     async def _ask(self, prepared: Prepared) -> Completed:
         profile = self._active.profile
@@ -496,7 +473,31 @@ class Turn:
         self._reply = Reply()
         self._account.answered()
         self._tracker.record(profile.name, completed.usage, cost)
-        self._take_in(message, await self._record.append(message))
+        message = structs.replace(message, seq=await self._record.append(message))
+        self._calls += 1
+        event = answered(message)
+        self._stop_reason, self._answer = message.stop_reason, event.text
+        self._emit(event)
+        calls = any(isinstance(block, ToolCall) for block in message.blocks)
+        if message.stop_reason == "end_turn" and not (self._answer.strip() or calls):
+            if self._calls > 1:
+                # After tool calls some models have nothing to add.
+                hint = "what it did is shown above; ask it to sum up"
+                self._tell("info", "The model ended without a word", hint=hint)
+            else:
+                hint = "send the message again, or try another model with /model"
+                self._tell("warning", "The model answered nothing", hint=hint)
+        self._emit(
+            events.ContextChanged(
+                tokens=self._engine.tokens,
+                window=self._engine.window.tokens,
+                measured=self._engine.meter.measured,
+                cost_usd=self._tracker.session.known_cost_usd,
+                turn_cost_usd=self._tracker.turn.known_cost_usd,
+                reading=self._active.speed.reading,
+                writing=self._active.speed.writing,
+            )
+        )
         return completed
 
     async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
@@ -522,7 +523,8 @@ class Turn:
                     case TextDelta():
                         self._reply.text += valid_text(event.text)
                         self._emit(events.TextDelta(text=event.text))
-                        await self._save_partial()
+                        if time.monotonic() - self._reply.saved_at >= PARTIAL_EVERY_S:
+                            await self._save_partial()
                     case ReasoningDelta():
                         self._emit(events.ReasoningDelta(text=event.text))
                     case ToolCallDelta():
@@ -538,89 +540,39 @@ class Turn:
 
     async def _save_partial(self) -> None:
         reply = self._reply
-        if time.monotonic() - reply.saved_at < PARTIAL_EVERY_S:
-            return
         piece = Partial(text=reply.text[reply.saved :], model=self._active.profile.name, restart=reply.restart)
         reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
         await self._record.append(piece)
 
     async def _retrying(self, event: Retrying) -> None:
-        error = event.error
+        error, attempt, delay_s = event.error, event.attempt, event.delay_s
         if self._reply.saved:
             # The text streamed so far is void, also after a restart.
             await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
         self._reply = Reply()
         await self._account.broke_off()
-        self._record.note(
-            "error", {"kind": error.kind, "message": error.message, "attempt": event.attempt, "retry_s": event.delay_s}
-        )
+        told = {"kind": error.kind, "message": error.message, "attempt": attempt, "retry_s": delay_s}
+        self._record.note("error", told)
         self._emit(
             events.Retrying(
-                attempt=event.attempt,
-                retries=event.retries,
-                delay_s=event.delay_s,
-                kind=error.kind,
-                message=error.message,
+                attempt=attempt, retries=event.retries, delay_s=delay_s, kind=error.kind, message=error.happened
             )
         )
-
-    def _take_in(self, message: Message, seq: int) -> None:
-        self._calls += 1
-        self._stop_reason = message.stop_reason
-        self._answer = text_of(message.blocks, Text)
-        self._emit(
-            events.AssistantMessage(
-                seq=seq,
-                model=message.model,
-                text=self._answer,
-                reasoning=text_of(message.blocks, Reasoning),
-                usage=message.usage or Usage(),
-                cost_usd=message.cost_usd,
-                stop_reason=message.stop_reason,
-                duration_ms=message.duration_ms,
-            )
-        )
-        said = self._answer.strip() or any(isinstance(block, ToolCall) for block in message.blocks)
-        if message.stop_reason == "end_turn" and not said:
-            self._tell_of_nothing()
-        self._emit(
-            events.ContextChanged(
-                tokens=self._engine.tokens,
-                window=self._engine.window.tokens,
-                measured=self._engine.meter.measured,
-                cost_usd=self._tracker.session.known_cost_usd,
-                turn_cost_usd=self._tracker.turn.known_cost_usd,
-                reading=self._active.speed.reading,
-                writing=self._active.speed.writing,
-            )
-        )
-
-    def _tell_of_nothing(self) -> None:
-        """Tell the user of an empty answer, unless tool calls came before it: some models then have nothing to add."""
-        if self._calls > 1:
-            hint = "what it did is shown above; ask it to sum up"
-            self._emit(events.Notice(level="info", title="The model ended without a word", hint=hint))
-        else:
-            hint = "send the message again, or try another model with /model"
-            self._emit(events.Notice(level="warning", title="The model answered nothing", hint=hint))
-
-    async def _escalate(self, name: str) -> None:
-        await self._active.take_over_by(name)
-        profile = self._active.profile
-        self._emit(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
 
     # How it ends
 
     async def _leave(self, answer: str = INTERRUPTED) -> None:
         """Make the log valid: save the text streamed so far, and answer calls that were not run with `answer`."""
         await self._account.broke_off()
-        await self._keep_reply()
+        if self._reply.text.strip():
+            await self._record.append(_cut_short(self._reply.text, self._active.profile.name))
+            self._answer = self._reply.text
         await self._record.answer_open_calls(answer)
 
     async def _interrupted(self) -> None:
         self._stop_reason = "interrupted"
         await self._leave()
-        await self._record.append(notice(INTERRUPTED_NOTICE, "interrupted"))
+        await self._record.append(notice("[interrupted by the user]", "interrupted"))
 
     async def _failed(self, error: ModelError) -> None:
         await self._leave(not_done(error))
@@ -632,64 +584,9 @@ class Turn:
         self._record.note("error", told)
         self._fail(error.kind, error.message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
-    async def _unapproved(self, refusal: NobodyToAsk) -> None:
-        await self._record.answer_open_calls(NOT_APPROVED)
-        self._stop_reason = "error"
-        self._emit(unanswered(refusal))
-
-    def _fail_unexpectedly(self, error: Exception) -> None:
-        self._record.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
-        what = error_text(error, 300)
-        self._fail("internal", UNEXPECTED.format(what=what), retryable=True, hint=UNEXPECTED_HINT)
-
     def _fail(self, kind: str, message: str, *, retryable: bool, hint: str) -> None:
         self._stop_reason = "error"
         self._emit(events.TurnFailed(kind=kind, message=message, retryable=retryable, hint=hint))
-
-    async def _flush(self) -> None:
-        try:
-            await self._record.flush()
-        except StorageError as error:
-            self._emit(
-                events.Notice(
-                    level="warning", title="The end of the turn is not stored", text=error.message, hint=error.hint
-                )
-            )
-
-    async def _keep_reply(self) -> None:
-        if self._reply.text.strip():
-            await self._record.append(_cut_short(self._reply.text, self._active.profile.name))
-            self._answer = self._reply.text
-
-    def _finished(self) -> events.TurnFinished:
-        return events.TurnFinished(
-            stop_reason=self._stop_reason,
-            text=self._answer,
-            steps=self._calls,
-            usage=self._tracker.turn.usage,
-            cost_usd=self._tracker.turn.known_cost_usd,
-            duration_ms=int(1000 * (time.monotonic() - self._started)),
-        )
-
-
-def unanswered(refusal: NobodyToAsk) -> events.TurnFailed:
-    """The event for calls that nobody could approve; it is about a plan first, else questions, else the calls."""
-    questions = refusal.questions
-    kinds = [question.kind for question in questions]
-    if "plan" in kinds:
-        kind, hint, message = "needs_answer", UNANSWERED_PLAN, "A plan waits for your approval"
-    elif asked := kinds.count("question"):
-        waiting = "A question waits" if asked == 1 else f"{asked} questions wait"
-        kind, hint, message = "needs_answer", UNANSWERED_QUESTION, f"{waiting} for your answer"
-    else:
-        question = refusal.question
-        kind, hint = "needs_approval", UNASKED_WATCHDOG if question.tool == WATCHDOG else UNASKED
-        calls = (f"{each.tool} {call_summary(each.arguments)}".rstrip() for each in questions)
-        named = ", ".join(dict.fromkeys(calls))
-        message = f"{named}: this needs an approval, and there is nobody to ask. {question.reason}"
-        return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
-    message = f"{message}, and there is nobody to ask."
-    return events.TurnFailed(kind=kind, message=message, retryable=False, hint=hint, questions=questions)
 
 
 def _of_hook(said: Say) -> list[Message]:

@@ -14,7 +14,16 @@ from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.steps import Emit
 from tui_agent.agent.turn.turn import Parts, Turn
 from tui_agent.conversation.blocks import Image, Text, valid_text
-from tui_agent.conversation.entries import Message, ModelSwitched, Queued, Withdrawn, notice, queued_of, user_message
+from tui_agent.conversation.entries import (
+    Message,
+    ModelSwitched,
+    Queued,
+    Usage,
+    Withdrawn,
+    notice,
+    queued_of,
+    user_message,
+)
 from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
 
@@ -64,10 +73,13 @@ class Turns:
         return stream
 
     def _must_be_free(self) -> None:
-        if self._closed:
-            raise AgentClosed("this agent is closed; open the conversation again")
+        self._must_be_open()
         if self.busy:
             raise AgentBusy("a turn is running; send the text with queue(), or end the turn with interrupt()")
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise AgentClosed("this agent is closed; open the conversation again")
 
     async def _run(
         self,
@@ -79,7 +91,7 @@ class Turns:
         self._must_be_free()
         while (abandoned := self._worker) is not None:
             abandoned.cancel()
-            await _ended(abandoned)
+            await asyncio.wait([abandoned])
             self._must_be_free()
         (self._consumer,) = own
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
@@ -87,8 +99,14 @@ class Turns:
         message = user_message(valid_text(prompt), *images, typed=typed) if prompt.strip() or images else None
         self._turn = None
         worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
+
+        def over(_: asyncio.Task[None]) -> None:
+            if self._worker is worker:
+                self._worker = None
+            stream.put_nowait(None)
+
         # A callback, because a task cancelled before its first step never runs its own `finally`.
-        worker.add_done_callback(lambda done: self._turn_over(done, stream))
+        worker.add_done_callback(over)
         try:
             while (event := await stream.get()) is not None:
                 yield event
@@ -98,7 +116,7 @@ class Turns:
         finally:
             if not worker.done():
                 worker.cancel()
-                await to_completion(_ended(worker))
+                await to_completion(asyncio.wait([worker]))
 
     async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
         begun = finished = waits = 0
@@ -118,22 +136,22 @@ class Turns:
                 # A compaction that the user asked for is running: keep their words on disk meanwhile.
                 waits = await self._record.append(queued_of(message))
                 message = None
-            async with self._lock, self._answered_by(self._take_wish(text)):
+            (begins, model), self._wished = self._wished, ("", "")
+            wished = begins and text.startswith(begins) and model != self._parts.active.profile.name
+            async with self._lock, self._answered_by(model if wished else ""):
                 await self._turns(message, waits, tell)
         finally:
             self._worker = None
             if finished < begun:
-                tell(events.stopped_before_it_began())
+                # It was stopped while it waited for something else to end.
+                nothing = events.TurnFinished(
+                    stop_reason="interrupted", text="", steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0
+                )
+                tell(nothing)
 
     def have_answered(self, text: str, model: str) -> None:
         """Note that this model answers the next turn if it starts with this text; empty: the active one does."""
         self._wished = (text, model)
-
-    def _take_wish(self, text: str) -> str:
-        """The model to answer a turn that starts with this text; empty: the active one."""
-        (begins, model), self._wished = self._wished, ("", "")
-        present = self._parts.active.profile.name
-        return model if begins and text.startswith(begins) and model != present else ""
 
     @asynccontextmanager
     async def _answered_by(self, name: str) -> AsyncIterator[None]:
@@ -144,17 +162,13 @@ class Turns:
         await self._parts.steps.drop_writing(_ANOTHER_ANSWERS)
         try:
             async with self._parts.active.lent(name):
-                self._tell_of_model()
+                self._tell(self._parts.active.changed)
                 try:
                     yield
                 finally:
                     await to_completion(self._parts.steps.drop_writing(_ANOTHER_ANSWERS))
         finally:
-            self._tell_of_model()
-
-    def _tell_of_model(self) -> None:
-        profile = self._parts.active.profile
-        self._tell(events.ModelChanged(model=profile.name, window=profile.window, tier=profile.tier))
+            self._tell(self._parts.active.changed)
 
     async def _turns(self, message: Message | None, waits: int, emit: Callable[[events.AgentEvent], None]) -> None:
         """Run one turn, and another one for texts that were sent too late for it."""
@@ -167,11 +181,6 @@ class Turns:
                     self._worker = None
                     return
             emit(events.TurnStarted(seq=len(self._record.view.log), text=""))
-
-    def _turn_over(self, worker: asyncio.Task[None], stream: asyncio.Queue[events.AgentEvent | None]) -> None:
-        if self._worker is worker:
-            self._worker = None
-        stream.put_nowait(None)
 
     @property
     def busy(self) -> bool:
@@ -191,7 +200,7 @@ class Turns:
         self._closed = True
         if (worker := self._worker) is not None:
             worker.cancel()
-            await to_completion(_ended(worker))
+            await to_completion(asyncio.wait([worker]))
 
     # Texts during a turn
 
@@ -215,9 +224,8 @@ class Turns:
         self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
     ) -> tuple[Text | Image, ...]:
         """The blocks with pictures converted for providers; tells listeners of pictures changed or left out."""
-        attached = await attach(
-            tuple(block for block in blocks if isinstance(block, Image)), lambda: self._texts.folder
-        )
+        images = tuple(block for block in blocks if isinstance(block, Image))
+        attached = await attach(images, lambda: self._texts.folder)
         if attached.problems:
             told = "\n".join(f"A picture: {problem}" for problem in attached.problems)
             emit(events.Notice(level="warning", title="Not sent as a picture", text=told))
@@ -284,8 +292,7 @@ class Turns:
 
     def must_be_idle(self) -> None:
         """Raise `AgentBusy` if a turn is running, unless this task holds the conversation; `AgentClosed` if closed."""
-        if self._closed:
-            raise AgentClosed("this agent is closed; open the conversation again")
+        self._must_be_open()
         if self.busy and self._holder is not asyncio.current_task():
             raise AgentBusy("a turn is running")
 
@@ -306,7 +313,3 @@ class Turns:
 
 def _typed(queued: Queued) -> str:
     return queued.typed or text_of(queued.blocks, Text)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])

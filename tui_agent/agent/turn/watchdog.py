@@ -15,7 +15,7 @@ from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, He
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import Watchdog as WatchdogSettings
-from tui_agent.text import money_text
+from tui_agent.text import money_text, one_line
 from tui_agent.tools.base import Effect
 
 
@@ -80,26 +80,17 @@ class Observer:
 
     def _facts(self, entry: AnyEntry, window: int) -> Iterator[Observation]:
         match entry:
-            case Message() if entry.role == "assistant":
+            case Message(role="assistant"):
                 yield from self._answer(entry, window)
-            case Message() if entry.kind == "tool_result":
-                yield from self._results(entry)
-            case Delivered():
+            case Message(kind="tool_result"):
+                for block in entry.blocks:
+                    call = self._view.call(block.call_id) if isinstance(block, ToolResult) else None
+                    if isinstance(block, ToolResult) and call is not None:
+                        yield ToolAnswered(call.name, self._effect_of(call.name), block.is_error)
+            case Delivered() | Message(kind=""):
                 yield UserSpoke(entry.time)
-            case Message() if entry.kind == "":
-                yield UserSpoke(entry.time)
-            case Pinned():
-                pass
-            case ContextEntry() | HeadMoved():
+            case ContextEntry() | HeadMoved() if not isinstance(entry, Pinned):
                 yield ViewEdited()
-            case _:
-                pass
-
-    def _results(self, message: Message) -> Iterator[Observation]:
-        for block in message.blocks:
-            call = self._view.call(block.call_id) if isinstance(block, ToolResult) else None
-            if isinstance(block, ToolResult) and call is not None:
-                yield ToolAnswered(call.name, self._effect_of(call.name), block.is_error)
 
     def _answer(self, message: Message, window: int) -> Iterator[Observation]:
         usage = message.usage
@@ -118,8 +109,6 @@ SHORTEST_BURN_S = 60.0
 
 WAITING = frozenset(("command_output",))
 """Tools that are called repeatedly to wait for something."""
-
-_SHOWN = 200
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -159,18 +148,14 @@ class SignalWatchdog:
 
 def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:
     """A watchdog of the built-in signals whose limits are not 0, and `more`."""
-    signals: list[Signal] = []
-    if limits.repeated_calls:
-        signals.append(RepeatedCalls(limits.repeated_calls))
-    if limits.tools_without_text:
-        signals.append(ToolsWithoutText(limits.tools_without_text))
-    if limits.files_not_touched:
-        signals.append(FilesNotTouched(limits.files_not_touched))
-    if limits.context_growth_share:
-        signals.append(ContextGrowth(limits.context_growth_share))
-    if limits.cost_burn_usd_per_minute:
-        signals.append(CostBurn(limits.cost_burn_usd_per_minute))
-    return SignalWatchdog((*signals, *more))
+    signals: dict[Signal, float] = {
+        RepeatedCalls(limits.repeated_calls): limits.repeated_calls,
+        ToolsWithoutText(limits.tools_without_text): limits.tools_without_text,
+        FilesNotTouched(limits.files_not_touched): limits.files_not_touched,
+        ContextGrowth(limits.context_growth_share): limits.context_growth_share,
+        CostBurn(limits.cost_burn_usd_per_minute): limits.cost_burn_usd_per_minute,
+    }
+    return SignalWatchdog((*(signal for signal, limit in signals.items() if limit), *more))
 
 
 class RepeatedCalls:
@@ -183,9 +168,8 @@ class RepeatedCalls:
     name = "repeated-tool-call"
 
     def __init__(self, limit: int = 5) -> None:
-        self._limit = limit
+        self._limit, self._run = limit, 0
         self._last: ToolCalled | None = None
-        self._run = 0
 
     def observe(self, observation: Observation) -> str:
         match observation:
@@ -195,12 +179,10 @@ class RepeatedCalls:
                 self._run = self._run + 1 if observation == self._last else 1
                 self._last = observation
                 if self._run == self._limit:
-                    given = _cut(observation.arguments)
+                    given = one_line(observation.arguments, 200)
                     return f"{observation.name} was called {self._limit} times in a row with {given}."
             case ViewEdited() | UserSpoke():
                 self._last, self._run = None, 0
-            case _:
-                pass
         return ""
 
 
@@ -210,8 +192,7 @@ class ToolsWithoutText:
     name = "tools-without-text"
 
     def __init__(self, limit: int = 60) -> None:
-        self._limit = limit
-        self._calls = 0
+        self._limit, self._calls = limit, 0
 
     def observe(self, observation: Observation) -> str:
         match observation:
@@ -221,8 +202,6 @@ class ToolsWithoutText:
                     return f"{self._limit} tool calls without a word about what they are for."
             case ModelAnswered(spoke=True) | UserSpoke():
                 self._calls = 0
-            case _:
-                pass
         return ""
 
 
@@ -232,8 +211,7 @@ class FilesNotTouched:
     name = "files-not-touched"
 
     def __init__(self, limit: int = 80) -> None:
-        self._limit = limit
-        self._calls = 0
+        self._limit, self._calls = limit, 0
 
     def observe(self, observation: Observation) -> str:
         match observation:
@@ -243,8 +221,6 @@ class FilesNotTouched:
                 self._calls += 1
                 if self._calls == self._limit:
                     return f"{self._limit} tool calls without a change to any file."
-            case _:
-                pass
         return ""
 
 
@@ -258,9 +234,7 @@ class ContextGrowth:
 
     def __init__(self, share: float = 0.5) -> None:
         self._share = share
-        self._last = 0
-        self._added = 0
-        self._told = False
+        self._last, self._added, self._told = 0, 0, False
 
     def observe(self, observation: Observation) -> str:
         match observation:
@@ -274,8 +248,6 @@ class ContextGrowth:
                     self._told = True
                     share = self._added / observation.window
                     return f"This turn has added {self._added:,} tokens to the context, {share:.0%} of the window."
-            case _:
-                pass
         return ""
 
 
@@ -286,9 +258,7 @@ class CostBurn:
 
     def __init__(self, usd_per_minute: float = 5.0) -> None:
         self._most = usd_per_minute
-        self._began = 0.0
-        self._spent = 0.0
-        self._told = False
+        self._began, self._spent, self._told = 0.0, 0.0, False
 
     def observe(self, observation: Observation) -> str:
         match observation:
@@ -301,10 +271,4 @@ class CostBurn:
                 if not self._told and rate >= self._most:
                     self._told = True
                     return f"This turn costs {money_text(rate)} a minute."
-            case _:
-                pass
         return ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

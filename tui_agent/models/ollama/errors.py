@@ -67,7 +67,7 @@ def refused(model: str, refusal: Refusal, window: int) -> ModelError:
     if "does not support tools" in text:
         return no_tools(model)
     if _UNREADABLE_CALL.search(text):
-        return Unavailable(f"{plain(model)} wrote a tool call that cannot be read: try again.")
+        return Unavailable(f"{plain(model)} wrote a tool call that cannot be read", advice="try again")
     if (about_picture := refused_picture("Ollama", text)) is not None:
         return about_picture
     match status:
@@ -80,12 +80,12 @@ def refused(model: str, refusal: Refusal, window: int) -> ModelError:
         case 413:
             return RequestTooLarge(overflow(model, 0, window).message, limit=window)
         case 429:
-            return RateLimited("Ollama's rate limit is reached: wait a while, or use another model.")
+            return RateLimited("Ollama's rate limit is reached", advice="wait a while, or use another model")
         case 503:
-            return Overloaded("Ollama is busy with other requests: try again later.")
+            return Overloaded("Ollama is busy with other requests", advice="try again later")
         case _ if status < 0 or status >= 500 or status in (408, 499):
             return Unavailable(
-                f"Ollama failed on its side{f' ({status})' if status > 0 else ''}: try again.{it_said(text)}"
+                f"Ollama failed on its side{f' ({status})' * (status > 0)}", advice="try again", said=it_said(text)
             )
         case _:
             return InvalidRequest(f"Ollama refuses the request: {said}")

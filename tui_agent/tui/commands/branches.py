@@ -147,7 +147,7 @@ class Branches:
         if not await self._move(look, "Nothing was put back", ""):
             return
         if not planned:
-            from tui_agent.agent.history.file_texts import NOTHING, NOTHING_TO_REDO
+            from tui_agent.agent.files import NOTHING, NOTHING_TO_REDO
 
             self._host.say(Level.INFO, NOTHING_TO_REDO if redo else NOTHING)
             return
@@ -163,7 +163,7 @@ class Branches:
         return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
-        from tui_agent.agent.history.file_texts import done_text, title_of_done
+        from tui_agent.agent.files import done_text, title_of_done
         from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
         done = await agent.files.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)

@@ -31,7 +31,7 @@ async def show_config(host: Host, argument: str) -> None:
 
 async def write_instructions(host: Host, argument: str) -> None:
     """Have the model write the project's instruction file; an existing one is kept unless the user says otherwise."""
-    from tui_agent.agent.commands.errands import INSTRUCTIONS, init_message
+    from tui_agent.agent.commands.table import INSTRUCTIONS, init_message
     from tui_agent.tui.dialogs.pickers import Option
 
     name = next(iter(host.settings.context.instruction_files), INSTRUCTIONS)
@@ -51,7 +51,7 @@ async def write_instructions(host: Host, argument: str) -> None:
 
 async def review(host: Host, argument: str) -> None:
     """Have the model review the changes in the working tree."""
-    from tui_agent.agent.commands.errands import review_message
+    from tui_agent.agent.commands.table import review_message
 
     if not await _only_demonstrates(host):
         host.ask_model(review_message(one_line(argument)), f"/review {argument}".rstrip())

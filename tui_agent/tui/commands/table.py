@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.elsewhere import instead_of
+from tui_agent.agent.commands.table import instead_of
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, SLASH_COMMANDS, Action
 from tui_agent.tui.cards.blocks import Level
@@ -25,7 +25,7 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.extensions.own import OwnPrompt
+    from tui_agent.agent.own_commands import OwnPrompt
     from tui_agent.tui.commands.branches import Branches
     from tui_agent.tui.commands.switching import Sessions
 

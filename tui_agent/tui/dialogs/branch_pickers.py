@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 from typing_extensions import override
 
-from tui_agent.agent.history.branches import Branch, Prompt
+from tui_agent.agent.branches import Branch, Prompt
 from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.agent.history.file_texts import DOES, plan_title
+from tui_agent.agent.files import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
