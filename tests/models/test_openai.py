@@ -29,11 +29,11 @@ from tests.servers.openai_chat import ChatServer
 from tests.servers.openai_responses import ResponsesServer
 from tests.servers.script import Script, Step
 from tests.servers.wire import Exchange, HttpServer, Request
-from tui_agent.agent.turn.call_repair import as_meant
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.profile import FREE
 from tui_agent.models.adapter import Connection
 from tui_agent.models.base import AdapterFailed, AuthFailed, ContextOverflow, InvalidRequest, ModelError, Unavailable
+from tui_agent.models.call_repair import as_meant
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.errors import Refusal, failure
 from tui_agent.models.http import read_error

@@ -16,7 +16,6 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
 from tui_agent.agent.history.as_events import answered, said, text_of
 from tui_agent.agent.record import CallAccount, Record
-from tui_agent.agent.turn.call_repair import as_meant, valid_blocks
 from tui_agent.agent.turn.guards import Guards, not_done
 from tui_agent.agent.turn.hints import HINTS, unanswered
 from tui_agent.agent.turn.planning import Planning
@@ -53,6 +52,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
     ToolsRefused,
 )
+from tui_agent.models.call_repair import as_meant, valid_blocks
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.speed import Timings
 from tui_agent.models.usage import UsageTracker, cost_usd

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.agent.turn.call_repair import fit, read_object, repaired
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolDefinition
 from tui_agent.conversation.wire import is_object, read_arguments
+from tui_agent.models.call_repair import fit, read_object, repaired
 from tui_agent.tools.schema import expected
 
 SCHEMA = {
