@@ -28,14 +28,14 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 _RACY_NS: Final = 20_000_000
 
 
-class RuleParts(NamedTuple):
-    """What a command may read and write that only Landlock confines, as resolved paths, without what is `hidden` in it.
+class Parts(NamedTuple):
+    """What commands can reach: resolved paths. If one is inside another, the deeper one wins.
 
-    `version` is that of the ABI.
+    `temporary` is their folder for temporary files. `version` is that of Landlock's ABI, 0 to use none.
     """
 
-    readonly: tuple[str, ...]
     writable: tuple[str, ...]
+    readonly: tuple[str, ...]
     hidden: tuple[str, ...]
     temporary: str
     version: int
@@ -49,24 +49,24 @@ class Rules:
 
     def __init__(self) -> None:
         self._kept = -1
-        self._of: tuple[RuleParts, list[tuple[int, ...]]] | None = None
+        self._of: tuple[Parts, list[tuple[int, ...]]] | None = None
 
-    def of(self, bounds: RuleParts) -> int:
-        """A descriptor of rules for these bounds, valid until this is called again. Raises OSError."""
-        places = (*bounds.readonly, *bounds.writable)
-        on_the_way = {above for path in bounds.hidden for place in places for above in _between(path, place)}
-        numbers = [_number(path, listed=path in on_the_way) for path in (*places, bounds.temporary, *on_the_way)]
-        if self._of == (bounds, numbers) and () not in numbers:
+    def of(self, parts: Parts) -> int:
+        """A descriptor of rules for these parts, valid until this is called again. Raises OSError."""
+        places = (*parts.readonly, *parts.writable)
+        on_the_way = {above for path in parts.hidden for place in places for above in _between(path, place)}
+        numbers = [_number(path, listed=path in on_the_way) for path in (*places, parts.temporary, *on_the_way)]
+        if self._of == (parts, numbers) and () not in numbers:
             return self._kept
         if self._kept >= 0:
             os.close(self._kept)
             self._kept, self._of = -1, None
         # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
-        readable = [*(path for place in bounds.readonly for path in beside(place, bounds.hidden)), "/proc"]
-        writable = [path for folder in bounds.writable for path in beside(folder, bounds.hidden)]
-        writable.append(bounds.temporary)
-        self._kept = ruleset(readable, writable, bounds.version, listed=places, network=bounds.network)
-        self._of = (bounds, numbers)
+        readable = [*(path for place in parts.readonly for path in beside(place, parts.hidden)), "/proc"]
+        writable = [path for folder in parts.writable for path in beside(folder, parts.hidden)]
+        writable.append(parts.temporary)
+        self._kept = ruleset(readable, writable, parts.version, listed=places, network=parts.network)
+        self._of = (parts, numbers)
         return self._kept
 
 

@@ -36,8 +36,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.landlock import RuleParts, Rules
-from tui_agent.tools.sandbox.mounts import Parts, Views
+from tui_agent.tools.sandbox.landlock import Parts, Rules
+from tui_agent.tools.sandbox.mounts import Views
 from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
 
@@ -82,15 +82,9 @@ class Request(NamedTuple):
 
     @property
     def parts(self) -> Parts:
-        """What its view is made of."""
+        """What it can reach."""
         places = (tuple(self.writable), tuple(self.readonly), tuple(self.hidden))
-        return Parts(*places, self.temporary, self.landlock)
-
-    @property
-    def alone(self) -> RuleParts:
-        """Its bounds if Landlock alone confines it."""
-        places = (tuple(self.readonly), tuple(self.writable), tuple(self.hidden))
-        return RuleParts(*places, self.temporary, self.landlock, self.network)
+        return Parts(*places, self.temporary, self.landlock, self.network)
 
     @property
     def passed(self) -> int:
@@ -249,7 +243,7 @@ def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
             if request.mounts:
                 confining = views.of(request.parts).passed
             elif request.confined:
-                confining = [rules.of(request.alone)]
+                confining = [rules.of(request.parts)]
                 _filter_alone(request, supervised=True)
             if waiting is None or not waiting.take(data, [*descriptors, *confining]):
                 # It was killed, as any process of the commands can be by another.

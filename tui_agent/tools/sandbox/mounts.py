@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel, landlock
 from tui_agent.tools.sandbox.kernel import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY
+from tui_agent.tools.sandbox.landlock import Parts
 
 _NODES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS: Final = {
@@ -32,20 +33,6 @@ _HIDDEN_FOLDER, _HIDDEN_FILE = "/dev/.hidden-folder", "/dev/.hidden-file"
 _SHARED_MEMORY: Final = "size=50%,mode=1777"
 _WRITABLE_BESIDES: Final = (*_PRIVATE, "/dev/shm", "/dev/pts")  # noqa: S108
 _MOST_KEPT: Final = 4
-
-
-class Parts(NamedTuple):
-    """What a view is made of: resolved paths. If one is inside another, the deeper one wins.
-
-    `temporary` is the folder that appears as ``/tmp``. `landlock` is the version of its ABI to use behind the mounts, 0
-    for none.
-    """
-
-    writable: tuple[str, ...]
-    readonly: tuple[str, ...]
-    hidden: tuple[str, ...]
-    temporary: str
-    landlock: int
 
 
 class View(NamedTuple):
@@ -114,9 +101,9 @@ def _built(parts: Parts) -> View:
                 namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
                 build(parts.writable, parts.readonly, parts.hidden, parts.temporary)
                 made = [os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC), namespace]
-                if parts.landlock:
+                if parts.version:
                     writable = [*parts.writable, *_WRITABLE_BESIDES]
-                    made.append(landlock.ruleset(["/"], writable, parts.landlock, network=True))
+                    made.append(landlock.ruleset(["/"], writable, parts.version, network=True))
                 socket.send_fds(theirs, [b"\0"], made)
             except BaseException as error:
                 number, why = getattr(error, "errno", None) or errno.EIO, getattr(error, "strerror", None) or error
