@@ -11,6 +11,7 @@ from msgspec import structs
 from tests.context.performer import COST_USD, Performer, Writing, failing, written
 from tests.conversation.logs import broken_rules
 from tests.profiles import model_named
+from tui_agent.agent.commands.context_text import text as stats_text
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
 from tui_agent.context.counting import Ratios
@@ -33,7 +34,6 @@ from tui_agent.context.effects import (
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.compaction import Backoff
 from tui_agent.context.layers.digests import PLACEHOLDER
-from tui_agent.context.stats import text as stats_text
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyContextEntry,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.context.sessions import Session
+from tui_agent.agent.commands.context_text import text
 from tui_agent.context.budget import budget, thresholds
 from tui_agent.context.counting import Counter
 from tui_agent.context.economics import LayerPreview, Payback
@@ -20,7 +21,6 @@ from tui_agent.context.stats import (
     Subtasks,
     marks,
     next_layer,
-    text,
 )
 from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
 from tui_agent.settings import Clearing, Compaction

@@ -102,7 +102,7 @@ class Record:
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
                 then = await in_thread(self.view.after, (), policy_of(model))
-                await in_thread(self.engine.become(then, ()).let_go)
+                await in_thread(self.engine.become(then, ()).free)
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
@@ -146,7 +146,7 @@ class Record:
                 await self._mend()
             newest = len(self.view.log)
             if left is not None:
-                await in_thread(left.let_go)
+                await in_thread(left.free)
             if not self.view.log.is_packed():
                 await asyncio.to_thread(self.view.log.pack)
             return newest
@@ -171,7 +171,7 @@ class Record:
             entries = await self._store.load()
             left = self.engine.become(await in_thread(lambda: View(entries).after((), self.view.policy)), ())
             self._torn = False
-            await in_thread(left.let_go)
+            await in_thread(left.free)
 
 
 def _moved(view: View, stamped: list[AnyEntry], now: float) -> View:

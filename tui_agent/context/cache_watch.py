@@ -43,11 +43,11 @@ class ColdSend(NamedTuple):
 
     def text(self) -> str:
         """One line for people."""
-        told = f"This call reads {self.tokens:,} tokens anew, about {money_text(self.cost_usd)}: {self.why}."
+        text = f"This call reads {self.tokens:,} tokens anew, about {money_text(self.cost_usd)}: {self.why}."
         if self.compaction_usd is None or self.compacted_usd is None:
-            return told
+            return text
         return (
-            f"{told} After a /compact of about {money_text(self.compaction_usd)} it would be about "
+            f"{text} After a /compact of about {money_text(self.compaction_usd)} it would be about "
             f"{money_text(self.compacted_usd)}."
         )
 
@@ -55,7 +55,7 @@ class ColdSend(NamedTuple):
 class CacheMiss(NamedTuple):
     """A call that read only `read` of the `expected` tokens that the call before had left in the cache.
 
-    part: what changed, or that the cache expired. detail: more on that, if known. told: the provider's own reason;
+    part: what changed, or that the cache expired. detail: more on that, if known. reason: the provider's own;
     empty if it gave none. cost_usd: the extra cost of the call.
     """
 
@@ -64,12 +64,12 @@ class CacheMiss(NamedTuple):
     read: int
     cost_usd: float
     detail: str = ""
-    told: str = ""
+    reason: str = ""
 
     def text(self) -> str:
         """One line for people."""
         more = f" ({self.detail})" if self.detail else ""
-        said = f"; the provider says: {self.told}" if self.told else ""
+        said = f"; the provider says: {self.reason}" if self.reason else ""
         return (
             f"{self.read:,} of {self.expected:,} cached tokens read, {money_text(self.cost_usd)} more: "
             f"{WORDING[self.part]}{more}{said}"
@@ -123,10 +123,10 @@ class CacheWatch:
         self._left_before = last.cache_read_tokens + last.cache_write_tokens if last is not None else 0
         self._now = _Sent(model, request, cache, edits)
 
-    def answered(self, usage: Usage, rates: Rates | None, told: str = "", answer: str = "") -> CacheMiss | None:
+    def answered(self, usage: Usage, rates: Rates | None, reason: str = "", answer: str = "") -> CacheMiss | None:
         """Note the answer; returns the cache miss, if there was one.
 
-        `told`: the provider's own reason. `answer`: its id of the answer.
+        `reason`: the provider's own for a miss. `answer`: its id of the answer.
         """
         self.newest = answer
         before, now, expected = self._before, self._now, self._left_before
@@ -138,7 +138,7 @@ class CacheWatch:
             return None
         part, detail = _what_changed(before, now)
         more = (expected - read) * (rates.write - rates.read) * rates.input_usd / MILLION
-        miss = CacheMiss(part, expected, read, max(0.0, more), detail, told)
+        miss = CacheMiss(part, expected, read, max(0.0, more), detail, reason)
         self.misses.append(miss)
         return miss
 
@@ -164,7 +164,7 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
     old, new = before.request, now.request
     if old.system != new.system:
         return "system", ""
-    if _told(old) != _told(new):
+    if _sent_tools(old) != _sent_tools(new):
         return "tools", _changed_tools(old, new)
     if (index := _first_changed(old.messages, new.messages)) is not None:
         why = "by a context step" if now.edits != before.edits else "by no context step"
@@ -172,13 +172,13 @@ def _what_changed(before: _Sent | None, now: _Sent) -> tuple[Part, str]:
     return ("expired", now.cache.reason) if now.cache.cold else ("provider", "")
 
 
-def _told(request: ModelRequest) -> list[ToolDefinition]:
+def _sent_tools(request: ModelRequest) -> list[ToolDefinition]:
     """The tool definitions at the front of a request; deferred ones are not part of the cached prefix."""
     return [tool for tool in request.tools if not tool.deferred]
 
 
 def _changed_tools(old: ModelRequest, new: ModelRequest) -> str:
-    before, after = {tool.name: tool for tool in _told(old)}, {tool.name: tool for tool in _told(new)}
+    before, after = {tool.name: tool for tool in _sent_tools(old)}, {tool.name: tool for tool in _sent_tools(new)}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return ", ".join(names[:5]) if names else "their order"
 

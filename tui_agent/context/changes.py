@@ -87,7 +87,7 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
         ),
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
     )
-    then.let_go()
+    then.free()
     return seen
 
 
@@ -156,7 +156,7 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation) -> Pinned |
     entry = Pinned(items=tuple(items), reason="by hand")
     then = view_with(view, [entry])
     pinned = situation.mixed_tokens_of(then.pinned_size())
-    then.let_go()
+    then.free()
     share = situation.settings.context.pins_share
     allowed = int(situation.budget.history * share)
     if situation.budget.limit and pinned > allowed:

@@ -39,9 +39,9 @@ def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> Arra
     everything = tokens_of(definition for definition, _ in given)
     if everything <= limit:
         return Arranged(tuple(definition for definition, _ in given), everything, 0)
-    told = tokens_of(definition for definition, always in given if always)
+    sent = tokens_of(definition for definition, always in given if always)
     definitions = tuple(msgspec.structs.replace(definition, deferred=not always) for definition, always in given)
-    return Arranged(definitions, told, everything - told)
+    return Arranged(definitions, sent, everything - sent)
 
 
 def tokens_of(definitions: Iterable[ToolDefinition]) -> int:
@@ -65,8 +65,8 @@ def found_tools(view: View) -> str:
                     found[definition.name] = definition
             elif isinstance(block, ToolCall) and (name := inner_call(block).name) in found:
                 found[name] = found.pop(name)
-    told = {tool.name for tool in (view.prefix.tools if view.prefix else ()) if not tool.deferred}
-    newest_first = [definition for name, definition in reversed(found.items()) if name not in told]
+    sent = {tool.name for tool in (view.prefix.tools if view.prefix else ()) if not tool.deferred}
+    newest_first = [definition for name, definition in reversed(found.items()) if name not in sent]
     return _block(newest_first) if newest_first else ""
 
 

@@ -12,21 +12,10 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import structs
 
+from tui_agent.context import changes
 from tui_agent.context.budget import Budget, ModelLimits, Thresholds, Window, limits_of
 from tui_agent.context.cache_watch import ColdSend, cold_send
-from tui_agent.context.changes import (
-    PreviewedStep,
-    StepPreview,
-    plan_pin,
-    plan_restore,
-    plan_undo,
-    plan_unpin,
-    plan_words,
-    preview_change,
-    preview_clearing,
-    preview_draft,
-    preview_plan,
-)
+from tui_agent.context.changes import PreviewedStep, StepPreview, preview_change
 from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import Material, material_of, questions_of
@@ -41,13 +30,12 @@ from tui_agent.context.compaction.plan import (
 )
 from tui_agent.context.compaction.state import where_things_are
 from tui_agent.context.compaction.words import words_limit
-from tui_agent.context.compaction.writing import choose_writer, write_summary
+from tui_agent.context.compaction.writing import choose_writer, enter_draft, write_summary
 from tui_agent.context.counting import Counter, Ratios
 from tui_agent.context.deferring import found_tools
 from tui_agent.context.economics import CacheState, LayerPreview, Situation, cache_state
 from tui_agent.context.effects import (
     Append,
-    ArchiveTurns,
     AwaitWriting,
     CompactionResult,
     NotYet,
@@ -547,35 +535,29 @@ class ContextEngine:
 
     def clear_items(self, items: Sequence[int]) -> Steps[StepDone | Refusal]:
         """Clear these results now, even the newest."""
-        cleared = self.clearing.asked_for(self.view, self.situation(between_turns=True), keep=0, only=items)
-        return (
-            yield from self._change_asked_for(
-                cleared
-                or Refusal(
-                    "Only a tool result that is shown whole, is not pinned, and is larger than its placeholder can be "
-                    "cleared."
-                )
-            )
+        cleared = self.clearing.asked_for(self.view, self.situation(), keep=0, only=items)
+        why = (
+            "Only a tool result that is shown whole, is not pinned, and is larger than its placeholder can be cleared."
         )
+        return (yield from self._change_asked_for(cleared or Refusal(why)))
 
     def pin(self, items: Sequence[int], *, pinned: bool = True) -> Steps[StepDone | Refusal]:
         """Pin messages or results, each with its group, or unpin them."""
-        plan = plan_pin if pinned else plan_unpin
-        return (yield from self._change_asked_for(plan(self.view, items, self.situation(between_turns=True))))
+        plan = changes.plan_pin if pinned else changes.plan_unpin
+        return (yield from self._change_asked_for(plan(self.view, items, self.situation())))
 
     def restore(self, items: Sequence[int], texts: Sequence[str] = ()) -> Steps[StepDone | Refusal]:
-        """Restore messages or results to full text; `texts`: see `plan_restore`."""
-        here = self.situation(between_turns=True)
-        return (yield from self._change_asked_for(plan_restore(self.view, items, here, texts=texts)))
+        """Restore messages or results to full text; `texts`: see `changes.plan_restore`."""
+        plan = changes.plan_restore(self.view, items, self.situation(), texts=texts)
+        return (yield from self._change_asked_for(plan))
 
     def edit_words(self, edits: Sequence[Words]) -> Steps[StepDone | Refusal]:
         """Change the kept words of the user's messages; an empty text drops those of a message."""
-        return (yield from self._change_asked_for(plan_words(self.view, edits, self.situation(between_turns=True))))
+        return (yield from self._change_asked_for(changes.plan_words(self.view, edits, self.situation())))
 
     def undo(self, target: int | None = None) -> Steps[StepDone | Refusal]:
         """Undo a context step, by default the newest."""
-        here = self.situation(between_turns=True)
-        return (yield from self._change_asked_for(plan_undo(self.view, here, target=target)))
+        return (yield from self._change_asked_for(changes.plan_undo(self.view, self.situation(), target=target)))
 
     def _change_asked_for(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
         return plan if isinstance(plan, Refusal) else (yield from self.change(plan))
@@ -767,34 +749,9 @@ class ContextEngine:
             yield from self._enter(draft)
 
     def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
-        plan, others = draft.plan, draft.entries[1:]
-        if draft.material.archive:
-            yield ArchiveTurns(self._thread, draft.material.archive)
-        prefix, renewed = self.view.prefix, self.renewed_prefix
-        renewing: tuple[Prefix, ...] = ()
-        if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
-            renewing = (renewed,)
-        boundary = structs.replace(draft.boundary, waited_s=waited_s)
-        last = expect(int, (yield Append((boundary, *others, *renewing))))
-        seq = last - len(others) - len(renewing)
+        result = yield from enter_draft(draft, self.view, self._thread, self.renewed_prefix, waited_s)
         self.backoff = self.backoff.succeeded()
-        yield StepDone(
-            plan.step,
-            plan.before,
-            draft.after,
-            f"{boundary.reason}; {draft.how}",
-            entry=self.view.context_entry(seq),
-            items=len(plan.leaving) + len(plan.boundaries),
-            text=boundary.text,
-            cost_usd=boundary.cost_usd,
-            details=(
-                ("how", draft.how),
-                ("failures", draft.failures),
-                ("facts_missing", draft.facts_missing),
-                ("sections_added", draft.sections_added),
-            ),
-        )
-        return CompactionResult(plan.before, draft.after, seq, boundary.text)
+        return result
 
     # Previews and figures
 
@@ -803,7 +760,7 @@ class ContextEngine:
         here = self.situation(between_turns=True)
         if step == "clear":
             cleared = self.clearing.asked_for(self.view, here)
-            return self._nothing_to_clear() if cleared is None else preview_clearing(self.view, here, cleared)
+            return self._nothing_to_clear() if cleared is None else changes.preview_clearing(self.view, here, cleared)
         plan = self._plan_asked_for(step, subject)
         if isinstance(plan, Refusal):
             return plan
@@ -812,11 +769,11 @@ class ContextEngine:
             parts, asked = questions_of(plan, self.view, here, self._prompts)
             # The expected length, as in `preview_plan`, not the longest possible.
             usd = choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, here).usd
-        return preview_plan(self.view, here, plan, usd)
+        return changes.preview_plan(self.view, here, plan, usd)
 
     def preview_draft(self, draft: Draft) -> StepPreview:
         """Preview the effects and cost of entering a written summary. Copies the view."""
-        return preview_draft(self.view, self.situation(between_turns=True), draft)
+        return changes.preview_draft(self.view, self.situation(between_turns=True), draft)
 
     def preview_layer(self, layer: str) -> LayerPreview:
         """What the layer ``clear`` or ``compact`` would do if it acted now; empty for any other."""

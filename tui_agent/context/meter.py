@@ -153,10 +153,10 @@ class TokenMeter:
         estimated = sum(known.values())
         if estimated == whole:
             return known
-        told = {category: count * whole // max(1, estimated) for category, count in known.items()}
-        largest = max(told, key=lambda category: told[category])
-        told[largest] += whole - sum(told.values())
-        return told
+        scaled = {category: count * whole // max(1, estimated) for category, count in known.items()}
+        largest = max(scaled, key=lambda category: scaled[category])
+        scaled[largest] += whole - sum(scaled.values())
+        return scaled
 
     def tokens_of(self, view: View, size: Size, content: ContentClass = "results") -> int:
         """A raw size in tokens of the active model."""

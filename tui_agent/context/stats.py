@@ -1,18 +1,16 @@
-"""A frozen snapshot of how full the window is and what comes next, and its text form for `/context`."""
+"""A frozen snapshot of how full the window is and what comes next."""
 
 from collections.abc import Callable, Mapping
-from textwrap import wrap
-from unicodedata import combining, east_asian_width
 
 import msgspec
 
 from tui_agent.context.budget import ModelLimits, Thresholds
-from tui_agent.context.economics import LayerPreview, spoken_time
+from tui_agent.context.economics import LayerPreview
 from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.entries import Checkpointed, Summarized
-from tui_agent.conversation.sizes import CATEGORIES, Category
+from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
-from tui_agent.text import counted, money_text, one_line, price_or_time
+from tui_agent.text import counted, price_or_time
 
 LABELS: dict[Category, str] = {
     "system": "System prompt",
@@ -25,11 +23,6 @@ LABELS: dict[Category, str] = {
     "results": "Tool results",
     "summaries": "Summaries",
 }
-BAR_WIDTH = 20
-WIDTH = 80
-"""Columns of the text form."""
-_INDENT = 16
-"""Columns before a model's name in the list of models."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,14 +65,14 @@ class Subtasks(msgspec.Struct, frozen=True):
 
 
 class ServerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens, and USD for each call, of an MCP server's tool definitions: `told` are sent with every request,
-    `saved` are not, because they are looked up.
+    """The tokens, and USD for each call, of an MCP server's tool definitions: `sent` with every request; `saved`:
+    looked up when needed, so not sent.
     """
 
     name: str
-    told: int = 0
+    sent: int = 0
     saved: int = 0
-    told_usd: float = 0.0
+    sent_usd: float = 0.0
     saved_usd: float = 0.0
 
 
@@ -221,149 +214,3 @@ def price_text(ahead: LayerPreview) -> str:
         return f"costs nothing, saves {saved} a call"
     paid = f", paid back after {counted(price.calls, 'call')}" if price.calls else ""
     return f"costs {price_or_time(price.cost_usd, price.cost_s)}, saves {saved} a call{paid}"
-
-
-def text(stats: ContextStats, now: float) -> str:
-    """The snapshot as lines of at most 80 columns; `now` in seconds since the epoch."""
-    lines = [*_window(stats), "", *_thresholds(stats), "", *_activity(stats, now)]
-    return "\n".join(_clipped(line).rstrip() for line in lines)
-
-
-def _window(stats: ContextStats) -> list[str]:
-    about = "" if stats.measured else "~"
-    if stats.window:
-        size = f"Context: {about}{stats.tokens:,} of {stats.window:,} tokens ({stats.percent:.0f}%), "
-    else:
-        size = f"Context: {about}{stats.tokens:,} tokens, window unknown, "
-    headline = size + _clipped_inside(one_line(stats.model), WIDTH - len(size))
-    if not stats.window:
-        return [headline, *_categories(stats)]
-    filled = min(BAR_WIDTH, round(BAR_WIDTH * stats.percent / 100))
-    bar = "#" * filled + "." * (BAR_WIDTH - filled)
-    return [
-        headline,
-        f"  [{bar}] {'measured' if stats.measured else 'estimated'}, {stats.reserve:,} reserved for an answer",
-        *_categories(stats),
-    ]
-
-
-def _categories(stats: ContextStats) -> list[str]:
-    whole = sum(stats.categories.values())
-    return [
-        f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / whole:>3.0f}%"
-        for category in CATEGORIES
-        if (tokens := stats.categories.get(category, 0))
-    ]
-
-
-def _thresholds(stats: ContextStats) -> list[str]:
-    lines = ["Thresholds:"]
-    for mark in stats.marks:
-        where = f"{mark.tokens:>10,}  {mark.percent:>3.0f}%" if mark.percent else f"{mark.tokens:>10,}      "
-        if mark.messages:
-            where = f"{mark.messages:>10,} messages"
-        lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
-    lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
-    if (ahead := stats.next_layer) is not None:
-        frees = f", frees about {ahead.preview.frees:,}" if ahead.preview.frees else ""
-        lines.append(f"  Next: {_LAYERS[ahead.layer].lower()} in {ahead.distance:,} tokens{frees}")
-        lines += [f"        {line}" for line in (price_text(ahead.preview), ahead.preview.why) if line]
-    return lines
-
-
-def _texts(stats: ContextStats) -> str:
-    """A line on the texts that replace what was summarised."""
-    if not stats.summaries:
-        return ""
-    return f" in {stats.summaries:,} text{'s' * (stats.summaries > 1)}, at most {stats.depth} deep"
-
-
-def _activity(stats: ContextStats, now: float) -> list[str]:
-    lines = [
-        "Context-management activity:",
-        f"  Compactions:  {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
-        f"  Checkpoints:  {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now)}",
-        f"  Summarised:   {counted(stats.summarised_chars, 'character')}{_texts(stats)}",
-        f"  Results:      {stats.evicted:,} evicted, {stats.cleared:,} cleared, {stats.digested:,} digested",
-    ]
-    if stats.reasoning_dropped:
-        lines.append(f"  Reasoning:    {stats.reasoning_dropped:,} blocks left out since the prefix changed")
-    if stats.cache_share is not None:
-        lines.append(f"  Cache:        {100 * stats.cache_share:.0f}% of all input was read from it")
-    if stats.subtasks.count:
-        used = stats.subtasks
-        tokens = f"{used.input_tokens:,} in / {used.output_tokens:,} out tokens"
-        lines.append(f"  Subtasks:     {used.count:,} ({tokens}, {_usd(used.cost_usd)} in the /stats total)")
-    if len(stats.models) > 1:
-        lines += _models(stats.models)
-    if stats.servers:
-        lines += ["", "MCP servers, in each call:", *(_server(each) for each in stats.servers)]
-    return lines
-
-
-def _server(use: ServerUse) -> str:
-    told = f"{use.told:,} tokens, {_usd(use.told_usd)}" if use.told else "looked up when needed"
-    saved = f"; saves {use.saved:,} tokens, {_usd(use.saved_usd)}" if use.saved else ""
-    return f"  {one_line(use.name, 24):<18}{told}{saved}"
-
-
-def _boundary(activity: Activity, count: int, label: str, now: float) -> str:
-    if not count or not activity.last:
-        return f"{count:,}"
-    note = f", {label}: {one_line(activity.note)}" if activity.note.strip() else ""
-    line = f"{count:,} (last {spoken_time(now - activity.last)} ago{note}"
-    return f"{_clipped(line, WIDTH - 17)})"
-
-
-def _models(models: tuple[ModelUse, ...]) -> list[str]:
-    """The usage of each model; a long name takes lines of its own, uncut."""
-    lines = []
-    for number, use in enumerate(models):
-        calls = f"{use.calls:,} call{'' if use.calls == 1 else 's'}"
-        figures = f"({calls}, {use.input_tokens:,} in / {use.output_tokens:,} out, {_usd(use.cost_usd)})"
-        name = one_line(use.model)
-        parts = [f"{name} {figures}"]
-        if _columns(parts[0]) > WIDTH - _INDENT:
-            parts = [*_folded(name, WIDTH - _INDENT), f"  {figures}"]
-        lines.append(f"{'              + ' if number else '  Models:       '}{parts[0]}")
-        lines += [f"{' ' * _INDENT}{part}" for part in parts[1:]]
-    return lines
-
-
-def _usd(cost: float | None) -> str:
-    return "price unknown" if cost is None else money_text(cost)
-
-
-def _columns(text: str) -> int:
-    return sum(map(_width, text))
-
-
-def _width(character: str) -> int:
-    return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken anywhere."""
-    lines, used = [""], 0
-    for character in text:
-        used += _width(character)
-        if used > width:
-            lines.append("")
-            used = _width(character)
-        lines[-1] += character
-    return lines
-
-
-def _clipped(line: str, width: int = WIDTH) -> str:
-    return line if _columns(line) <= width else f"{_folded(line, width - 3)[0]}..."
-
-
-def _clipped_inside(text: str, width: int) -> str:
-    """A text cut in the middle to `width` columns: names with the same beginning often differ at the end."""
-    if _columns(text) <= width:
-        return text
-    half = (width - 3) // 2
-    return f"{_folded(text, half)[0]}...{_folded(text[::-1], width - 3 - half)[0][::-1]}"
-
-
-_LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}

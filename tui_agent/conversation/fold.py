@@ -129,7 +129,7 @@ class Fold:
         )
         return other
 
-    def let_go(self) -> None:
+    def free(self) -> None:
         """Free the states one by one, so that other threads can run in between."""
         for named in (self.open, self.state_by_call, self._state_by_result):
             named.clear()

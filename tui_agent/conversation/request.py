@@ -128,7 +128,7 @@ class Rendering:
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
 
-    def let_go(self) -> None:
+    def free(self) -> None:
         """Free the messages one by one, so that other threads can run in between."""
         self.live.clear()
         while self._written:

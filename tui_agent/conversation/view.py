@@ -94,8 +94,8 @@ class View:
         if isinstance(entry, HeadMoved):
             fold, rendering = self._fold, self._rendering
             self._fold, self._rendering = self._branch(entry.to)
-            rendering.let_go()
-            fold.let_go()
+            rendering.free()
+            fold.free()
         else:
             self._fold.take(entry)
 
@@ -121,7 +121,7 @@ class View:
     def become(self, then: "View") -> "View":
         """Take over the state of `then`, a view from `after`, whose log extends this view's.
 
-        Returns the previous state as a view; call `let_go` on it.
+        Returns the previous state as a view; call `free` on it.
         """
         left = View()
         left._fold, left._rendering = self._fold, self._rendering
@@ -132,10 +132,10 @@ class View:
         self._fold.log = self.log
         return left
 
-    def let_go(self) -> None:
+    def free(self) -> None:
         """Free this view part by part: freeing a long one at once holds the GIL for some 40 ms."""
-        self._rendering.let_go()
-        self._fold.let_go()
+        self._rendering.free()
+        self._fold.free()
 
     def _branch(self, head: int) -> tuple[Fold, Rendering]:
         fold, rendering = Fold(self.log), Rendering(self._rendering.policy)

@@ -260,7 +260,7 @@ def test_the_pinned_words_stand_out() -> None:
 
 def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:
     seen_ = seen()
-    use = ServerUse(name="docs", told=1_200, saved=3_400, told_usd=0.01, saved_usd=0.02)
+    use = ServerUse(name="docs", sent=1_200, saved=3_400, sent_usd=0.01, saved_usd=0.02)
     rows = panel_rows(seen_._replace(stats=structs.replace(seen_.stats, servers=(use,))), NOW, lambda _: "", 100)
     (line,) = [text for text in texts(rows, 100) if "docs" in text]
     assert "1,200" in line

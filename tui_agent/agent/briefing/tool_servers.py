@@ -37,9 +37,9 @@ _AFTER: Final = ".,;:!?)"
 
 
 class ServerWeight(NamedTuple):
-    """The tokens of a server's tool definitions: `told` in every request, `saved` because they are looked up."""
+    """The tokens of a server's tool definitions: `sent` in every request, `saved` because they are looked up."""
 
-    told: int
+    sent: int
     saved: int
 
 
@@ -114,9 +114,9 @@ class OfferedTools:
         return tuple(
             ServerUse(
                 name=name,
-                told=weight.told,
+                sent=weight.sent,
                 saved=weight.saved,
-                told_usd=weight.told * rate / 1_000_000,
+                sent_usd=weight.sent * rate / 1_000_000,
                 saved_usd=weight.saved * rate / 1_000_000,
             )
             for name, weight in self.weights(told).items()
@@ -130,9 +130,9 @@ class OfferedTools:
             found: dict[str, ServerWeight] = {}
             for offer in self.servers.offers():
                 tokens, weight = tokens_of([offer.definition]), found.get(offer.server, ServerWeight(0, 0))
-                is_told = offer.definition.name in whole
+                is_sent = offer.definition.name in whole
                 found[offer.server] = ServerWeight(
-                    weight.told + tokens * is_told, weight.saved + tokens * (not is_told)
+                    weight.sent + tokens * is_sent, weight.saved + tokens * (not is_sent)
                 )
             self._weighed, self._weights = (self.servers.version, told), found
         return self._weights

@@ -46,11 +46,11 @@ SAID_BY: Final = {
 
 
 async def context(agent: "Agent", _: str) -> Reply:
-    from tui_agent.context import stats
+    from tui_agent.agent.commands.context_text import text
 
     # If the user has set the window, it does not come from the provider.
     note = "" if agent.settings.context.context_window else figures_from(agent.profile)
-    shown = stats.text(agent.context_stats(), time.time())
+    shown = text(agent.context_stats(), time.time())
     return Reply("Context", f"{shown}\n\n{note}" if note else shown)
 
 

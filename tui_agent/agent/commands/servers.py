@@ -45,8 +45,8 @@ def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
     width = max(len(status.name) for status in statuses) + 2
     lines = [f"{status.name:<{width}}{_described(agent, status, weights.get(status.name))}" for status in statuses]
     problems = [f"{'':<{width}}{one_line(status.error, 400)}" for status in statuses if status.error]
-    told, saved = sum(each.told for each in weights.values()), sum(each.saved for each in weights.values())
-    total = f"All together: {_price(agent, told)} a call in front of every request"
+    sent, saved = sum(each.sent for each in weights.values()), sum(each.saved for each in weights.values())
+    total = f"All together: {_price(agent, sent)} a call in front of every request"
     total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
     shown = "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE])
     return Reply(f"{counted(len(statuses), 'server')} of tools", shown)
@@ -57,7 +57,7 @@ def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") 
     if status.known is not None and weight is not None:
         count = len(status.known.tools)
         parts.append(counted(count, "tool"))
-        parts.append(f"{_price(agent, weight.told)} a call" if weight.told else "looked up when needed")
+        parts.append(f"{_price(agent, weight.sent)} a call" if weight.sent else "looked up when needed")
         if weight.saved:
             parts.append(f"saves {_price(agent, weight.saved)} a call")
     if status.calls:

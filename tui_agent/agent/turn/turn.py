@@ -452,7 +452,7 @@ class Turn:
         missed = self._caches.answered(
             completed.usage,
             self._engine.model.rates(completed.usage.input_tokens),
-            told=completed.cache_miss,
+            reason=completed.cache_miss,
             answer=completed.answer_id,
         )
         if missed is not None:

@@ -84,8 +84,8 @@ class Questions(NamedTuple):
 
 def questions(prompts: Prompts, form: Form, *, words: int, focus: str, kept: str) -> Questions:
     """The instructions for a summary of at most `words` words. `kept`: what stays in view word for word."""
-    wish = f"The user asks to keep above all: {focus.strip()}" if focus.strip() else ""
-    asked = {"form": prompts.form(form).strip(), "focus": wish, "kept": kept, "words": str(words)}
+    wanted = f"The user asks to keep above all: {focus.strip()}" if focus.strip() else ""
+    asked = {"form": prompts.form(form).strip(), "focus": wanted, "kept": kept, "words": str(words)}
     return Questions(*(fill(text, asked) for text in (prompts.summarizer, prompts.summary_merge, prompts.same_prefix)))
 
 
@@ -135,9 +135,7 @@ def completed(form: Form, text: str, extract: str) -> str:
     bodies = sections(form, without_listing(_without_frame(form, text)))
     spare = sections(form, extract)
     first = form.sections[0]
-    told = "\n\n".join(part for part in (bodies.pop("", ""), bodies.get(first, "")) if part)
-    if told:
-        bodies[first] = told
+    bodies[first] = "\n\n".join(part for part in (bodies.pop("", ""), bodies.get(first, "")) if part)
     return compose(form, {name: bodies.get(name) or spare.get(name, "") for name in form.sections})
 
 

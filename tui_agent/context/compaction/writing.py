@@ -17,12 +17,27 @@ from tui_agent.context.compaction.material import Material, as_material
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Choice, Situation, Summariser, choose_summariser
-from tui_agent.context.effects import Answer, AskModel, AskWriter, Effect, Outcome, Refusal, Steps, WrongOutcome
+from tui_agent.context.effects import (
+    Answer,
+    Append,
+    ArchiveTurns,
+    AskModel,
+    AskWriter,
+    CompactionResult,
+    Effect,
+    Outcome,
+    Refusal,
+    StepDone,
+    Steps,
+    WrongOutcome,
+    expect,
+)
 from tui_agent.conversation.blocks import Text
-from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.entries import AnyEntry, Prefix, Usage
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.view import View
 
 WayName: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
 
@@ -104,6 +119,40 @@ def write_summary(
             return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
         failures.append(f"{'own writer' if way.name == 'own' else way.name}: {draft.reason}")
     return Refusal(failures[-1] if failures else "No way to a summary was found.")
+
+
+def enter_draft(
+    draft: Draft, view: View, thread: str, renewed: Prefix | None, waited_s: float
+) -> Steps[CompactionResult]:
+    """Append the entries of a draft, and report the step. `renewed`: a prefix to adopt now, since the cache is lost.
+
+    `thread`: the name of the history to which replaced turns go. A turn has waited `waited_s` seconds for the text.
+    """
+    plan, (_, *others), prefix = draft.plan, draft.entries, view.prefix
+    boundary = structs.replace(draft.boundary, waited_s=waited_s)
+    if draft.material.archive:
+        yield ArchiveTurns(thread, draft.material.archive)
+    entries: list[AnyEntry] = [boundary, *others]
+    if renewed is not None and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools)):
+        entries.append(renewed)
+    seq = expect(int, (yield Append(tuple(entries)))) - len(entries) + 1
+    yield StepDone(
+        plan.step,
+        plan.before,
+        draft.after,
+        f"{boundary.reason}; {draft.how}",
+        entry=view.context_entry(seq),
+        items=len(plan.leaving) + len(plan.boundaries),
+        text=boundary.text,
+        cost_usd=boundary.cost_usd,
+        details=(
+            ("how", draft.how),
+            ("failures", draft.failures),
+            ("facts_missing", draft.facts_missing),
+            ("sections_added", draft.sections_added),
+        ),
+    )
+    return CompactionResult(plan.before, draft.after, seq, boundary.text)
 
 
 def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situation) -> Choice:

@@ -243,7 +243,7 @@ class TuiAgent(BaseApp):
 
     def _begin_anew(self) -> None:
         """Reset the screen for another session."""
-        from tui_agent.tui.commands.branches import let_go
+        from tui_agent.tui.commands.branches import free
 
         for group in ("earlier", "branch", "todo"):
             self.workers.cancel_group(self, group)
@@ -253,7 +253,7 @@ class TuiAgent(BaseApp):
         self._attention.name = ""
         self.entry.todo.show("", "")
         self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
-        self.run_worker(let_go(before), name="let go", exit_on_error=True)
+        self.run_worker(free(before), name="let go", exit_on_error=True)
 
     async def _shown(self, session: "Session", seen: "Glimpse | None") -> "TurnView":
         from tui_agent.tui.session.past import SubtaskSteps, show_newest

@@ -273,7 +273,7 @@ class Branches:
             self._host.refresh_status()
             await asyncio.sleep(0)
             SubtaskSteps(view.transcript, agent.subtask_progress)
-            await let_go(before)
+            await free(before)
 
     @contextmanager
     def _shown_as_activity(self) -> Iterator[None]:
@@ -287,7 +287,7 @@ class Branches:
                 self._host.status.show(hint="")
 
 
-async def let_go(transcript: Transcript) -> None:
+async def free(transcript: Transcript) -> None:
     """Free a conversation that is no longer shown, `FREED_AT_ONCE` blocks at a time."""
     while len(transcript):
         transcript.truncate(max(0, len(transcript) - FREED_AT_ONCE))

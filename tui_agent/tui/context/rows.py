@@ -270,10 +270,10 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
 def _servers(stats: ContextStats) -> list[Row]:
     rows = []
     for use in stats.servers:
-        told = [money_text(use.told_usd)] if use.told_usd else []
+        prices = [money_text(use.sent_usd)] if use.sent_usd else []
         worth = f" ({money_text(use.saved_usd)})" if use.saved_usd else ""
-        told += [f"saves {use.saved:,}{worth}"] if use.saved else []
-        rows.append(_fact(one_line(use.name, 18), f"{use.told:,}", ", ".join(told)))
+        prices += [f"saves {use.saved:,}{worth}"] if use.saved else []
+        rows.append(_fact(one_line(use.name, 18), f"{use.sent:,}", ", ".join(prices)))
     return rows
 
 
