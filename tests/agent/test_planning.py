@@ -9,7 +9,7 @@ from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
-from tui_agent.conversation.plan import PLAN_BEGUN, PLAN_OVER, Plan
+from tui_agent.conversation.plan import PLAN_BEGUN, PLAN_OVER, TaskPlan
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
@@ -139,10 +139,10 @@ async def test_the_model_hears_once_where_plan_mode_begins_and_ends(tmp_path: Pa
         assert notices(session) == told
 
 
-@pytest.mark.parametrize("plan", [Plan("Words.\n\nSteps:\nfew", ("a", "b")), Plan("", ("one",))])
-def test_a_plan_reads_back_as_it_is_shown(plan: Plan) -> None:
-    assert Plan.read(plan.whole()) == plan
+@pytest.mark.parametrize("plan", [TaskPlan("Words.\n\nSteps:\nfew", ("a", "b")), TaskPlan("", ("one",))])
+def test_a_plan_reads_back_as_it_is_shown(plan: TaskPlan) -> None:
+    assert TaskPlan.read(plan.whole()) == plan
 
 
 def test_a_plan_without_its_heading_is_steps_all_over() -> None:
-    assert Plan.read("- a\n\nb\n").steps == ("a", "b")
+    assert TaskPlan.read("- a\n\nb\n").steps == ("a", "b")

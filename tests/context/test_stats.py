@@ -18,7 +18,7 @@ from tui_agent.context.stats import (
     ContextStats,
     ModelUse,
     NextLayer,
-    Subtasks,
+    SubtaskUse,
     marks,
     next_layer,
 )
@@ -86,7 +86,7 @@ def stats(**changes: Any) -> ContextStats:
         "last_checkpoint": found.last_checkpoint,
         "marks": marks(limits, 200_000),
         "next_layer": next_layer(84_210, limits, lambda layer: AHEAD),
-        "subtasks": Subtasks(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
+        "subtasks": SubtaskUse(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
         "models": (
             ModelUse(
                 model="gemini-3.1-pro-preview-customtools",
@@ -131,7 +131,7 @@ def test_the_text_form() -> None:
 
 
 def test_one_model_and_no_subtasks_need_no_row() -> None:
-    shown = text(stats(models=stats().models[:1], subtasks=Subtasks()), NOW)
+    shown = text(stats(models=stats().models[:1], subtasks=SubtaskUse()), NOW)
     assert "Models:" not in shown
     assert "Subtasks:" not in shown
 
@@ -165,7 +165,7 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
             cache_share=0.913,
             reasoning_dropped=3,
             measured=False,
-            subtasks=Subtasks(count=1, cost_usd=None),
+            subtasks=SubtaskUse(count=1, cost_usd=None),
         ),
         NOW,
     )

@@ -23,9 +23,9 @@ from tests.servers.running import in_thread
 from tests.servers.script import Script as Answers
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
-from tui_agent.conversation.plan import Plan
+from tui_agent.conversation.plan import TaskPlan
 from tui_agent.models.anthropic.record import ANTHROPIC
-from tui_agent.models.errors import Refusal, failure
+from tui_agent.models.errors import ErrorReply, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
 from tui_agent.tools.base import Change, PermissionQuestion, Preview
 from tui_agent.tools.files.diffs import unified
@@ -198,8 +198,8 @@ async def permission_diff(stage: Stage) -> None:
 @state(sizes=BOTH, light=True)
 async def errors(stage: Stage) -> None:
     await stage.open()
-    limited = failure(ANTHROPIC, MODEL, Refusal(429, "rate_limit_error", "slow down", 18.0))
-    long = failure(ANTHROPIC, MODEL, Refusal(400, "", "prompt is too long: 1012400 tokens > 1000000 maximum"))
+    limited = failure(ANTHROPIC, MODEL, ErrorReply(429, "rate_limit_error", "slow down", 18.0))
+    long = failure(ANTHROPIC, MODEL, ErrorReply(400, "", "prompt is too long: 1012400 tokens > 1000000 maximum"))
     script = Script().ask(PROMPT)
     script.events += [
         events.Retrying(attempt=1, delay_s=18, kind=limited.kind, message=limited.message),
@@ -342,7 +342,7 @@ async def question(stage: Stage) -> None:
 @state()
 async def plan_question(stage: Stage) -> None:
     await stage.open()
-    plan = Plan("`add` in calc.py subtracts. I mend it, then test.", ("mend add in calc.py", "run the tests"))
+    plan = TaskPlan("`add` in calc.py subtracts. I mend it, then test.", ("mend add in calc.py", "run the tests"))
     preview = Preview("The plan", text=plan.whole())
     asked = PermissionQuestion("1", "submit_plan", "{}", (), preview, "", kind="plan", choices=("auto", "ask"))
     stage.app.run_worker(stage.app.ask(asked), name="question")

@@ -18,40 +18,43 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import Refusal, failure, parse_retry_after, plain, redact
+from tui_agent.models.errors import ErrorReply, failure, parse_retry_after, plain, redact
 from tui_agent.models.offline.record import OFFLINE
 
 ACME = dataclasses.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
 
-KINDS: list[tuple[Refusal, type[ModelError]]] = [
-    (Refusal(400, "invalid_request_error", "no"), InvalidRequest),
-    (Refusal(401, "", "no"), AuthFailed),
-    (Refusal(402, "billing_error", "no"), AuthFailed),
-    (Refusal(403, "", "no"), AuthFailed),
-    (Refusal(404, "not_found_error", "model: x"), UnknownModel),
-    (Refusal(408, "", ""), Unavailable),
-    (Refusal(413, "request_too_large", "32 MB"), RequestTooLarge),
-    (Refusal(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."), RequestTooLarge),
-    (Refusal(400, "INVALID_ARGUMENT", "Unable to process input image."), PictureRefused),
-    (Refusal(400, "invalid_request_error", "messages.1.content.0.image.source.base64.data: no"), PictureRefused),
-    (Refusal(500, "api_error", "the image service is down"), Unavailable),
-    (Refusal(429, "rate_limit_error", "slow"), RateLimited),
-    (Refusal(500, "api_error", "oops"), Unavailable),
-    (Refusal(503, "api_error", "oops"), Unavailable),
-    (Refusal(503, "UNAVAILABLE", "busy"), Overloaded),
-    (Refusal(504, "timeout_error", ""), Unavailable),
-    (Refusal(529, "overloaded_error", "busy"), Overloaded),
-    (Refusal(200, "overloaded_error", "busy"), Overloaded),
-    (Refusal(200, "rate_limit_error", "slow"), RateLimited),
-    (Refusal(200, "invalid_request_error", "no"), InvalidRequest),
-    (Refusal(200, "something_new", "?"), Unavailable),
-    (Refusal(0, "RESOURCE_EXHAUSTED", "slow"), RateLimited),
-    (Refusal(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), AuthFailed),
+KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
+    (ErrorReply(400, "invalid_request_error", "no"), InvalidRequest),
+    (ErrorReply(401, "", "no"), AuthFailed),
+    (ErrorReply(402, "billing_error", "no"), AuthFailed),
+    (ErrorReply(403, "", "no"), AuthFailed),
+    (ErrorReply(404, "not_found_error", "model: x"), UnknownModel),
+    (ErrorReply(408, "", ""), Unavailable),
+    (ErrorReply(413, "request_too_large", "32 MB"), RequestTooLarge),
+    (
+        ErrorReply(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."),
+        RequestTooLarge,
+    ),
+    (ErrorReply(400, "INVALID_ARGUMENT", "Unable to process input image."), PictureRefused),
+    (ErrorReply(400, "invalid_request_error", "messages.1.content.0.image.source.base64.data: no"), PictureRefused),
+    (ErrorReply(500, "api_error", "the image service is down"), Unavailable),
+    (ErrorReply(429, "rate_limit_error", "slow"), RateLimited),
+    (ErrorReply(500, "api_error", "oops"), Unavailable),
+    (ErrorReply(503, "api_error", "oops"), Unavailable),
+    (ErrorReply(503, "UNAVAILABLE", "busy"), Overloaded),
+    (ErrorReply(504, "timeout_error", ""), Unavailable),
+    (ErrorReply(529, "overloaded_error", "busy"), Overloaded),
+    (ErrorReply(200, "overloaded_error", "busy"), Overloaded),
+    (ErrorReply(200, "rate_limit_error", "slow"), RateLimited),
+    (ErrorReply(200, "invalid_request_error", "no"), InvalidRequest),
+    (ErrorReply(200, "something_new", "?"), Unavailable),
+    (ErrorReply(0, "RESOURCE_EXHAUSTED", "slow"), RateLimited),
+    (ErrorReply(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), AuthFailed),
 ]
 
 
 @pytest.mark.parametrize(("refusal", "kind"), KINDS)
-def test_kinds(refusal: Refusal, kind: type[ModelError]) -> None:
+def test_kinds(refusal: ErrorReply, kind: type[ModelError]) -> None:
     error = failure(
         ACME, "model-1", refusal._replace(text=refusal.text + "\n\x1b[31m" + "long " * 200, retry_after=4.0)
     )
@@ -74,15 +77,15 @@ def test_kinds(refusal: Refusal, kind: type[ModelError]) -> None:
     ],
 )
 def test_an_overflow_tells_its_numbers(text: str, tokens: int, limit: int) -> None:
-    error = failure(ACME, "m", Refusal(400, "", text))
+    error = failure(ACME, "m", ErrorReply(400, "", text))
     assert isinstance(error, ContextOverflow)
     assert (error.tokens, error.limit) == (tokens, limit)
     assert not error.retryable
 
 
 def test_a_long_wait_is_told() -> None:
-    assert "wait 13 minutes" in failure(ACME, "m", Refusal(429, "", "slow", retry_after=750.0)).message
-    assert "wait a while" in failure(ACME, "m", Refusal(429, "", "slow", retry_after=7.0)).message
+    assert "wait 13 minutes" in failure(ACME, "m", ErrorReply(429, "", "slow", retry_after=750.0)).message
+    assert "wait a while" in failure(ACME, "m", ErrorReply(429, "", "slow", retry_after=7.0)).message
 
 
 def test_retry_after() -> None:
@@ -120,10 +123,10 @@ def test_keys_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_of_a_page_only_its_title_is_told(page: str, said: str) -> None:
-    assert failure(ACME, "model-1", Refusal(502, "", page)).message.endswith(f"It said: {said}")
+    assert failure(ACME, "model-1", ErrorReply(502, "", page)).message.endswith(f"It said: {said}")
 
 
 @pytest.mark.parametrize("status", [400, 403, 502])
 def test_a_refusal_without_a_word_is_a_whole_sentence(status: int) -> None:
-    message = failure(ACME, "model-1", Refusal(status, "", "")).message
+    message = failure(ACME, "model-1", ErrorReply(status, "", "")).message
     assert message.rstrip(".").endswith(("it gives no reason", "try again later"))

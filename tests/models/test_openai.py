@@ -35,7 +35,7 @@ from tui_agent.models.adapter import Connection
 from tui_agent.models.base import AdapterFailed, AuthFailed, ContextOverflow, InvalidRequest, ModelError, Unavailable
 from tui_agent.models.call_repair import as_meant
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
-from tui_agent.models.errors import Refusal, failure
+from tui_agent.models.errors import ErrorReply, failure
 from tui_agent.models.http import read_error
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
@@ -49,7 +49,7 @@ from tui_agent.settings.schema import Endpoint, EndpointModel
 RECORD = PROVIDERS[0]
 
 
-def refused(refusal: Refusal) -> ModelError:
+def refused(refusal: ErrorReply) -> ModelError:
     return failure(RECORD, "m", refusal)
 
 
@@ -269,7 +269,7 @@ def test_errors_in_every_shape(body: bytes, told: tuple[str, str]) -> None:
 
 
 def test_a_key_s_quota_is_no_reason_to_wait() -> None:
-    assert not refused(Refusal(429, "insufficient_quota", "You exceeded your current quota")).retryable
+    assert not refused(ErrorReply(429, "insufficient_quota", "You exceeded your current quota")).retryable
 
 
 async def test_what_a_server_refuses_is_left_out_from_there_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.models.test_errors import ACME
 from tui_agent.models.base import ContextOverflow, RequestTooLarge
-from tui_agent.models.errors import Refusal, failure
+from tui_agent.models.errors import ErrorReply, failure
 from tui_agent.models.overflow import Overflow, longest_answer_in, overflow_in
 
 OVERFLOWS = {
@@ -91,7 +91,7 @@ OVERFLOWS = {
 @pytest.mark.parametrize("text", OVERFLOWS)
 def test_each_server_s_own_words_for_too_long(text: str) -> None:
     assert overflow_in(text) == Overflow(*OVERFLOWS[text])
-    assert isinstance(failure(ACME, "m", Refusal(400, "", text)), ContextOverflow)
+    assert isinstance(failure(ACME, "m", ErrorReply(400, "", text)), ContextOverflow)
 
 
 def test_what_is_no_overflow() -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_overflow() -> None:
     ],
 )
 def test_too_many_bytes(text: str) -> None:
-    assert isinstance(failure(ACME, "m", Refusal(400, "", text)), RequestTooLarge)
+    assert isinstance(failure(ACME, "m", ErrorReply(400, "", text)), RequestTooLarge)
 
 
 LONGEST = {

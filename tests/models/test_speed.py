@@ -4,7 +4,7 @@ import pytest
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.models.base import ModelError
-from tui_agent.models.errors import Refusal
+from tui_agent.models.errors import ErrorReply
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.speed import Speed, Speedometer, Timings
@@ -12,7 +12,7 @@ from tui_agent.models.speed import Speed, Speedometer, Timings
 MODEL = "ollama:qwen3:8b"
 
 
-def _failed(refusal: Refusal) -> ModelError:
+def _failed(refusal: ErrorReply) -> ModelError:
     return ModelError(refusal.text)
 
 

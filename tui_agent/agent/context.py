@@ -14,7 +14,7 @@ from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import CompactionResult, Refusal, StepDone, Steps, step_of
-from tui_agent.context.stats import ContextStats, Mark, ModelUse, Subtasks, marks
+from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse, ThresholdMark, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.fold import MeasuredCall
@@ -97,7 +97,7 @@ class SwitchPreview(NamedTuple):
     tokens: int
     window_before: int
     window_after: int
-    marks: tuple[Mark, ...]
+    marks: tuple[ThresholdMark, ...]
     fires: str
     cost_usd: float | None
     call_usd: float | None
@@ -135,7 +135,7 @@ class AgentContext:
             cost_usd=tracker.session.known_cost_usd,
             turn_cost_usd=tracker.turn.known_cost_usd,
             cache_share=tracker.session.cache_share,
-            subtasks=Subtasks(
+            subtasks=SubtaskUse(
                 tracker.subtask_count,
                 subtasks.usage.input_tokens,
                 subtasks.usage.output_tokens,

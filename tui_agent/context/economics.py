@@ -218,7 +218,7 @@ class Summariser(NamedTuple):
         return (reading + self.instruction * rates.write + self.writes * rates.output) * rates.input_usd / MILLION
 
 
-class Choice(NamedTuple):
+class WriterChoice(NamedTuple):
     """The choice of who writes the summary, its cost in USD (None: unknown), and why."""
 
     way: Literal["same_prefix", "separate"]
@@ -226,25 +226,27 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_summariser(same: Summariser, separate: Summariser | None) -> Choice:
+def choose_summariser(same: Summariser, separate: Summariser | None) -> WriterChoice:
     """Choose the cheaper of the conversation's own model, which re-uses its cached prefix, and the small model.
 
     If prices are unknown, the conversation's own model writes, since it knows everything. A way that does not fit its
     window is only chosen if neither does: then the separate model, whose input can be split.
     """
     if separate is None:
-        return Choice("same_prefix", same.usd, "there is no other model to ask")
+        return WriterChoice("same_prefix", same.usd, "there is no other model to ask")
     if not same.fits:
-        return Choice("separate", separate.usd, f"the conversation leaves {same.model} no room to write a summary")
+        return WriterChoice(
+            "separate", separate.usd, f"the conversation leaves {same.model} no room to write a summary"
+        )
     if not separate.fits:
-        return Choice("same_prefix", same.usd, f"what is summarised does not fit {separate.model}")
+        return WriterChoice("same_prefix", same.usd, f"what is summarised does not fit {separate.model}")
     if same.usd is None or separate.usd is None:
-        return Choice("same_prefix", same.usd, "the conversation's own model writes it")
+        return WriterChoice("same_prefix", same.usd, "the conversation's own model writes it")
     how = f"{same.model} reads the {'cached prefix' if same.cached else 'prefix uncached'}: {money_text(same.usd)}"
     if same.usd <= separate.usd:
-        return Choice("same_prefix", same.usd, f"{how}, {separate.model} on its own {money_text(separate.usd)}")
+        return WriterChoice("same_prefix", same.usd, f"{how}, {separate.model} on its own {money_text(separate.usd)}")
     reason = f"{separate.model} on its own costs {money_text(separate.usd)}, {how}"
-    return Choice("separate", separate.usd, reason)
+    return WriterChoice("separate", separate.usd, reason)
 
 
 def expected_summary(replaced: int) -> int:

@@ -25,7 +25,7 @@ LABELS: dict[Category, str] = {
 }
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class ThresholdMark(msgspec.Struct, frozen=True, kw_only=True):
     """A threshold to show: the layer (``clear``, ``compact`` or ``limit``), where it starts, and a warning if it rests.
 
     If the window is unknown, it starts at `messages` instead of `tokens`.
@@ -55,7 +55,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Subtasks(msgspec.Struct, frozen=True):
+class SubtaskUse(msgspec.Struct, frozen=True):
     """The subtasks' usage; the session's cost includes it."""
 
     count: int = 0
@@ -121,9 +121,9 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_dropped: int = 0
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[ThresholdMark, ...] = ()
     next_layer: NextLayer | None = None
-    subtasks: Subtasks = Subtasks()
+    subtasks: SubtaskUse = SubtaskUse()
     models: tuple[ModelUse, ...] = ()
     servers: tuple[ServerUse, ...] = ()
 
@@ -179,10 +179,10 @@ def stats_of(
     )
 
 
-def marks(thresholds: Thresholds, window: int) -> tuple[Mark, ...]:
+def marks(thresholds: Thresholds, window: int) -> tuple[ThresholdMark, ...]:
     """The thresholds to show, lowest first."""
     return tuple(
-        Mark(
+        ThresholdMark(
             layer=each.layer,
             tokens=each.tokens,
             percent=each.share(window),

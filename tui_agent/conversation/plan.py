@@ -28,7 +28,7 @@ PLAN_OVER: Final = "[notice] Plan mode is over: you may make changes."
 _STEPS_HEADING: Final = "Steps:"
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """A plan in prose, and its steps, each on one line."""
 
     text: str
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
         return "\n".join((self.text.strip(), "", _STEPS_HEADING, *(f"- {step}" for step in self.steps)))
 
     @classmethod
-    def read(cls, text: str) -> "Plan":
+    def read(cls, text: str) -> "TaskPlan":
         """Parse a text from `whole`, possibly edited by a person; without a list of steps, each line is a step."""
         before, found, after = text.rpartition(f"\n{_STEPS_HEADING}\n") if text.strip() else ("", "", "")
         lines = (after if found else text).splitlines()
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
         return cls((before if found else text).strip(), steps)
 
 
-def approval(plan: Plan, mode: str, *, edited: bool) -> str:
+def approval(plan: TaskPlan, mode: str, *, edited: bool) -> str:
     """The text that tells the model that the user approved its plan, and the permission mode from now on."""
     changed = f"They changed it. It is now:\n\n{plan.text}\n\n" if edited else ""
     tasks = "\n".join(f"[ ] {step}" for step in plan.steps)
@@ -57,7 +57,7 @@ def approval(plan: Plan, mode: str, *, edited: bool) -> str:
     )
 
 
-def waiting_plan(log: Log) -> Plan | None:
+def waiting_plan(log: Log) -> TaskPlan | None:
     """The plan at the log's head that still waits for an answer, because nobody was there when it was submitted."""
     waiting = ""
     for entry in log.back():
@@ -73,13 +73,13 @@ def waiting_plan(log: Log) -> Plan | None:
     return None
 
 
-def read_plan(arguments: str) -> Plan | None:
+def read_plan(arguments: str) -> TaskPlan | None:
     """Parse a plan from a call's arguments (JSON text); None if they are not valid."""
     try:
         found = _decoder.decode(arguments.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
-    return Plan(found.plan, tuple(" ".join(step.split()) for step in found.steps))
+    return TaskPlan(found.plan, tuple(" ".join(step.split()) for step in found.steps))
 
 
 def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool:

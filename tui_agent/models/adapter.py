@@ -28,7 +28,7 @@ from tui_agent.models.base import (
 )
 from tui_agent.models.encoding import Pieces, signed_texts, without_calls, without_signed
 from tui_agent.models.errors import (
-    Refusal,
+    ErrorReply,
     ServerRefusedError,
     WrongServerError,
     bad_address,
@@ -203,7 +203,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
             case _:
                 return None
 
-    async def _refused(self, refusal: Refusal) -> ModelError:
+    async def _refused(self, refusal: ErrorReply) -> ModelError:
         """The `ModelError` for an error response."""
         return failure(self._provider, self._profile.id, refusal)
 
@@ -217,7 +217,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
     async def _learn(self) -> None:
         """Update the profile with the provider's information on the model."""
 
-    def _shortens_answer(self, refusal: Refusal) -> bool:
+    def _shortens_answer(self, refusal: ErrorReply) -> bool:
         """If a request was refused because of its `max_tokens`, limit them from now on and return True."""
         most = longest_answer_in(refusal.text)
         if not most or 0 < self._profile.max_output <= most:

@@ -84,7 +84,7 @@ _STATUS_OF_KIND = {
 }
 
 
-class Refusal(NamedTuple):
+class ErrorReply(NamedTuple):
     """A provider's error response: HTTP status, the provider's name of the error, its text, seconds to wait.
 
     `written` is the model's output if the server rejected it, such as a call that does not match the tool (Groq).
@@ -159,7 +159,7 @@ def parse_retry_after(value: str | None) -> float | None:
     return max(0.0, seconds) if seconds < float("inf") else None
 
 
-def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
+def failure(provider: Provider, model: str, refusal: ErrorReply) -> ModelError:
     """The `ModelError` for a provider's error response."""
     name, text = provider.title, plain(refusal.text) or NO_REASON
     if (found := overflow_in(refusal.text, refusal.kind)) is not None:
@@ -208,7 +208,7 @@ def failure(provider: Provider, model: str, refusal: Refusal) -> ModelError:
             return refused_picture(name, refusal.text) or InvalidRequest(f"{name} refuses the request: {text}")
 
 
-def is_about_signature(refusal: Refusal) -> bool:
+def is_about_signature(refusal: ErrorReply) -> bool:
     """Whether a request was refused for a signature of reasoning in it."""
     return refusal.kind == "invalid_encrypted_content" or _SIGNATURE.search(refusal.text) is not None
 
@@ -293,6 +293,6 @@ def wrong_server(provider: Provider, address: str) -> InvalidRequest:
 class ServerRefusedError(Exception):
     """The server answered with an error response."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ErrorReply) -> None:
         super().__init__(refusal.text)
         self.refusal = refusal

@@ -15,7 +15,7 @@ import msgspec
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
 from tui_agent.models.errors import (
-    Refusal,
+    ErrorReply,
     ServerRefusedError,
     WrongServerError,
     error_text_in,
@@ -149,11 +149,11 @@ async def _beginning(answer: "httpx2.Response") -> bytes:
     return read[:LONGEST_REFUSAL]
 
 
-def _refusal(answer: "httpx2.Response", body: bytes) -> Refusal:
+def _refusal(answer: "httpx2.Response", body: bytes) -> ErrorReply:
     return read_error(body)._replace(status=answer.status_code, retry_after=_wait(answer.headers))
 
 
-def read_error(body: bytes) -> Refusal:
+def read_error(body: bytes) -> ErrorReply:
     """Parse an error in any server's format; `status` is the one in the body, else 0.
 
     OpenAI and most others: ``{"error": {"message", "type", "code"}}``; OpenRouter adds the upstream server's answer as
@@ -163,12 +163,12 @@ def read_error(body: bytes) -> Refusal:
     try:
         told = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Refusal(0, "", body.decode(errors="replace"))
+        return ErrorReply(0, "", body.decode(errors="replace"))
     if not isinstance(told, dict):
-        return Refusal(0, "", error_text_in(told))
+        return ErrorReply(0, "", error_text_in(told))
     error = told.get("error", told)
     if not isinstance(error, dict):
-        return Refusal(0, str(told.get("error_type") or ""), error_text_in(error))
+        return ErrorReply(0, str(told.get("error_type") or ""), error_text_in(error))
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]
@@ -176,7 +176,7 @@ def read_error(body: bytes) -> Refusal:
     text = " ".join(part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in parts if part)
     statuses = [each for each in map(error.get, ("status_code", "status", "code")) if isinstance(each, int)]
     status = next((each for each in statuses if each >= 400), 0) or max(map(status_of, kinds), default=0)
-    return Refusal(status, kinds[0] if kinds else "", text, written=str(error.get("failed_generation") or ""))
+    return ErrorReply(status, kinds[0] if kinds else "", text, written=str(error.get("failed_generation") or ""))
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:

@@ -3,7 +3,7 @@
 from typing import Final, Literal
 
 from tui_agent.conversation.entries import Outcome
-from tui_agent.conversation.plan import ASK, PLAN, Plan, approval
+from tui_agent.conversation.plan import ASK, PLAN, TaskPlan, approval
 from tui_agent.tools.base import (
     Access,
     Effect,
@@ -96,7 +96,7 @@ class SubmitPlan:
             plan: What you would do and why, in short Markdown, with the files it touches.
             steps: The steps in order, each a few words.
         """
-        given = Plan(plan.strip(), tuple(" ".join(step.split()) for step in steps if step.strip()))
+        given = TaskPlan(plan.strip(), tuple(" ".join(step.split()) for step in steps if step.strip()))
         if not given.steps or len(given.steps) > MAX_STEPS:
             raise ToolFailure(f"submit_plan: a plan has 1 to {MAX_STEPS} steps.", "Say in `steps` what is to be done.")
         modes = modes_after_plan(self._gate)
@@ -106,7 +106,7 @@ class SubmitPlan:
             return ToolOutput(f"[the user sent the plan back] {said}", summary="sent back")
         mode = next((mode for mode in modes if mode == answer.choice), modes[0])
         edited = bool(answer.edited.strip())
-        agreed = Plan.read(answer.edited) if edited else given
+        agreed = TaskPlan.read(answer.edited) if edited else given
         self._gate.mode = mode
         summary = f"approved{' as you changed it' * edited}, mode {mode}"
         text, outcome = approval(agreed, mode, edited=edited), Outcome(steps=agreed.steps)

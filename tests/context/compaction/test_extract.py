@@ -4,7 +4,7 @@ import pytest
 
 from tests.context.talks import Talk
 from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, Form, sections
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm, sections
 
 
 def talk() -> Talk:
@@ -27,7 +27,7 @@ def talk() -> Talk:
 
 @pytest.mark.parametrize("form", [FIVE, OUTLINE, CHECKPOINT])
 @pytest.mark.parametrize("limit", [0, 300, 8_000])
-def test_holds_exactly_the_sections_asked_for(form: Form, limit: int) -> None:
+def test_holds_exactly_the_sections_asked_for(form: SummaryForm, limit: int) -> None:
     text = extract(form, talk().view.groups(), limit=limit)
     assert [line[2:] for line in text.splitlines() if line.startswith("# ")] == list(form.sections)
     assert [name for name in sections(form, text) if name] == list(form.sections)

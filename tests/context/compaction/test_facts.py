@@ -10,8 +10,8 @@ from tests.examples import examples
 from tui_agent.context.compaction.facts import (
     HEADING,
     PIECE_CHARS,
+    Fact,
     Kind,
-    Mention,
     Source,
     Speaker,
     collect,
@@ -128,7 +128,7 @@ def test_a_small_bare_number_is_a_fact_only_where_it_was_taken_up() -> None:
     ],
 )
 def test_finds(text: str, kind: Kind, found: str) -> None:
-    assert Mention(kind, found) in count_mentions(text)
+    assert Fact(kind, found) in count_mentions(text)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_prose_mentions_nothing(text: str) -> None:
 
 
 def test_counts_every_use() -> None:
-    assert count_mentions("foo_bar, (foo_bar) and foo_bar.")[Mention("name", "foo_bar")] == 3
+    assert count_mentions("foo_bar, (foo_bar) and foo_bar.")[Fact("name", "foo_bar")] == 3
 
 
 @given(st.text())

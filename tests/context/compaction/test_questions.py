@@ -9,7 +9,7 @@ from tui_agent.context.compaction.forms import (
     CHECKPOINT,
     FIVE,
     OUTLINE,
-    Form,
+    SummaryForm,
     body_of,
     completed,
     compose,
@@ -63,7 +63,7 @@ words = st.lists(
 
 
 @given(words.map("\n".join) | st.text(), st.sampled_from([FIVE, OUTLINE, CHECKPOINT]))
-def test_any_text_comes_out_in_its_form_and_a_second_time_unchanged(text: str, form: Form) -> None:
+def test_any_text_comes_out_in_its_form_and_a_second_time_unchanged(text: str, form: SummaryForm) -> None:
     once = completed(form, text, "")
     assert completed(form, once, "") == once
     names = [line[2:] for line in once.splitlines() if line.startswith("# ") and line[2:] in form.sections]

@@ -12,7 +12,7 @@ from tui_agent.agent import events
 from tui_agent.agent.context import Overview, Step, SwitchPreview
 from tui_agent.context.changes import ChangePreview, StepPreview
 from tui_agent.context.economics import LayerPreview, Payback
-from tui_agent.context.stats import Activity, ContextStats, Mark, ModelUse, NextLayer, ServerUse, Subtasks
+from tui_agent.context.stats import Activity, ContextStats, ModelUse, NextLayer, ServerUse, SubtaskUse, ThresholdMark
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
@@ -59,12 +59,12 @@ def seen(window: int = 200_000) -> Overview:
         last_compaction=Activity(count=1, last=NOW - 60, note=HOSTILE),
         reasoning_dropped=2,
         marks=(
-            Mark(layer="clear", tokens=120_000, percent=60, source="threshold"),
-            Mark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
-            Mark(layer="limit", tokens=183_616, percent=92),
+            ThresholdMark(layer="clear", tokens=120_000, percent=60, source="threshold"),
+            ThresholdMark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
+            ThresholdMark(layer="limit", tokens=183_616, percent=92),
         ),
         next_layer=NextLayer(layer="clear", distance=73_600, preview=LayerPreview(12_000, Payback(0.0312, 0.0044, 8))),
-        subtasks=Subtasks(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
+        subtasks=SubtaskUse(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
         models=(
             ModelUse(model=HOSTILE, calls=1, input_tokens=1, output_tokens=1, cost_usd=1.0),
             ModelUse(model="b", calls=2, input_tokens=1, output_tokens=1, cost_usd=None),
@@ -151,7 +151,7 @@ def test_every_fact_is_there() -> None:
             "3 calls, largest 50,000",
         ),
         *("1h  cleared 3", "undone", "50k → 46k", "Compactions", "last 1m00s ago", "From the cache", "84%"),
-        *("Results evicted", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
+        *("Results evicted", "SubtaskUse", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
         *("In the conversation: 7", "the text"),
     ):
         assert fact in shown, fact
@@ -172,8 +172,8 @@ def test_the_bar_is_as_long_as_the_window_and_each_category_as_its_share() -> No
 
 def test_ticks_stand_where_the_layers_start() -> None:
     marks = (
-        Mark(layer="clear", tokens=600, percent=60),
-        Mark(layer="compact", tokens=850, percent=85, warning="rests"),
+        ThresholdMark(layer="clear", tokens=600, percent=60),
+        ThresholdMark(layer="compact", tokens=850, percent=85, warning="rests"),
     )
     bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
     assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 60 + "^"
@@ -236,7 +236,7 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
 
 @pytest.mark.parametrize(("messages", "told"), [(39, "older turns become a summary"), (40, "passed: it comes before")])
 def test_a_threshold_in_messages_is_told_in_messages(messages: int, told: str) -> None:
-    mark = Mark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
+    mark = ThresholdMark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
     stats = structs.replace(seen().stats, marks=(mark,), next_layer=None, messages=messages)
     shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
     assert "40  messages" in shown

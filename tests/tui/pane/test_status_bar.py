@@ -7,7 +7,15 @@ from textual.app import App, ComposeResult
 from typing_extensions import override
 
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
-from tui_agent.tui.pane.status_bar import GAUGE, Status, StatusBar, Thresholds, elapsed_text, gauge_words, status_line
+from tui_agent.tui.pane.status_bar import (
+    GAUGE,
+    GaugeMarks,
+    Status,
+    StatusBar,
+    elapsed_text,
+    gauge_words,
+    status_line,
+)
 
 TICKS = (("clear", 0.6), ("compact", 0.85))
 FULL = Status(
@@ -23,7 +31,7 @@ FULL = Status(
 
 
 def text(status: Status, width: int, glyphs: Glyphs = UNICODE, now: float = 112.5) -> str:
-    return "".join(span.text for span in status_line(status, width, glyphs, Thresholds(), now))
+    return "".join(span.text for span in status_line(status, width, glyphs, GaugeMarks(), now))
 
 
 @pytest.mark.parametrize("width", range(1, 160))
@@ -66,7 +74,7 @@ def test_an_estimate_is_marked() -> None:
 )
 def test_the_gauge_changes_colour_at_its_thresholds(tokens: int, color: str) -> None:
     status = Status(model="m", tokens=tokens, window=100_000, measured=True)
-    spans = status_line(status, 80, UNICODE, Thresholds(), 0.0)
+    spans = status_line(status, 80, UNICODE, GaugeMarks(), 0.0)
     assert next(span.color for span in spans if "%" in span.text) == color
 
 

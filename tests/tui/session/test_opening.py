@@ -23,7 +23,7 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ToolBlock, UserBlock
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.pane.conversation import ConversationPane
-from tui_agent.tui.pane.status_bar import StatusBar, Thresholds
+from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.session.past import Past, show_earlier, show_past
 from tui_agent.tui.session.turns import TurnView
@@ -52,7 +52,7 @@ class Screen(App[None]):
         super().__init__()
         self.transcript = Transcript()
         self.pane = ConversationPane(self.transcript)
-        self.status = StatusBar(UNICODE, Thresholds(70, 90))
+        self.status = StatusBar(UNICODE, GaugeMarks(70, 90))
 
     @override
     def compose(self) -> ComposeResult:

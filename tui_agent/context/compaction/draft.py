@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.facts import listing, missing
-from tui_agent.context.compaction.forms import Form, completed, framed, sections
+from tui_agent.context.compaction.forms import SummaryForm, completed, framed, sections
 from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.effects import Refusal
@@ -193,7 +193,7 @@ def _unusable(text: str) -> str:
     return ""
 
 
-def _added(form: Form, text: str, body: str) -> tuple[str, ...]:
+def _added(form: SummaryForm, text: str, body: str) -> tuple[str, ...]:
     """The sections of `body` that `text` lacks; text before the first heading is the first section."""
     before, after = sections(form, text), sections(form, body)
     return tuple(

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.context.compaction.forms import Form, compose, cut
+from tui_agent.context.compaction.forms import SummaryForm, compose, cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
 
@@ -39,7 +39,7 @@ _SAID_CHARS: Final = 2_000
 _LINE_CHARS: Final = 300
 
 
-def extract(form: Form, groups: Sequence[Group], *, note: str = "", limit: int) -> str:
+def extract(form: SummaryForm, groups: Sequence[Group], *, note: str = "", limit: int) -> str:
     """A text with exactly the form's sections, of about `limit` characters at most without headings.
 
     `note`: the description given when the task was declared done.

@@ -23,7 +23,7 @@ from tui_agent.conversation.sizes import Size, size_of_text
 Kind: TypeAlias = Literal["path", "name", "error", "number", "link", "hash"]
 
 
-class Mention(Struct, frozen=True, gc=False):
+class Fact(Struct, frozen=True, gc=False):
     """An exact name or number, as it was written. Thousands are cached: the garbage collector need not scan them."""
 
     kind: Kind
@@ -59,16 +59,16 @@ class Source(NamedTuple):
     text: str
 
 
-def collect(sources: Sequence[Source]) -> tuple[Mention, ...]:
+def collect(sources: Sequence[Source]) -> tuple[Fact, ...]:
     """The facts of the sources, ranked by how recently and how often they were used.
 
     A use by the user or the model counts as much as four in tool results: what they refer to is likely needed again.
     If only tools mention them, line numbers and bare whole numbers below 1,000 are no facts: there are many, and alone
     they mean nothing.
     """
-    uses: dict[Mention, int] = {}
-    newest: dict[Mention, int] = {}
-    spoken: set[Mention] = set()
+    uses: dict[Fact, int] = {}
+    newest: dict[Fact, int] = {}
+    spoken: set[Fact] = set()
     for position, source in enumerate(sources):
         weight = _SPOKEN_WEIGHT if source.speaker in ("user", "assistant") else 1
         counted = count_mentions(_LINES.sub(_without_number, source.text) if source.speaker == "tool" else source.text)
@@ -78,7 +78,7 @@ def collect(sources: Sequence[Source]) -> tuple[Mention, ...]:
             uses[mention] = uses.get(mention, 0) + times * weight
         newest.update(dict.fromkeys(counted, position))
 
-    def worth(mention: Mention) -> tuple[float, str]:
+    def worth(mention: Fact) -> tuple[float, str]:
         recency = (newest[mention] + 1) / len(sources)
         kind = 0.5 if mention.kind == "number" else 1.0
         return -kind * math.log2(1 + uses[mention]) * (1 + 3 * recency), mention.text
@@ -91,13 +91,13 @@ def collect(sources: Sequence[Source]) -> tuple[Mention, ...]:
     return tuple(sorted(meaningful, key=worth))
 
 
-def missing(facts: Iterable[Mention], summary: str) -> tuple[Mention, ...]:
+def missing(facts: Iterable[Fact], summary: str) -> tuple[Fact, ...]:
     """The facts that `summary` lacks."""
     said = mentions(summary)
     return tuple(mention for mention in facts if mention.text not in said)
 
 
-def listing(facts: Sequence[Mention], *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
+def listing(facts: Sequence[Fact], *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
     """The facts as a section for a summary, of at most `limit` tokens; empty if there are none.
 
     `where`: where to find those left out.
@@ -105,7 +105,7 @@ def listing(facts: Sequence[Mention], *, limit: int, tokens_of: Callable[[Size],
     if not facts:
         return ""
     used = size_of_text(HEADING, *_LABELS.values(), _rest(len(facts), where)).plus(Size(ascii=24))
-    kept: list[Mention] = []
+    kept: list[Fact] = []
     passed_over = 0
     for mention in facts:
         larger = used.plus(size_of_text(f"{mention.text}, "))
@@ -181,17 +181,17 @@ _LONGEST_WORD: Final = 200
 _LONGEST_NAME: Final = 80
 
 
-def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Mention]:
+def count_mentions(text: str, piece_chars: int = PIECE_CHARS) -> Counter[Fact]:
     """All mentions in `text`, with how often each occurs.
 
     A long text is read in pieces of about `piece_chars` characters, which does not affect the result.
     """
-    found: Counter[Mention] = Counter()
+    found: Counter[Fact] = Counter()
     words: Counter[str] = Counter()
     bounds = tuple(piece_bounds(text, piece_chars))
     for kind, pattern, after, sign in _SPECIAL:
         for start, end in bounds if sign in text else ():
-            found.update(Mention(kind, each.rstrip(after)) for each in pattern.findall(text, start, end))
+            found.update(Fact(kind, each.rstrip(after)) for each in pattern.findall(text, start, end))
     for start, end in bounds:
         words.update(_WORD.findall(text, start, end))
     for word, times in words.items():
@@ -224,7 +224,7 @@ def mentions(text: str) -> set[str]:
 
 
 @lru_cache(maxsize=32_768)
-def _mentions_of(word: str) -> tuple[Mention, ...]:
+def _mentions_of(word: str) -> tuple[Fact, ...]:
     if word.isalpha() and (word.islower() or word.istitle()):
         return ()
     if len(word) > _LONGEST_WORD or "://" in word:
@@ -234,9 +234,9 @@ def _mentions_of(word: str) -> tuple[Mention, ...]:
         parts = [part for part in word.split(":") if part]
         if len(parts) > 1 and parts[1][:1].isdigit() and ("/" in parts[0] or "." in parts[0]):
             parts = parts[:1]
-        return tuple(Mention(kind, part) for part in parts if (kind := _kind_of(part)))
+        return tuple(Fact(kind, part) for part in parts if (kind := _kind_of(part)))
     kind = _kind_of(word)
-    return (Mention(kind, word),) if kind else ()
+    return (Fact(kind, word),) if kind else ()
 
 
 def _kind_of(word: str) -> Kind | None:

@@ -20,7 +20,7 @@ ARCHIVE_LINE: Final = "The turns in full: "
 _HEADING: Final = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
 
 
-class Form(NamedTuple):
+class SummaryForm(NamedTuple):
     """A kind of summary: its first line, and its sections in order."""
 
     name: Literal["five", "outline", "checkpoint"]
@@ -28,13 +28,13 @@ class Form(NamedTuple):
     sections: tuple[str, ...]
 
 
-FIVE: Final = Form(
+FIVE: Final = SummaryForm(
     "five",
     SUMMARY_PREFIX,
     ("Current state", "Files & changes", "Technical context", "Strategy & approach", "Exact next steps"),
 )
-OUTLINE: Final = Form("outline", SUMMARY_PREFIX, ("Session intent", "Key decisions", "Artifacts", "Next steps"))
-CHECKPOINT: Final = Form(
+OUTLINE: Final = SummaryForm("outline", SUMMARY_PREFIX, ("Session intent", "Key decisions", "Artifacts", "Next steps"))
+CHECKPOINT: Final = SummaryForm(
     "checkpoint",
     RECORD_PREFIX,
     (
@@ -69,7 +69,7 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
         """The prompts that come with the package. Reads files."""
         return cls(**{name: prompt_text(name) for name in cls.__struct_fields__})
 
-    def form(self, form: Form) -> str:
+    def form(self, form: SummaryForm) -> str:
         """The text that describes a form's sections."""
         return {"five": self.summary_five, "outline": self.summary_outline, "checkpoint": self.checkpoint}[form.name]
 
@@ -82,7 +82,7 @@ class Questions(NamedTuple):
     same_prefix: str
 
 
-def questions(prompts: Prompts, form: Form, *, words: int, focus: str, kept: str) -> Questions:
+def questions(prompts: Prompts, form: SummaryForm, *, words: int, focus: str, kept: str) -> Questions:
     """The instructions for a summary of at most `words` words. `kept`: what stays in view word for word."""
     wanted = f"The user asks to keep above all: {focus.strip()}" if focus.strip() else ""
     asked = {"form": prompts.form(form).strip(), "focus": wanted, "kept": kept, "words": str(words)}
@@ -106,7 +106,7 @@ def fill(template: str, values: dict[str, str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
-def sections(form: Form, text: str) -> dict[str, str]:
+def sections(form: SummaryForm, text: str) -> dict[str, str]:
     """The sections of `text` that belong to `form`, by their normalised headings; text before them under ``""``."""
     proper = {_plain(name): name for name in form.sections}
     found: dict[str, list[str]] = {"": []}
@@ -122,12 +122,12 @@ def sections(form: Form, text: str) -> dict[str, str]:
     return {name: "\n".join(lines).strip() for name, lines in found.items()}
 
 
-def compose(form: Form, bodies: dict[str, str]) -> str:
+def compose(form: SummaryForm, bodies: dict[str, str]) -> str:
     """A text of exactly the form's sections, in order."""
     return "\n\n".join(f"# {name}\n{bodies.get(name) or '(nothing)'}" for name in form.sections)
 
 
-def completed(form: Form, text: str, extract: str) -> str:
+def completed(form: SummaryForm, text: str, extract: str) -> str:
     """`text` in its form; missing or empty sections are taken from `extract`, a text of the same form.
 
     Text before the first section is put at the start of that section.
@@ -139,7 +139,7 @@ def completed(form: Form, text: str, extract: str) -> str:
     return compose(form, {name: bodies.get(name) or spare.get(name, "") for name in form.sections})
 
 
-def framed(form: Form, body: str, listing: str, path: str) -> str:
+def framed(form: SummaryForm, body: str, listing: str, path: str) -> str:
     """The whole text of a boundary: first line, sections, facts, and the path of the full turns."""
     where = f"{ARCHIVE_LINE}{path}" if path else ""
     return "\n\n".join(part for part in (form.prefix, body, listing, where) if part)
@@ -152,7 +152,7 @@ def body_of(text: str) -> str:
     return without_listing(_without_path(text)).strip()
 
 
-def _without_frame(form: Form, text: str) -> str:
+def _without_frame(form: SummaryForm, text: str) -> str:
     text = text.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         text = text[text.index("\n") + 1 : -3].strip()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.facts import Mention, Source, collect
+from tui_agent.context.compaction.facts import Fact, Source, collect
 from tui_agent.context.compaction.forms import CHECKPOINT, Prompts, Questions, body_of, cut, questions
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.economics import Situation
@@ -42,7 +42,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     questions: Questions
     extract: str
-    facts: tuple[Mention, ...]
+    facts: tuple[Fact, ...]
     archive: str
 
     def with_newer(self, merge: Plan, newer: Plan, text: str) -> "Material":

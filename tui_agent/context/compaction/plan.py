@@ -20,7 +20,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.budget import keep_tokens
-from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, Form
+from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm
 from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import Situation, expected_summary
 from tui_agent.context.effects import Refusal
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     to it. `subject`: the focus of a summary, or the note of a record.
     """
 
-    form: Form
+    form: SummaryForm
     first: int
     last: int
     boundaries: tuple[Boundary, ...] = ()
@@ -216,7 +216,7 @@ def _plan(
     covered: Sequence[Group],
     kept: Sequence[Group],
     earlier: Sequence[Group] = (),
-    form: Form,
+    form: SummaryForm,
     subject: str,
     least_gain: int,
     reason: str,

@@ -16,7 +16,7 @@ from tui_agent.context.compaction.forms import Questions, cut
 from tui_agent.context.compaction.material import Material, as_material
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Choice, Situation, Summariser, choose_summariser
+from tui_agent.context.economics import Situation, Summariser, WriterChoice, choose_summariser
 from tui_agent.context.effects import (
     Answer,
     Append,
@@ -155,7 +155,7 @@ def enter_draft(
     return CompactionResult(plan.before, draft.after, seq, boundary.text)
 
 
-def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situation) -> Choice:
+def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situation) -> WriterChoice:
     """Choose the cheaper writer: the conversation's own model with its cached prefix, or the small one, which reads
     only `parts`.
 

@@ -65,7 +65,7 @@ Fates: TypeAlias = Mapping[int, Mapping[Image, Fate]]
 """What happens to pictures, by the number of their message or result."""
 
 
-class Level(NamedTuple):
+class ShorteningLevel(NamedTuple):
     """A degree of shortening: characters of a text, calls of one answer, and the fate of pictures (None: whole)."""
 
     characters: int
@@ -74,14 +74,14 @@ class Level(NamedTuple):
 
 
 LEVELS: Final = (
-    Level(12_000, 64, None),
-    Level(4_000, 32, "smaller"),
-    Level(1_000, 16, "none"),
-    Level(300, 8, "none"),
+    ShorteningLevel(12_000, 64, None),
+    ShorteningLevel(4_000, 32, "smaller"),
+    ShorteningLevel(1_000, 16, "none"),
+    ShorteningLevel(300, 8, "none"),
 )
 
 
-class Shown(NamedTuple):
+class ShownItem(NamedTuple):
     """A message or result in the next request, and its blocks there."""
 
     seq: int
@@ -96,7 +96,7 @@ class Target(NamedTuple):
 
     seq: int
     blocks: tuple[Block, ...]
-    level: Level
+    level: ShorteningLevel
     path: str = ""
 
 
@@ -307,7 +307,7 @@ def _items(view: View, here: Situation) -> Iterator[_Item]:
             yield _Item(seq, blocks, tokens, path, results if seq == group.first else {})
 
 
-def _size_at(blocks: Sequence[Block], level: Level) -> Size:
+def _size_at(blocks: Sequence[Block], level: ShorteningLevel) -> Size:
     """Approximate size of the blocks at a level of shortening."""
     total, calls = NOTHING, _calls(blocks)
     for block in (*(each for each in blocks if not isinstance(each, ToolCall | Reasoning)), *calls[: level.calls]):
@@ -354,7 +354,7 @@ def _shortened(target: Target, path: str, smaller: Mapping[Image, Image]) -> tup
     return _with_pictures(shown, dict.fromkeys(images_of(shown), level.pictures), smaller)
 
 
-def _short_text(text: str, level: Level, path: str) -> str:
+def _short_text(text: str, level: ShorteningLevel, path: str) -> str:
     if len(text) <= level.characters:
         return text
     first, last = head(text, level.characters // 2), tail(text, level.characters // 2)
@@ -379,20 +379,20 @@ def _short_call(call: ToolCall, characters: int) -> ToolCall:
 # Shared
 
 
-def shown_in(view: View) -> Iterator[Shown]:
+def shown_in(view: View) -> Iterator[ShownItem]:
     """Each message and result in the next request, oldest first."""
     for group in view.groups():
         yield from _shown_of(group)
 
 
-def _shown_of(group: Group) -> Iterator[Shown]:
+def _shown_of(group: Group) -> Iterator[ShownItem]:
     for segment in group.segments:
         if segment.role == group.role:
-            yield Shown(group.first, segment.blocks)
+            yield ShownItem(group.first, segment.blocks)
             continue
         for block in segment.blocks:
             if isinstance(block, ToolResult) and block.call_id in group.results:
-                yield Shown(group.results[block.call_id], (block,))
+                yield ShownItem(group.results[block.call_id], (block,))
 
 
 def images_of(blocks: Iterable[Block]) -> Iterator[Image]:

@@ -29,7 +29,7 @@ from tui_agent.models.anthropic.request import Options, RequestEncoder, betas, p
 from tui_agent.models.base import ModelError, PictureRefused
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
-    Refusal,
+    ErrorReply,
     WrongServerError,
     error_text_in,
     is_about_signature,
@@ -210,7 +210,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             case anthropic.CredentialsError():
                 return no_key(self._provider, str(error))
             case anthropic.AnthropicError():
-                return await self._refused(Refusal(0, "", str(error)))
+                return await self._refused(ErrorReply(0, "", str(error)))
             case ValueError() if raised_in(error, "anthropic"):
                 return unreadable(self._provider)
             case _:
@@ -225,9 +225,9 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
     return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout), timeout
 
 
-def _refusal(error: "APIStatusError") -> Refusal:
+def _refusal(error: "APIStatusError") -> ErrorReply:
     retry_after = parse_retry_after(error.response.headers.get("retry-after"))
-    return Refusal(error.status_code, error.type or "", error.api_message or error_text_in(error.body), retry_after)
+    return ErrorReply(error.status_code, error.type or "", error.api_message or error_text_in(error.body), retry_after)
 
 
 def _cause(error: BaseException) -> str:

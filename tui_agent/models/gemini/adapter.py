@@ -20,7 +20,7 @@ from tui_agent.models.adapter import IDLE_TIMEOUT_S, Adapter, raised_in
 from tui_agent.models.base import ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import (
-    Refusal,
+    ErrorReply,
     error_text_in,
     no_key,
     parse_retry_after,
@@ -134,7 +134,7 @@ class GeminiModel(Adapter["tuple[Client, PreparedClient]", GeminiReply]):
                 return None
 
 
-def _refusal(error: "APIError") -> Refusal:
+def _refusal(error: "APIError") -> ErrorReply:
     """Convert the SDK's error; the time to wait is in a ``RetryInfo`` of its details or in the header."""
     details = error.details if isinstance(error.details, dict) else {}
     body = details.get("error", details)
@@ -144,6 +144,6 @@ def _refusal(error: "APIError") -> Refusal:
             retry_after = parse_retry_after(str(detail.get("retryDelay", "")))
     if retry_after is None and (headers := getattr(error.response, "headers", None)) is not None:
         retry_after = parse_retry_after(headers.get("retry-after"))
-    return Refusal(
+    return ErrorReply(
         error.code or 0, str(error.status or ""), str(error.message or error_text_in(error.details)), retry_after
     )

@@ -16,7 +16,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, Adapter
 from tui_agent.models.base import THIS_MACHINE, Completed, ConnectionLost, LocalModels, ModelError
 from tui_agent.models.encoding import call_ids
-from tui_agent.models.errors import Refusal, ServerRefusedError, WrongServerError, bad_address
+from tui_agent.models.errors import ErrorReply, ServerRefusedError, WrongServerError, bad_address
 from tui_agent.models.http import HttpClient, read_error
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.ollama.address import address_of, names_in
@@ -176,7 +176,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             return []
 
     @override
-    async def _refused(self, refusal: Refusal) -> ModelError:
+    async def _refused(self, refusal: ErrorReply) -> ModelError:
         if refusal.status == 404 and "model" in refusal.text:
             return not_pulled(self._profile.id, await self._names("completion"))
         return refused(self._profile.id, refusal, self._profile.window)

@@ -15,7 +15,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import NO_REASON, Refusal, it_said, plain, refused_picture
+from tui_agent.models.errors import NO_REASON, ErrorReply, it_said, plain, refused_picture
 from tui_agent.models.overflow import overflow_in
 
 MOST_NAMES = 8
@@ -53,7 +53,7 @@ def overflow(model: str, tokens: int, window: int) -> ContextOverflow:
     )
 
 
-def refused(model: str, refusal: Refusal, window: int) -> ModelError:
+def refused(model: str, refusal: ErrorReply, window: int) -> ModelError:
     """The error for a refusal by Ollama, whose status is -1 in the middle of a stream."""
     status, text = refusal.status, refusal.text
     said = plain(text) or NO_REASON

@@ -22,7 +22,7 @@ from tui_agent.models.adapter import DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.base import Completed, ConnectionLost, ContextOverflow, ModelError, ToolsRefused
 from tui_agent.models.encoding import call_ids, encode
 from tui_agent.models.errors import (
-    Refusal,
+    ErrorReply,
     ServerRefusedError,
     WrongServerError,
     failure,
@@ -298,7 +298,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         options = ChatOptions(model, service.limit, service.thoughts, sees, self._counts, self._strict)
         return self._chat.encode(request, options)
 
-    def _drops_refused(self, refusal: Refusal) -> bool:
+    def _drops_refused(self, refusal: ErrorReply) -> bool:
         """If the server refused a feature that can be left out, leave it out from now on and return True."""
         if refusal.status not in (400, 404, 422) or overflow_in(refusal.text, refusal.kind) is not None:
             return False
@@ -323,7 +323,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             return False
         return True
 
-    def _refusal(self, refusal: Refusal) -> ModelError:
+    def _refusal(self, refusal: ErrorReply) -> ModelError:
         if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
             return no_key(self._provider)
         if refusal.status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(refusal.text.lower()):
@@ -342,7 +342,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
 
     @override
-    async def _refused(self, refusal: Refusal) -> ModelError:
+    async def _refused(self, refusal: ErrorReply) -> ModelError:
         return self._refusal(refusal)
 
     @override

@@ -24,7 +24,7 @@ from tui_agent.models.base import (
     Unavailable,
 )
 from tui_agent.models.encoding import encode, unused_id
-from tui_agent.models.errors import Refusal
+from tui_agent.models.errors import ErrorReply
 from tui_agent.models.http import read_error
 from tui_agent.models.speed import Timings
 
@@ -165,7 +165,7 @@ class ChatReply:
     def __init__(
         self,
         model: str,
-        failed: Callable[[Refusal], ModelError],
+        failed: Callable[[ErrorReply], ModelError],
         taken: frozenset[str] = frozenset(),
         max_tokens: int = 0,
     ) -> None:

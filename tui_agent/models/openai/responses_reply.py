@@ -19,7 +19,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
 )
 from tui_agent.models.encoding import unused_id
-from tui_agent.models.errors import Refusal
+from tui_agent.models.errors import ErrorReply
 from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
 
@@ -114,7 +114,7 @@ class ResponsesReply:
     """
 
     def __init__(
-        self, model: str, failed: Callable[[Refusal], ModelError], taken: frozenset[str] = frozenset()
+        self, model: str, failed: Callable[[ErrorReply], ModelError], taken: frozenset[str] = frozenset()
     ) -> None:
         self.complete = False
         self.started = False
@@ -138,7 +138,7 @@ class ResponsesReply:
             return self._response(event.type, event.response)
         if event.type == "error":
             told = event.error or _Error(event.code, "", event.message)
-            raise self._failed(Refusal(0, told.code or told.type or "", told.message or ""))
+            raise self._failed(ErrorReply(0, told.code or told.type or "", told.message or ""))
         told_event = self._item(event)
         return [told_event] if told_event is not None else []
 
@@ -158,7 +158,7 @@ class ResponsesReply:
         self._model, self._id = told.model or self._model, told.id or self._id
         if kind == "response.failed":
             error = told.error or _Error()
-            raise self._failed(Refusal(0, error.code or "server_error", error.message or ""))
+            raise self._failed(ErrorReply(0, error.code or "server_error", error.message or ""))
         if told.usage is not None:
             self._usage = _counted(told.usage)
         if kind in _ENDINGS:

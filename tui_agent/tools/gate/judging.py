@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"[\w.@/+-]+")
 _BUILTINS: Final = words("cd echo pwd test true false type command")
 
 
-class Step(NamedTuple):
+class PlainCommand(NamedTuple):
     """A command of a plain line, and the folder where it runs."""
 
     words: tuple[str, ...]
@@ -44,7 +44,7 @@ class Judgement(msgspec.Struct, frozen=True):
     outcome: Outcome
     reasons: tuple[str, ...] = ()
     rule: Rule | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlainCommand, ...] = ()
     outside: bool = False
 
 
@@ -96,16 +96,16 @@ def proposed_for(
     return tuple(found) if allowed.outcome == "allow" else ()
 
 
-def steps_of(text: str, workspace: WorkspaceView) -> tuple[Step, ...]:
+def steps_of(text: str, workspace: WorkspaceView) -> tuple[PlainCommand, ...]:
     """The commands of a line, each with its folder; of one that is not plain, its words in the first folder."""
     line = read_line(text)
     if line.opaque:
-        return (Step(tuple(_WORD.findall(text[:MAX_LINE])), workspace.root),)
+        return (PlainCommand(tuple(_WORD.findall(text[:MAX_LINE])), workspace.root),)
     judged = _Line(line, workspace, (Rule(SHELL, "cd *"),), reading_passes=False)
-    steps: list[Step] = []
+    steps: list[PlainCommand] = []
     for command in line.commands:
         judged.reason(command)
-        steps.append(Step(command.texts, judged.folder))
+        steps.append(PlainCommand(command.texts, judged.folder))
     return tuple(steps)
 
 
@@ -120,7 +120,7 @@ class _Line:
         self._rules = rules
         self._reading_passes = reading_passes
         self._reach = Reach(workspace)
-        self.exact: list[Step] = []
+        self.exact: list[PlainCommand] = []
         self.rule: Rule | None = None
 
     @property
@@ -197,7 +197,7 @@ class _Line:
             return f"It runs a command, and {why}."
         if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
             return f"It runs a command, and git might run what the project says: {orders}."
-        self.exact.append(Step(command.texts, self._reach.folder))
+        self.exact.append(PlainCommand(command.texts, self._reach.folder))
         return ""
 
 

@@ -15,7 +15,15 @@ import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, PermissionQuestion, Preview, Tool, ToolFailure, WorkspaceView
-from tui_agent.tools.gate.judging import Judgement, Step, judge, judge_outside, notices_of, proposed_for, steps_of
+from tui_agent.tools.gate.judging import (
+    Judgement,
+    PlainCommand,
+    judge,
+    judge_outside,
+    notices_of,
+    proposed_for,
+    steps_of,
+)
 from tui_agent.tools.gate.read_first import Approved, Seen
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
@@ -295,7 +303,7 @@ class PermissionGate:
             return Seen()
         return self._look(tuple(step for line in lines for step in steps_of(line, self._workspace)))
 
-    def _look(self, steps: tuple[Step, ...]) -> Seen:
+    def _look(self, steps: tuple[PlainCommand, ...]) -> Seen:
         if self.history is not None:
             self._approved.earlier = self.history.earlier
         return self._approved.look(steps, self._workspace)

@@ -20,7 +20,7 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.files.diffs import unified
-from tui_agent.tools.gate.judging import Step, program_inside
+from tui_agent.tools.gate.judging import PlainCommand, program_inside
 from tui_agent.tools.gate.patterns import words
 from tui_agent.tools.gate.workspace import named_path
 from tui_agent.visible import visible_line
@@ -55,7 +55,7 @@ _SCRIPTS: Final = words(".sh .bash .zsh .mk .mak .just .cmake")
 _TOKEN: Final = re.compile(r"[\w.@/+-]+")
 
 
-def read_first(steps: Iterable[Step], workspace: WorkspaceView) -> list[Path]:
+def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView) -> list[Path]:
     """The files that these commands run or read first; also those that do not exist, but would be read if they did.
 
     Reads files, within limits.
@@ -76,7 +76,7 @@ def read_first(steps: Iterable[Step], workspace: WorkspaceView) -> list[Path]:
     return list(found)[:MAX_FILES]
 
 
-def _named_by(step: Step, workspace: WorkspaceView) -> Iterator[Path]:
+def _named_by(step: PlainCommand, workspace: WorkspaceView) -> Iterator[Path]:
     if (own := program_inside(step.words[0], workspace)) is not None:
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
@@ -155,7 +155,7 @@ class Approved:
         self._began_ns = time.time_ns()
         self.earlier: Callable[[Path], bytes | None] = lambda _: None
 
-    def look(self, steps: Iterable[Step], workspace: WorkspaceView) -> Seen:
+    def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> Seen:
         """Look at what these commands run first. Reads files."""
         files = [(path, _as_kept(path, _content(path))) for path in read_first(steps, workspace)]
         changes = [change for path, now in files if (change := self._change(path, now, workspace)) is not None]

@@ -26,7 +26,7 @@ from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import ASCII, glyphs_for
 from tui_agent.tui.painting.themes import ANSI, appearance
-from tui_agent.tui.pane.status_bar import StatusBar, Thresholds
+from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.terminal.attention import Attention
 from tui_agent.tui.terminal.filters import NO_COLORS, own_filters, terminal_encoding, without_greys
 from tui_agent.tui.terminal.textual_internals import TerminalApp
@@ -90,7 +90,7 @@ class BaseApp(TerminalApp):
         self.alt_keys = self.keymap.with_alt
         self._first_words: list[NoticeBlock] = []
         self._drawn = (DrawnPane(self._first_words, self.glyphs), DrawnPrompt())
-        self.status = StatusBar(self.glyphs, Thresholds(settings.ui.gauge_yellow, settings.ui.gauge_red))
+        self.status = StatusBar(self.glyphs, GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
         few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
         self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
         self.begin_with_theme(self._appearance.theme)

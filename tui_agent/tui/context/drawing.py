@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.style import Style
 
-from tui_agent.context.stats import Mark
+from tui_agent.context.stats import ThresholdMark
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.tui.painting.glyphs import ASCII
 from tui_agent.tui.painting.lines import Line, Run, make_line
@@ -42,7 +42,7 @@ class Bar:
     window: int
     reserve: int = 0
     tail: int = 0
-    marks: Sequence[Mark] = ()
+    marks: Sequence[ThresholdMark] = ()
 
 
 def category_style(category: Category, palette: Palette) -> Style:

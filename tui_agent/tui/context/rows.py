@@ -11,7 +11,7 @@ from typing_extensions import override
 from tui_agent.agent.context import ITEM_NAMES, Overview, Step
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import spoken_time
-from tui_agent.context.stats import LABELS, Activity, ContextStats, Mark, price_text
+from tui_agent.context.stats import LABELS, Activity, ContextStats, ThresholdMark, price_text
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
@@ -190,7 +190,7 @@ def _next(stats: ContextStats, width: int) -> list[Row]:
     return rows
 
 
-def _why(mark: Mark) -> str:
+def _why(mark: ThresholdMark) -> str:
     told = {
         "clear": "old tool results make room; earlier where that pays",
         "compact": "older turns become a summary; earlier where that pays",
@@ -199,7 +199,7 @@ def _why(mark: Mark) -> str:
     return f"{told} ({mark.source})" if mark.source else told
 
 
-def _why_not(mark: Mark) -> str:
+def _why_not(mark: ThresholdMark) -> str:
     return {
         "clear": "passed, but what could be cleared is too little for one batch",
         "compact": "passed: it comes before the next model call",

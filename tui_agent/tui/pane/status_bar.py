@@ -102,7 +102,7 @@ class Changes(TypedDict, total=False):
     writing: float
 
 
-class Thresholds(NamedTuple):
+class GaugeMarks(NamedTuple):
     """Shares of the window at which the gauge turns yellow and red."""
 
     yellow: float = 0.70
@@ -130,11 +130,11 @@ Piece: TypeAlias = tuple[Form, ...]
 class StatusBar(Widget):
     """Shows a `Status`. Its timer runs only while there is an activity, and repaints without a layout."""
 
-    def __init__(self, glyphs: Glyphs = UNICODE, thresholds: Thresholds | None = None) -> None:
+    def __init__(self, glyphs: Glyphs = UNICODE, thresholds: GaugeMarks | None = None) -> None:
         super().__init__()
         self.status = Status()
         self._glyphs = glyphs
-        self._thresholds = thresholds or Thresholds()
+        self._thresholds = thresholds or GaugeMarks()
         self._timer: Timer | None = None
 
     def show(self, **changes: Unpack[Changes]) -> None:
@@ -168,7 +168,7 @@ class StatusBar(Widget):
         return Content.assemble(*((span.text, span.color) for span in line))
 
 
-def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: Thresholds, now: float) -> tuple[Span, ...]:
+def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: GaugeMarks, now: float) -> tuple[Span, ...]:
     """The line in exactly `width` cells: the activity on the left, the facts on the right; the least important facts
     are shortened or left out where room is short."""
     left = _activity(status, glyphs, now)
@@ -269,7 +269,7 @@ def _model(status: Status, glyphs: Glyphs) -> Piece:
     return Form(6, (Span(name, "$foreground"),)), Form(2, (Span(short, "$foreground"),)), Form(0)
 
 
-def _gauge(status: Status, glyphs: Glyphs, thresholds: Thresholds) -> Piece:
+def _gauge(status: Status, glyphs: Glyphs, thresholds: GaugeMarks) -> Piece:
     about = "" if status.measured or not status.tokens else "~"
     if status.window <= 0:
         tokens = f"{about}{compact_count(status.tokens)} tokens" if status.tokens else ""

@@ -20,7 +20,7 @@ KEPT_S: Final = 30 * 86_400.0
 _NAME: Final = "draft.json"
 
 
-class Draft(NamedTuple):
+class PromptDraft(NamedTuple):
     """An unsent text. folder: the working folder. session: the session's id; empty before a session was open."""
 
     folder: str
@@ -47,7 +47,7 @@ class Drafts:
         self._folder = str(folder)
         self.session = ""
         self._text = ""
-        self._written = Draft("", "", "")
+        self._written = PromptDraft("", "", "")
         self._place: Path | None = None
         self._lock: SessionLock | None = None
         self._turn = Lock()
@@ -59,7 +59,7 @@ class Drafts:
     def write(self) -> None:
         """Save the draft, or delete the file if the draft is empty. Callable from any thread."""
         with self._turn, suppress(OSError, StorageError):
-            draft = Draft(self._folder, self.session, self._text)
+            draft = PromptDraft(self._folder, self.session, self._text)
             if draft.text == self._written.text and (not draft.text or draft == self._written):
                 return
             if draft.text:
@@ -121,7 +121,7 @@ class Drafts:
         return []
 
 
-def _replace(path: Path, draft: Draft) -> None:
+def _replace(path: Path, draft: PromptDraft) -> None:
     """Replace the file atomically. Not synced: that would only help after a power cut, and costs too much here."""
     new = path.with_suffix(".new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as file:
@@ -129,11 +129,11 @@ def _replace(path: Path, draft: Draft) -> None:
     new.replace(path)
 
 
-def _read(path: Path) -> Draft | None:
+def _read(path: Path) -> PromptDraft | None:
     """The draft in a file; None if there is none or it cannot be read."""
     try:
         found = json.loads(path.read_bytes())
-        draft = Draft(**found) if isinstance(found, dict) else None
+        draft = PromptDraft(**found) if isinstance(found, dict) else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return draft if draft is not None and all(isinstance(each, str) for each in draft) else None
