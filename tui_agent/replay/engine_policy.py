@@ -78,7 +78,7 @@ class EnginePolicy:
         self._shown = ShownBlocks(setup.script)
         self._covered = 0, 0, 0
         self._recoveries = 0
-        self._beside: tuple[Steps[None], Effect] | None = None
+        self._background: tuple[Steps[None], Effect] | None = None
         self._ready_at, self._ready_after = 0.0, 0
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
 
@@ -93,14 +93,14 @@ class EnginePolicy:
             self._recoveries = 0
             self.engine.turn_ended()
             self._carry_out(self.engine.prepare(between_turns=True))
-            self._write_beside()
+            self._finish_background()
         for message in call.arrived:
             if not message.is_result:
                 carried = _without_record(message.message)
                 self.engine.extend([self._carry_out(self.engine.fitted(carried))])
         self._ready_after -= 1
         if self._now >= self._ready_at or not self._ready_after:
-            self._write_beside()
+            self._finish_background()
         self._carry_out(self.engine.prepare())
         self._request()
 
@@ -168,11 +168,11 @@ class EnginePolicy:
             case ShrinkImages():
                 return Shrunk(tuple(map(halved, effect.images)))
             case WriteInBackground():
-                self._beside = effect.steps, next(effect.steps)
+                self._background = effect.steps, next(effect.steps)
                 self._ready_at, self._ready_after = self._now + LONGEST_SUMMARY / WRITING_SPEED, MAX_BACKGROUND_CALLS
                 return None
             case AwaitWriting():
-                self._write_beside(awaited=True)
+                self._finish_background(awaited=True)
                 return None
             case StepStarted():
                 self._covered = effect.first, effect.last, effect.writes
@@ -186,11 +186,11 @@ class EnginePolicy:
             case _:
                 assert_never(effect)
 
-    def _write_beside(self, *, awaited: bool = False) -> None:
+    def _finish_background(self, *, awaited: bool = False) -> None:
         """Finish the background summary; `awaited`: a call has to wait for it."""
-        if self._beside is None:
+        if self._background is None:
             return
-        (steps, started), self._beside = self._beside, None
+        (steps, started), self._background = self._background, None
         bill = self._ledger.bill
         before = bill.summary_tokens
         self._perform(started)

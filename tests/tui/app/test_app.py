@@ -530,15 +530,15 @@ async def test_a_long_look_is_told_of_until_something_else_goes_on(arguments: Ar
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(app, pilot)
-        with app.steering.told_if_slow("looking"):
+        with app.steering.notice_if_slow("looking"):
             await until(pilot, lambda: activity(app) == "looking")
         assert activity(app) == ""
-        with app.steering.told_if_slow("looking"):
+        with app.steering.notice_if_slow("looking"):
             await until(pilot, lambda: activity(app) == "looking")
             app.working("reading")
         assert activity(app) == "reading"
         app.working("")
-        with app.steering.told_if_slow("looking"):
+        with app.steering.notice_if_slow("looking"):
             pass
         await pilot.pause(2 * SLOW_S)
         assert activity(app) == ""

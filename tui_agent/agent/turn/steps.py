@@ -74,7 +74,7 @@ Checkpointer = Compactor
 
 
 @dataclass(slots=True, eq=False)
-class _Beside:
+class _Background:
     """A summary being written in the background. `over`: set once `task` has written it. `stopped`: why, if it was."""
 
     over: asyncio.Event
@@ -113,7 +113,7 @@ class StepRunner:
         self.tell = tell
         self._writers = writers
         self._hooks = hooks
-        self._beside: _Beside | None = None
+        self._background: _Background | None = None
         self._awaited = self._closed = False
 
     async def run(
@@ -208,7 +208,7 @@ class StepRunner:
     @property
     def writing(self) -> bool:
         """Whether a summary is being written in the background."""
-        return self._beside is not None and not self._beside.over.is_set()
+        return self._background is not None and not self._background.over.is_set()
 
     @property
     def awaited(self) -> bool:
@@ -217,17 +217,17 @@ class StepRunner:
 
     def stop_writing(self, why: str) -> bool:
         """Stop it, and tell listeners `why` (a sentence) and its cost so far. False if none was being written."""
-        beside = self._beside
-        if beside is None or beside.task is None or beside.over.is_set():
+        background = self._background
+        if background is None or background.task is None or background.over.is_set():
             return False
-        beside.stopped = why
-        beside.task.cancel()
+        background.stopped = why
+        background.task.cancel()
         return True
 
     async def drop_writing(self, why: str) -> None:
         """Stop it, and wait for its end."""
-        if self.stop_writing(why) and self._beside is not None:
-            await self._beside.over.wait()
+        if self.stop_writing(why) and self._background is not None:
+            await self._background.over.wait()
 
     async def keep_if_it_holds(self) -> None:
         """Stop it if the conversation has changed so that it could no longer be used."""
@@ -237,10 +237,10 @@ class StepRunner:
     async def end_writing(self) -> None:
         """On closing the conversation: enter a finished summary, stop an unfinished one. Raises `StorageError`."""
         self._closed = True
-        beside, self._beside = self._beside, None
-        if beside is not None and beside.task is not None:
-            beside.task.cancel()
-            await to_completion(asyncio.wait([beside.task]))
+        background, self._background = self._background, None
+        if background is not None and background.task is not None:
+            background.task.cancel()
+            await to_completion(asyncio.wait([background.task]))
             await self.run(self._engine.settle(), self.tell)
 
     def _begin(self, steps: Steps[None]) -> None:
@@ -252,26 +252,26 @@ class StepRunner:
         def ended(_: "asyncio.Task[None]") -> None:
             # If it is cancelled before its first step, its own `finally` never runs.
             steps.close()
-            beside.over.set()
+            background.over.set()
 
-        beside = self._beside = _Beside(asyncio.Event(), CallAccount(self._record, self._tracker))
-        beside.task = asyncio.create_task(self._write(beside, steps, first), name="summary")
-        beside.task.add_done_callback(ended)
+        background = self._background = _Background(asyncio.Event(), CallAccount(self._record, self._tracker))
+        background.task = asyncio.create_task(self._write(background, steps, first), name="summary")
+        background.task.add_done_callback(ended)
 
-    async def _write(self, beside: _Beside, steps: Steps[None], first: Effect) -> None:
+    async def _write(self, background: _Background, steps: Steps[None], first: Effect) -> None:
         try:
             try:
-                await self.run(steps, self.tell, first, beside.account)
+                await self.run(steps, self.tell, first, background.account)
             finally:
-                beside.over.set()
+                background.over.set()
             if self._engine.written:
                 # Waits for a running turn to end, unless that enters the summary before its next call.
                 async with self._exclusive:
                     await self.run(self._engine.settle(), self.tell)
         except asyncio.CancelledError:
-            if beside.stopped:
-                spent, tokens = beside.account.spent_usd, self._engine.tokens
-                why = f"{beside.stopped} Writing it has cost {money_text(spent)}." if spent else beside.stopped
+            if background.stopped:
+                spent, tokens = background.account.spent_usd, self._engine.tokens
+                why = f"{background.stopped} Writing it has cost {money_text(spent)}." if spent else background.stopped
                 self.tell(
                     events.ContextStep(step="summary", seq=0, before=tokens, after=tokens, error=why, cost_usd=spent)
                 )
@@ -283,12 +283,12 @@ class StepRunner:
             self.tell(events.Notice(level="error", title=_NOT_WRITTEN, text=error_text(error, 300), hint=_AS_IT_WAS))
 
     async def _await_writing(self, emit: Emit) -> None:
-        if self._beside is not None:
+        if self._background is not None:
             self._awaited = True
             reason = "the next request does not fit without it"
             emit(events.ContextStepStarted(step="summary", tokens=self._engine.tokens, reason=reason))
             try:
-                await self._beside.over.wait()
+                await self._background.over.wait()
             finally:
                 self._awaited = False
 

@@ -125,7 +125,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             try:
                 async with contextlib.aclosing(client.lines("/api/chat", encoded.body)) as lines:
                     async for line in lines:
-                        yield told_in(line)
+                        yield parsed_line(line)
                 break
             except ServerRefusedError as error:
                 if not self._thinks or "does not support thinking" not in error.refusal.text:
@@ -186,7 +186,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         return ConnectionLost(not_running(self._url))
 
 
-def told_in(line: bytes) -> object:
+def parsed_line(line: bytes) -> object:
     """Parse a line of an answer. Raises `ServerRefusedError` if it reports an error, and `msgspec.DecodeError`."""
     if line.lstrip().startswith(b"<"):
         raise WrongServerError("Ollama's address")

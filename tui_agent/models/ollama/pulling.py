@@ -10,7 +10,7 @@ import msgspec
 from tui_agent.models.base import ConnectionLost, ModelError, PullProgress, UnknownModel
 from tui_agent.models.errors import ServerRefusedError, WrongServerError, bad_address, plain
 from tui_agent.models.http import HttpClient
-from tui_agent.models.ollama.adapter import told_in
+from tui_agent.models.ollama.adapter import parsed_line
 from tui_agent.models.ollama.address import address_of
 from tui_agent.models.ollama.errors import not_running
 from tui_agent.models.provider import Provider
@@ -42,7 +42,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     try:
         async with aclosing(client.lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))) as lines:
             async for told in lines:
-                line = msgspec.convert(told_in(told), _Line)
+                line = msgspec.convert(parsed_line(told), _Line)
                 if line.digest and line.total:
                     parts[line.digest] = line
                 finished = line.status == "success"

@@ -139,8 +139,8 @@ class ResponsesReply:
         if event.type == "error":
             told = event.error or _Error(event.code, "", event.message)
             raise self._failed(ErrorReply(0, told.code or told.type or "", told.message or ""))
-        told_event = self._item(event)
-        return [told_event] if told_event is not None else []
+        item_event = self._item(event)
+        return [item_event] if item_event is not None else []
 
     def completed(self) -> Completed:
         """The whole answer."""

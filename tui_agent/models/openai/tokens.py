@@ -17,7 +17,7 @@ PICTURE_TOKENS = 1_200
 TIMEOUT_S = 20.0
 """Seconds to wait for a count; a busy server would answer too late to be useful."""
 
-_NOT_TOLD = (ServerRefusedError, WrongServerError, msgspec.DecodeError)
+_UNANSWERED = (ServerRefusedError, WrongServerError, msgspec.DecodeError)
 
 Body: TypeAlias = dict[str, object]
 Way: TypeAlias = Callable[[HttpClient, str, Body], Awaitable[int]]
@@ -58,7 +58,7 @@ class TokenCounts:
                 return 0
             fields, pictures = _without_pictures(msgspec.json.decode(body, type=Body))
             return await way(client, self._root, fields) + pictures * PICTURE_TOKENS
-        except (*_NOT_TOLD, httpx2.HTTPError):
+        except (*_UNANSWERED, httpx2.HTTPError):
             return 0  # a template may refuse what the API takes; what is wrong with a connection, the request will tell
 
     async def of_text(self, client: HttpClient, model: str, text: str) -> int:
@@ -79,7 +79,7 @@ class TokenCounts:
                 if await way(client, self._root, word) > 0:
                     self._way = way
                     break
-            except _NOT_TOLD:
+            except _UNANSWERED:
                 continue
         self.tried = True
         self.one_at_a_time = self._way is _by_llama_cpp_python

@@ -82,7 +82,7 @@ class BaseApp(TerminalApp):
         """When any key was last pressed, on the monotonic clock."""
         self.crash = ""
         self.refusal = ""
-        self._told_kept: set[str] = set()
+        self._announced_kept: set[str] = set()
         self._stoppable: asyncio.Task[None] | None = None
         self._hint_timer: Timer | None = None
         self.glyphs = ASCII if settings.ui.glyphs == "ascii" else glyphs_for(sys.stdout.encoding)
@@ -374,8 +374,8 @@ class BaseApp(TerminalApp):
             self.say(Level.WARNING, "The choice counts until the program ends", str(error), "mend that to have it kept")
             return
         self.settings = with_setting(self.settings, key, value, str(path))
-        if key not in self._told_kept:
-            self._told_kept.add(key)
+        if key not in self._announced_kept:
+            self._announced_kept.add(key)
             what = key.split(".")[0 if key.endswith(".id") else -1]
             self.say(Level.INFO, f"The {what} is saved for every project: {short_path(path)}")
 

@@ -122,7 +122,7 @@ class Leaving:
         if self._guard is not None:
             self._guard.read(insists=key in self._app.keymap.keys(INSISTING))
 
-    def told_to_end(self) -> None:
+    def end_on_signal(self) -> None:
         """End cleanly, with every running command, after the terminal was closed or the process was told to end.
 
         Called by the signal handler.

@@ -96,7 +96,7 @@ def _run(
     app = TuiAgent(arguments, settings, driver_class=driver)
     app.leaving.last_words = partial(say_goodbye, app)
     app.before_opening, app.ready = before_opening, ready
-    _on_signals(app.leaving.told_to_end)
+    _on_signals(app.leaving.end_on_signal)
     app.run(mouse=settings.ui.mouse)
     app.leaving.say_last_words()
     return ExitCode.FAILED if app.crash else app.return_code or ExitCode.DONE

@@ -30,7 +30,7 @@ REDO_ASKED: Final = "Change these files again?"
 BACK_AGAIN: Final = "/undo-edits redo changes them again"
 
 
-class FilesTold(NamedTuple):
+class FilesOutcome(NamedTuple):
     """The notice on files that were put back."""
 
     level: Level
@@ -46,7 +46,7 @@ class Branches:
         self._host = host
         self._moving = False
         self._at_work = 0
-        self._of_files: FilesTold | None = None
+        self._of_files: FilesOutcome | None = None
         self._undoing = False
 
     # Commands
@@ -162,13 +162,13 @@ class Branches:
         shown = await in_thread(Shown.of, planned)
         return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
 
-    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesTold:
+    async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesOutcome:
         from tui_agent.agent.files import done_text, title_of_done
         from tui_agent.tui.dialogs.files_screen import OVERWRITING
 
         done = await agent.files.put_back(planned, overwrite=wanted.endswith(OVERWRITING), tell=tell)
         level = Level.WARNING if done.failed or not done.done else Level.INFO
-        return FilesTold(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
+        return FilesOutcome(level, title_of_done(done), done_text(planned, done), BACK_AGAIN if done.done else "")
 
     def _tell_of_files(self, say: Callable[..., object]) -> None:
         if self._of_files is not None:

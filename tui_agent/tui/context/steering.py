@@ -131,7 +131,7 @@ class Steering:
         return await self._host.question(PreviewScreen(seen, self._host.glyphs)) is not None
 
     @contextmanager
-    def told_if_slow(self, what: str) -> Iterator[None]:
+    def notice_if_slow(self, what: str) -> Iterator[None]:
         """Show in the status bar what is being done, if it takes longer than `SLOW_S`."""
         telling = asyncio.get_running_loop().call_later(SLOW_S, self._host.working, what)
         try:
@@ -152,7 +152,7 @@ class Steering:
         from tui_agent.storage.errors import StorageError
         from tui_agent.tui.context.previews import PreviewScreen
 
-        with self.told_if_slow("looking at what it would do"):
+        with self.notice_if_slow("looking at what it would do"):
             seen = await agent.context.preview(step, argument)
         if isinstance(seen, Refusal):
             return argument

@@ -443,9 +443,9 @@ class PermissionPanel(Vertical, can_focus=True):
         # Until it is broken into lines, a line is hidden: nothing can be allowed.
         self._broken, self._of_call = Lines(), 1
         self._rows.show(self._broken)
-        self.run_worker(self._break_aside(width, self._parts, below), name="preview", exclusive=True)
+        self.run_worker(self._break_in_worker(width, self._parts, below), name="preview", exclusive=True)
 
-    async def _break_aside(self, width: int, parts: Sequence[Part], below: Sequence[Part]) -> None:
+    async def _break_in_worker(self, width: int, parts: Sequence[Part], below: Sequence[Part]) -> None:
         of_call = await asyncio.to_thread(Lines, parts, width)
         whole = await asyncio.to_thread(Lines, [*parts, *below], width) if below else of_call
         if self._parts is parts:

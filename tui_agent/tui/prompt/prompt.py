@@ -370,7 +370,7 @@ class Prompt(SteadyTextArea):
                 return False
             case "completion.choose":
                 # Insert an ambiguous match without sending it; the next Enter sends.
-                is_meant = self._is_meant(choice)
+                is_meant = self._is_typed(choice)
                 self._take(choice)
                 if choice.final and is_meant:
                     self._send()
@@ -390,7 +390,7 @@ class Prompt(SteadyTextArea):
         typed = self._around_cursor()[0][completion.start :]
         return (not typed and not self._completions.moved) or (not choice.final and choice.insert.rstrip() == typed)
 
-    def _is_meant(self, choice: Choice) -> bool:
+    def _is_typed(self, choice: Choice) -> bool:
         """Whether the user moved to this choice, or typed what can mean only this."""
         completion = self._completions.completion
         typed = self._around_cursor()[0][completion.start :] if completion is not None else ""

@@ -25,7 +25,7 @@ _OTHER_KEY: Final = r"\x1b\[27;([0-9]+);([0-9]+)~"
 """A key with modifiers in the `modifyOtherKeys` format of xterm and tmux."""
 _KIND: Final = r"(\x1b\[[0-9:]*;[0-9]*):([0-9]+)"
 """A key of kitty's protocol with its event type: pressed (1), repeated (2) or released (3)."""
-LET_GO: Final = "3"
+RELEASED: Final = "3"
 _MOUSE: Final = r"\[<[0-9]+;[0-9]+;[0-9]+[Mm]"
 """A report of the mouse behind its Esc."""
 

@@ -45,7 +45,7 @@ from tui_agent.tui.terminal.early_keys import EarlyKeys
 from tui_agent.tui.terminal.output import Surviving, Written
 from tui_agent.tui.terminal.sequences import (
     ESC,
-    LET_GO,
+    RELEASED,
     REST_S,
     ends_with_mouse,
     for_the_keyboard,
@@ -138,7 +138,7 @@ class TerminalApp(App[object]):
         self._wheel_read = self._wheel_taken = 0
         if is_known():
             self.stylesheet = KeepingStylesheet(self.get_css_variables())
-            _let_go_of_painted_lines()
+            _free_painted_lines()
 
     @override
     def get_css_variables(self) -> dict[str, str]:
@@ -239,7 +239,7 @@ class SteadyScrollView(ScrollView):
         return super()._size_updated(size, virtual_size, container_size, layout)
 
 
-def _let_go_of_painted_lines() -> None:
+def _free_painted_lines() -> None:
     """Cache mixed colours for the class, as Textual means to, and not for each widget: the cache would keep what 1,024
     closed widgets had painted, 0.2 MB a dialog.
     """
@@ -392,7 +392,7 @@ class InputParser(XTermParser):
         except (ValueError, OverflowError):
             # Textual would take any number for a character.
             return [events.Key(Keys.Ignore, None)]
-        is_one = kind != LET_GO and all(map(_can_be, keys))
+        is_one = kind != RELEASED and all(map(_can_be, keys))
         return keys if is_one or not keys else [events.Key(Keys.Ignore, None)]
 
     def _collect(self, pasted: list[str], data: str) -> tuple[str, events.Paste | None]:
