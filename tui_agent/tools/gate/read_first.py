@@ -111,7 +111,9 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
             yield path
 
 
-def contents_of(steps: Iterable[Step], workspace: WorkspaceView, *, also: Iterable[Path] = ()) -> dict[Path, str]:
+def contents_of(
+    steps: Iterable[PlainCommand], workspace: WorkspaceView, *, also: Iterable[Path] = ()
+) -> dict[Path, str]:
     """The digests of the existing files that these commands run or read first, and of those that are looked at `also`.
 
     Reads files.

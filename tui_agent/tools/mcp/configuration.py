@@ -199,14 +199,14 @@ def own_files(server: Configured) -> str:
 
     Empty if there is nothing. Reads files.
     """
-    from tui_agent.tools.gate.judging import Step
+    from tui_agent.tools.gate.judging import PlainCommand
     from tui_agent.tools.gate.read_first import contents_of
     from tui_agent.tools.gate.workspace import Workspace
 
     place = Path(os.path.realpath(Path(server.folder, server.server.cwd).expanduser()))
     words = [os.path.expanduser(word) for word in (server.server.command, *server.server.args)]  # noqa: PTH111
     named = {path for word in words if is_written(path := place / word) and path.is_file()}
-    found = contents_of((Step(tuple(words), place),), Workspace(place, written_folders()), also=named)
+    found = contents_of((PlainCommand(tuple(words), place),), Workspace(place, written_folders()), also=named)
     told = {str(path): digest for path, digest in found.items() if is_written(path)}
     return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32] if told else ""
 
