@@ -151,7 +151,7 @@ def test_every_fact_is_there() -> None:
             "3 calls, largest 50,000",
         ),
         *("1h  cleared 3", "undone", "50k → 46k", "Compactions", "last 1m00s ago", "From the cache", "84%"),
-        *("Results evicted", "SubtaskUse", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
+        *("Results evicted", "Subtasks", "pinned", "cleared", "digested", "summarised", "recorded", "restored"),
         *("In the conversation: 7", "the text"),
     ):
         assert fact in shown, fact
