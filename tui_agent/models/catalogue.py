@@ -4,6 +4,8 @@ Nothing here imports an SDK or the price catalogue, except where a docstring say
 """
 
 import contextlib
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -30,6 +32,9 @@ OFFLINE = OFFLINE_MODEL.id
 
 PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
 """The built-in providers, in the order in which a default model is chosen."""
+
+
+_WORD = r"[^\W_]+"
 
 
 class ModelName(NamedTuple):
@@ -83,14 +88,13 @@ class Catalogue:
         return [provider for provider in self.providers if provider.keys and provider.needs_key]
 
     def resolve(self, name: str) -> ModelName:
-        """Resolve ``claude-…``, ``gemini-…``, ``provider:id`` (or ``ollama/id``) or ``offline`` to provider and id.
+        """Resolve ``claude-…``, ``gemini-…``, ``provider:id``, ``provider/id``, ``offline`` or a word such as ``opus``.
 
+        Words are looked for in the models that are suggested; of several, the first of a provider with a key is meant.
         Raises `UnknownModel`.
         """
         given = name.strip()
-        if given.lower().startswith("ollama/"):
-            given = f"ollama:{given[len('ollama/') :]}"
-        prefix, separator, rest = given.partition(":")
+        prefix, separator, rest = _parts(given)
         if given.lower() in (OFFLINE, f"{OFFLINE}:{OFFLINE}"):
             return ModelName(OFFLINE, OFFLINE)
         provider = self.provider_named(prefix.strip().lower()) if separator else None
@@ -101,6 +105,11 @@ class Catalogue:
         else:
             model = given.removeprefix("models/")
             provider = self._by_family(model)
+            if provider is None and (found := self._with_words(model)) is not None:
+                return found
+            provider = provider or next(
+                (each for each in self.providers if each.listed and each.listed.match(model)), None
+            )
             if provider is None:
                 raise self._unknown(given)
         # If the id becomes part of a URL, it must not change the rest of it.
@@ -162,6 +171,19 @@ class Catalogue:
                     found.append(_with_installed(self.quick_profile(f"{provider.id}:{model.id}", tiers), model))
         return [*found, self.quick_profile(OFFLINE)]
 
+    def _with_words(self, text: str) -> ModelName | None:
+        """The first model with all these words in its id, of those set for a tier and those suggested."""
+        asked = set(re.findall(_WORD, text.lower()))
+        if not any(word.isalpha() for word in asked):
+            return None
+        for provider in sorted(self.providers, key=_without_key):
+            tiers = provider.models
+            for name in (tiers.frontier, tiers.mid, tiers.small, *provider.suggested):
+                model = name.removeprefix(f"{provider.id}:")
+                if asked <= set(re.findall(_WORD, model.lower())):
+                    return ModelName(provider.id, model)
+        return None
+
     def _by_family(self, model: str) -> Provider | None:
         return next((each for each in self.providers if model.lower().startswith(_families(each))), None)
 
@@ -199,6 +221,16 @@ def _with_installed(profile: ModelProfile, model: InstalledModel) -> ModelProfil
         loaded=model.loaded,
         source="provider" if model.window else profile.source,
     )
+
+
+def _without_key(provider: Provider) -> bool:
+    return not ((provider.needs_key and provider.has_key()) or any(map(os.environ.get, provider.keys)))
+
+
+def _parts(name: str) -> tuple[str, str, str]:
+    """A name's provider, the colon or slash after it, and the id; without one of these all of it is the id."""
+    at = min((at for mark in ":/" if (at := name.find(mark)) >= 0), default=-1)
+    return ("", "", name) if at < 0 else (name[:at], name[at], name[at + 1 :])
 
 
 def _families(provider: Provider) -> tuple[str, ...]:
