@@ -129,6 +129,20 @@ def test_settings_are_loaded_without_a_front_end() -> None:
         (["doctor", "who"], "unexpected argument 'who'; to send it all as a prompt: tui-agent -- doctor who"),
         (["session"], "'session' is close to the command `sessions`; to send it as a prompt: tui-agent -- session"),
         (
+            ["mcp", "add", "x"],
+            (
+                "`mcp` is no command here: servers stand in `.mcp.json` or the settings, and `/mcp` in the app "
+                "shows them. To send it as a prompt: tui-agent -- mcp add x"
+            ),
+        ),
+        (
+            ["help"],
+            (
+                "`help` is no command here: `tui-agent --help` lists options and commands, F1 in the app its "
+                "keys. To send it as a prompt: tui-agent -- help"
+            ),
+        ),
+        (
             ["--model", "offline", "config"],
             "'config' is a command when it is the first word; to send it as a prompt: tui-agent -- config",
         ),
@@ -168,6 +182,7 @@ def test_only_a_first_word_is_a_command() -> None:
     assert parse(["--", "config"]).options.words == ["config"]
     assert parse(["-p", "config"]).options.words == ["config"]
     assert parse(["config the linter"]).options.words == ["config the linter"]
+    assert parse(["run", "the", "tests"]).options.words == ["run", "the", "tests"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ What the value of a flag may be is the business of the settings; here it is only
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
@@ -130,6 +130,27 @@ SETTINGS_FLAGS = (
     ),
 )
 
+ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "help": ("`tui-agent --help` lists options and commands, F1 in the app its keys", ()),
+    "login": ("keys are set as variables, or entered with `/key` in the app", ()),
+    "logout": ("`/key` in the app forgets a key", ()),
+    "auth": ("keys are set as variables, or entered with `/key` in the app", ("login", "logout", "list", "status")),
+    "update": ("update with what installed it, such as `uv tool upgrade tui-agent`", ()),
+    "upgrade": ("update with what installed it, such as `uv tool upgrade tui-agent`", ()),
+    "resume": ("`tui-agent -r [ID]` continues a session, `-c` the newest of this folder", ()),
+    "export": ("`/export` in the app writes a session, `tui-agent trace SESSION` prints it", ()),
+    "models": ("`/model` in the app lists the models, `--model NAME` chooses one", ("list",)),
+    "exec": ("`tui-agent -p PROMPT` runs one turn", ()),
+    "run": ("`tui-agent -p PROMPT` runs one turn", ()),
+    "serve": ("`tui-agent acp` serves editors", ()),
+    "mcp": (
+        "servers stand in `.mcp.json` or the settings, and `/mcp` in the app shows them",
+        ("add", "add-json", "get", "import", "list", "login", "remove", "serve"),
+    ),
+    "completion": ("there is no completion for shells", ("bash", "zsh", "fish")),
+}
+"""First words that are commands of other agents: where it is here, and the second words that go with it."""
+
 CLOSE_ENOUGH: Final = 0.75
 """How alike a mistyped option and one that there is are, from 0 to 1."""
 
@@ -161,14 +182,20 @@ def parse(argv: Sequence[str]) -> Parsed:
         first = [options.one_shot] if options.one_shot else []
         options.words = [*first, *options.words, *argv[end + 1 :]]
         if end == len(argv):
-            _check_word(options)
+            _check_words(options)
     return Parsed(command, tuple(getattr(options, "settings", ())), options)
 
 
-def _check_word(options: argparse.Namespace) -> None:
-    """Raises UsageError for one word that looks like a mistyped command: sent as a prompt it would cost money."""
-    if options.one_shot is None and len(options.words) == 1:
-        word: str = options.words[0]
+def _check_words(options: argparse.Namespace) -> None:
+    """Raises UsageError for a command of another program, or one mistyped: sent as a prompt it would cost money."""
+    if options.one_shot is not None or not options.words:
+        return
+    word: str = options.words[0]
+    elsewhere, following = ELSEWHERE.get(word, ("", ()))
+    if elsewhere and (len(options.words) == 1 or options.words[1] in following):
+        sentence = " ".join(options.words)
+        raise UsageError(f"`{word}` is no command here: {elsewhere}. To send it as a prompt: tui-agent -- {sentence}")
+    if len(options.words) == 1:
         from difflib import get_close_matches
 
         if close := get_close_matches(word, COMMANDS, n=1, cutoff=0.8):

@@ -22,6 +22,7 @@ from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.questions import TrustScreen
 from tui_agent.tui.dialogs.reading import HelpScreen
+from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.session.states import Phase
 
 SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
@@ -282,15 +283,15 @@ async def test_an_unused_session_leaves_nothing_behind(arguments: Arguments) -> 
     assert not app.session_folder.exists()
 
 
-async def test_a_session_that_cannot_be_opened_is_a_card_and_nothing_is_lost(arguments: Arguments) -> None:
+async def test_a_session_that_there_is_not_leads_to_the_list_and_nothing_typed_is_lost(arguments: Arguments) -> None:
+    await write_session(arguments.home, 3)
     app = TuiAgent(arguments._replace(resume="20200101-000000-dead"), OFFLINE)
     async with app.run_test() as pilot:
         await send(pilot, "hello")
-        await until(pilot, lambda: "could not be opened" in said(app))
-        await until(pilot, lambda: app.entry.prompt.text == "hello")
-        await send(pilot, " again")
-        await until(pilot, lambda: "no session" in said(app))
-        assert app.entry.prompt.text == "hello again"
+        await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        assert "There is no session" in said(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: any("hello" in block.text for block in blocks(app) if isinstance(block, UserBlock)))
 
 
 async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:
@@ -305,9 +306,21 @@ async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(ar
     await held.close()
 
 
-async def test_an_unknown_model_is_a_card(arguments: Arguments) -> None:
+async def test_an_unknown_model_leads_to_the_list_of_models(arguments: Arguments) -> None:
     app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
     async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        assert "There is no model" in said(app)
+        await pilot.press("enter")
+        await opened(app, pilot)
+        assert app.status.status.model.startswith("offline")
+
+
+async def test_without_another_model_an_unknown_one_is_a_card(arguments: Arguments) -> None:
+    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("escape")
         await until(pilot, lambda: "could not be opened" in said(app))
 
 
@@ -443,14 +456,19 @@ async def test_trust_is_asked_before_the_session_opens(
 
 
 async def test_trust_is_asked_once_though_the_session_cannot_be_opened(arguments: Arguments) -> None:
-    app = TuiAgent(arguments._replace(ask_trust=True, resume="no-such-session"), OFFLINE)
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    app = TuiAgent(arguments._replace(ask_trust=True, resume=session), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen) and not isinstance(app.screen, TrustScreen))
+        await pilot.press("escape")
         await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
         assert (app.arguments.trusted, app.arguments.ask_trust) == (True, False)
         await send(pilot, "/new")
         await opened(app, pilot)
+    await held.close()
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -298,7 +298,8 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
         return f"{size:<14}{window:>6} {', '.join(filter(None, able))}".rstrip()
     absent = catalogue.provider_of(profile.name).missing()
     lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
-    return f"{cost:<14}{window:>5}  {tier:<9}{lacks}".rstrip()
+    # What is lacking comes before the tier, which a narrow list may cut.
+    return f"{cost:<14}{window:>5}  {f'{lacks}  ' if lacks else ''}{tier}".rstrip()
 
 
 def _price(usd: float) -> str:

@@ -264,6 +264,7 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
 
 async def _opened_session(arguments: Arguments, settings: Settings, host: Host, ask: "Ask") -> "Opened":
     await asyncio.to_thread(import_module, "tui_agent.session")
+    from tui_agent.models.base import UnknownModel
     from tui_agent.session import SessionError, SessionRefused, open_session
     from tui_agent.storage.errors import SessionBusy
     from tui_agent.storage.sessions import NoSuchSession
@@ -284,12 +285,38 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
                 told = "There was no session of this folder to go on with"
                 host.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
                 wanted = NEW
+            elif isinstance(error.__cause__, NoSuchSession):
+                host.say(Level.WARNING, error.message, hint="Esc in the list begins a new one")
+                wanted = CHOOSE
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))
+            if isinstance(error.__cause__, UnknownModel):
+                with_model = await _with_another_model(settings, host, error.message)
+                if with_model is not None:
+                    settings = with_model
+                    continue
             if wanted not in {NEW, CHOOSE}:
                 host.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
                 raise SessionUnavailable from error
             arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
+
+
+async def _with_another_model(settings: Settings, host: Host, told: str) -> Settings | None:
+    """The settings with a model that the user picks in place of an unknown one; None if they pick none."""
+    from tui_agent.models.base import UnknownModel
+    from tui_agent.models.catalogue import OFFLINE, catalogue_of
+    from tui_agent.settings.writing import with_setting
+    from tui_agent.tui.commands.models import TITLE, model_options
+
+    try:
+        if not settings.model.id or catalogue_of(settings).resolve(settings.model.id):
+            return None  # another setting names the unknown model
+    except UnknownModel:
+        pass
+    host.say(Level.WARNING, told)
+    options = await asyncio.to_thread(model_options, OFFLINE, settings)
+    name = await host.pick(TITLE, options, "", search=True)
+    return with_setting(settings, "model.id", name, "the list of models") if name else None
 
 
 async def learn_model(agent: "Agent", host: Host) -> None:
