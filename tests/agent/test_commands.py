@@ -14,7 +14,7 @@ from tui_agent.tools.gate.rules import Rule
 def test_help_and_completion_import_nothing_heavy() -> None:
     code = "import sys, tui_agent.agent.commands.table; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"textual", "rich", "anthropic", "google", "msgspec", "sqlite3", "httpx", "tiktoken"}
+    heavy = {"textual", "rich", "anthropic", "google", "msgspec", "sqlite3", "aiosqlite", "httpx", "tiktoken"}
     assert heavy & set(done.stdout.split()) == set()
 
 

@@ -85,6 +85,14 @@ def test_a_reset_grants_the_session_one_more_such_amount() -> None:
         ceiling.check()
 
 
+def test_a_grant_pays_for_the_call_that_was_refused() -> None:
+    ceiling = CostCeiling(Limits(max_usd=None, max_session_usd=0.01), spent(0.0))
+    with pytest.raises(CostCeilingReached):
+        call(ceiling, PRICED, 300_000)
+    assert "$0.310 more" in ceiling.reset()[0]
+    call(ceiling, PRICED, 300_000)
+
+
 def test_a_call_whose_input_alone_would_break_it_is_not_made() -> None:
     ceiling = CostCeiling(Limits(max_usd=1.0), spent(0.5))
     call(ceiling, PRICED, 499_000)

@@ -29,7 +29,7 @@ from tui_agent.settings.trust import TrustError, is_trusted, project_root
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.version import __version__
 
-PACKAGES = ("textual", "msgspec", "genai-prices")
+PACKAGES = ("textual", "msgspec", "aiosqlite", "genai-prices")
 
 
 def config_report(settings: Settings, *, as_json: bool) -> str:

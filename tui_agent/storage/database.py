@@ -8,11 +8,12 @@ version of its schema.
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+import aiosqlite
 
 from tui_agent.durable import PRIVATE_FILE, to_completion
 from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
@@ -20,6 +21,8 @@ from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFu
 BUSY_TIMEOUT_S = 5.0
 
 _HEADER_SIZE = 100
+_FETCHED: Final = 64
+"""Rows that aiosqlite fetches at once where it iterates over them."""
 _CACHE_KIB: Final = 256
 """Pages that sqlite caches of a database it writes: what was appended is hardly read again."""
 
@@ -69,24 +72,32 @@ class Database:
     can). `set_aside` is the new path of a file that was in its place and was renamed.
     """
 
-    def __init__(self, path: Path, opened: _Opened, thread: ThreadPoolExecutor) -> None:
+    def __init__(self, opened: _Opened, connection: aiosqlite.Connection, path: Path) -> None:
         self.path = path
-        self._connection, self.read_only, self.damage, self.set_aside = opened
-        self._thread = thread
+        _, self.read_only, self.damage, self.set_aside = opened
+        self._connection = connection
+        self._turn = asyncio.Lock()
         self._closed = False
-
-    async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """What `work` returns, which runs in the database's thread after what was asked for before it.
-
-        Raises `StorageError` for errors of sqlite and the disk.
-        """
-        if self._closed:
-            raise StorageError(f"{self.path} is already closed; nothing was written.")
-        return await self._run(work)
 
     async def read(self, sql: str, parameters: Sequence[Value] = ()) -> list[Row]:
         """All rows of a query. Raises `StorageError`."""
-        return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
+        async with self._turn:
+            with explained_database(self.path):
+                return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
+
+    async def read_with(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` returns, which reads what was written so far, in a thread with a connection of its own.
+
+        Raises `StorageError` for errors of sqlite and the disk.
+        """
+
+        def done() -> Result:
+            with explained_database(self.path):
+                reader = damaged_connection(self.path) if self.damage else read_connection(self.path)
+                with closing(reader):
+                    return work(reader)
+
+        return await asyncio.to_thread(done)
 
     async def write(self, steps: Sequence[Step]) -> None:
         """Run `steps` as one transaction: committed if this returns, rolled back if it raises `StorageError`.
@@ -95,30 +106,33 @@ class Database:
         """
         if self.read_only:
             raise ReadOnly(self.read_only)
+        if self._closed:
+            raise StorageError(f"{self.path} is already closed; nothing was written.")
+        await to_completion(self._transaction(steps))
 
-        def transaction(connection: sqlite3.Connection) -> None:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                for sql, parameters in steps:
-                    connection.executemany(sql, parameters)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-        await to_completion(self.run(transaction))
+    async def _transaction(self, steps: Sequence[Step]) -> None:
+        async with self._turn:
+            with explained_database(self.path):
+                try:
+                    await self._connection.execute("BEGIN IMMEDIATE")
+                    for sql, parameters in steps:
+                        await self._connection.executemany(sql, parameters)
+                    await self._connection.execute("COMMIT")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        await self._connection.execute("ROLLBACK")
+                    raise
 
     async def close(self) -> None:
         """Wait for running statements, then close. May be called again."""
         if not self._closed:
             self._closed = True
-            await to_completion(self._run(sqlite3.Connection.close))
-            self._thread.shutdown(wait=False)
+            await to_completion(self._close())
 
-    async def _run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        with explained_database(self.path):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
+    async def _close(self) -> None:
+        async with self._turn:
+            with explained_database(self.path):
+                await self._connection.close()
 
 
 async def open_database(
@@ -131,13 +145,18 @@ async def open_database(
     damaged file stays in place and is opened to read what is left of it (`Database.damage`). `vfs` is the name of a
     sqlite VFS. Raises `StorageError`, also if the file system does not support WAL.
     """
+    opened: list[_Opened] = []
 
-    def opened() -> _Opened:
+    def connect() -> sqlite3.Connection:
         with explained_database(path):
-            return _opened(path, schema, read_only=read_only, salvage=salvage, vfs=vfs)
+            opened.append(_opened(path, schema, read_only=read_only, salvage=salvage, vfs=vfs))
+        return opened[0].connection
 
-    thread = ThreadPoolExecutor(1, "database")
-    return Database(path, await asyncio.get_running_loop().run_in_executor(thread, opened), thread)
+    connection = aiosqlite.Connection(connect, _FETCHED)
+    # A connection that was not closed must not keep the process alive; uncommitted writes were never acknowledged.
+    connection._thread.daemon = True
+    await connection
+    return Database(opened[0], connection, path)
 
 
 def _opened(path: Path, schema: Schema, *, read_only: bool, salvage: bool, vfs: str) -> _Opened:

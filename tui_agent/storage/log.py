@@ -137,7 +137,7 @@ class LogStore:
         aside. Where the log has kinds of entries this version does not know, what comes before them, read-only.
         `notices` says so. Raises `StorageError`.
         """
-        loaded = await self._database.run(lambda connection: _read_log(connection, self._database))
+        loaded = await self._database.read_with(lambda connection: _read_log(connection, self._database))
         entries, noted, changed = loaded.log.entries(), loaded.noted, False
         if noted is None and next(entries.of(Recorded), None) is not None:
             # No earlier version wrote such entries: the link was removed.

@@ -100,7 +100,12 @@ COMMANDS: Final = (
     Command("style", "show or choose how answers are written", session.style, "[name]"),
     Command("skills", "list the skills the model can use", session.skills),
     Command("memory", "show the notes kept about this project", session.memory),
-    Command("continue-spending", "go on after a cost limit", session.continue_spending),
+    Command(
+        "continue-spending",
+        "go on after a cost limit",
+        session.continue_spending,
+        aliases=("resume-after-cost-ceiling",),
+    ),
 )
 
 IN_TEXT: Final = (

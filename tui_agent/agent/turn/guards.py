@@ -103,6 +103,7 @@ class CostCeiling:
         self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
+        self._refused_usd = 0.0
         for entry in log.entries().of(CeilingReached, CeilingReset) if log is not None else ():
             match entry:
                 case CeilingReached():
@@ -153,6 +154,7 @@ class CostCeiling:
                 so_far = f"This {bound} has cost {money_text(spent)}{beside}"
                 ceiling = f"its ceiling is {money_text(most)} ({_KEYS[bound]})"
                 told = f"The next call to {profile.id} would cost {alone}. {so_far}; {ceiling}."
+                self._refused_usd = others + expected
                 raise self._shut(told, bound, most)
         self._under_way.append(expected)
         try:
@@ -179,6 +181,9 @@ class CostCeiling:
         self._reached = self._unreset = None
         if reached.bound == "session":
             spent, more = self._tracker.session.cost_usd, self._limit.max_session_usd or reached.limit_usd
+            if self._refused_usd >= more:
+                # As much again would not pay for the call that was refused.
+                more += self._refused_usd
             self._session_bound = spent + more if self._limit.max_session_usd is not None else None
             told = (
                 f"The session may cost {money_text(more)} more: it has cost {money_text(spent)}, "
