@@ -202,7 +202,7 @@ async def errors(stage: Stage) -> None:
     long = failure(ANTHROPIC, MODEL, ErrorReply(400, "", "prompt is too long: 1012400 tokens > 1000000 maximum"))
     script = Script().ask(PROMPT)
     script.events += [
-        events.Retrying(attempt=1, delay_s=18, kind=limited.kind, message=limited.message),
+        events.Retrying(attempt=1, delay_s=18, kind=limited.kind, message=limited.happened),
         events.TurnFailed(kind=limited.kind, message=limited.message, retryable=True),
     ]
     stage.play(script.ask("Try again.").fill(1_012_400, 2.04).events)

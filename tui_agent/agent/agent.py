@@ -48,7 +48,6 @@ from tui_agent.models.speed import Speed
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.sessions import subtask_id
 from tui_agent.storage.store import Kind
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
@@ -458,6 +457,8 @@ class Agent:
         model = await self._subtask_model(spec.model)
         if spec.window:
             settings = with_setting(settings, "context.context_window", spec.window, spec.title)
+        from tui_agent.storage.sessions import subtask_id
+
         kept = await self._kept.of_subtask(branch)
         name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
         self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
@@ -511,6 +512,8 @@ class Agent:
 
     async def subtask_progress(self, call_id: str) -> str:
         """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
+        from tui_agent.storage.sessions import subtask_id
+
         kept = self._kept
         if not isinstance(kept, DiskPersistence):
             return ""

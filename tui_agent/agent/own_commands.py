@@ -173,7 +173,7 @@ class OwnCommands:
                 server=status.name,
             )
             for status in (servers.statuses() if servers is not None else ())
-            if servers is not None and status.known is not None and status.name in servers.on
+            if servers is not None and status.known is not None and servers.is_on(status.name)
             for prompt in status.known.prompts
             if _SERVERS_PROMPT.fullmatch(prompt.name)
         ]

@@ -13,7 +13,6 @@ from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
-from tui_agent.storage.sessions import subtask_branch
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
 from tui_agent.tools.base import ToolFailure
 
@@ -150,6 +149,7 @@ class DiskPersistence(Persistence):
         Raises `StorageError`.
         """
         from tui_agent.storage.log import log_file, read_entries
+        from tui_agent.storage.sessions import subtask_branch
 
         branches = ((subtask_branch(folder), folder) for folder in self._subtask_folders())
         found = [(branch, list(read_entries(log_file(at)))) for branch, at in branches if branch.startswith(begins)]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from tests.bench.long_session import write_session
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Step
@@ -19,7 +21,7 @@ from tui_agent.session import open_session
 from tui_agent.settings import Agent, Model, Permissions, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
-from tui_agent.storage.sessions import SessionInfo, last_words, list_sessions
+from tui_agent.storage.sessions import SessionInfo, last_words, list_sessions, session_to_resume
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
@@ -284,7 +286,11 @@ async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Argum
 
 
 async def test_where_there_is_no_session_a_new_one_can_be_begun(arguments: Arguments) -> None:
-    async with running(arguments._replace(resume="20200101-000000-dead"), wait=False) as (app, pilot):
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
+        await pilot.press("escape")
         await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: "There is no session" in said(app))
@@ -294,6 +300,7 @@ async def test_where_there_is_no_session_a_new_one_can_be_begun(arguments: Argum
         await idle(app, pilot)
         await pilot.press("up", "up", "enter")
         await until(pilot, lambda: len(prompts(app)) == 1 and not app.conductor.busy)
+    await held.close()
 
 
 async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_again(arguments: Arguments) -> None:

@@ -13,6 +13,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import StepPreview
 from tui_agent.conversation.view import View
+from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
@@ -20,8 +21,10 @@ from tui_agent.tui.context.panel import ContextPanel
 from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey
 from tui_agent.tui.context.words_screen import WordsScreen
+from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
+from tui_agent.tui.session.states import Phase
 
 WIDE, NARROW = (120, 40), (80, 24)
 
@@ -395,9 +398,11 @@ async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> N
 
 
 async def test_f2_without_a_session_says_so(arguments: Arguments) -> None:
-    app = TuiAgent(arguments._replace(resume="nothing-like-it"), OFFLINE)
+    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
     async with app.run_test() as pilot:
-        await app.workers.wait_for_complete()
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
         await pilot.press("f2")
         await until(pilot, lambda: titled(app, "There is no session, so there is no context to show"))
 

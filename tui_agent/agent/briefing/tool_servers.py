@@ -68,7 +68,7 @@ class OfferedTools:
         looked_up = set_.deferred > 0 or bool(self.servers.unknown)
         leading = (self.call.definition, self.find.definition) if looked_up else ()
         self._definitions = tuple(sorted((*set_.definitions, *leading), key=lambda each: each.name))
-        statuses = [status for status in self.servers.statuses() if status.name in self.servers.on]
+        statuses = [status for status in self.servers.statuses() if self.servers.is_on(status.name)]
         room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
         lines = [_line(status, room, names=looked_up) for status in statuses]
         introduction, limit = INTRODUCTION if looked_up else WHOLE, self._settings.index_tokens

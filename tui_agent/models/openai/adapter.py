@@ -257,14 +257,13 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             self._take_window(told.window)
 
     async def _offered(self, client: HttpClient, told: Facts) -> Facts:
-        """`told`, with what a gateway knows of the model, and else with the prices of a model that only its maker
-        serves.
-        """
-        offer = Facts()
-        with suppress(ServerRefusedError, WrongServerError, msgspec.DecodeError):
-            info = await client.told(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
-            offer = facts_of_gateway(info, self._profile.id)
-        prices = told.prices or offer.prices or await asyncio.to_thread(prices_by_name, self._profile.id)
+        """`told`, with the prices of a model that only its maker serves, and else what a gateway knows of the model."""
+        prices, offer = told.prices or await asyncio.to_thread(prices_by_name, self._profile.id), Facts()
+        if prices is None:
+            with suppress(ServerRefusedError, WrongServerError, msgspec.DecodeError):
+                info = await client.told(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
+                offer = facts_of_gateway(info, self._profile.id)
+                prices = offer.prices
         return Facts(
             told.window or offer.window,
             told.max_output or offer.max_output,

@@ -146,10 +146,7 @@ def addressed(service: Service) -> Service:
 
 def may_be_gateway(service: Service) -> bool:
     """Whether the server may pass requests on to paid models: it is an endpoint, or takes a provider's place."""
-    return not service.catalogue and service.id not in _LOCAL_SERVERS
-
-
-_LOCAL_SERVERS = frozenset(service.id for service in OTHERS if service.local)
+    return bool(service.setting) or (service.id == OPENAI.id and not service.catalogue)
 
 
 def root(service: Service) -> str:

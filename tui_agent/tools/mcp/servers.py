@@ -110,8 +110,13 @@ class ToolServers:
     @property
     def on(self) -> tuple[str, ...]:
         """The names of the servers that are turned on; one that runs stays so when its files change."""
-        runs = {name for name, connection in self._connections.items() if connection.state == "running"}
-        return tuple(name for name, server in self._servers.items() if name in runs or self._choices.is_on(server))
+        return tuple(filter(self.is_on, self._servers))
+
+    def is_on(self, name: str) -> bool:
+        """Whether the server of this name is turned on. Reads files if it does not run."""
+        connection, server = self._connections.get(name), self._servers.get(name)
+        runs = connection is not None and connection.state == "running"
+        return runs or (server is not None and self._choices.is_on(server))
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -169,7 +174,7 @@ class ToolServers:
         """Call a server's tool. Raises ToolFailure."""
         from tui_agent.tools.mcp.results import output_of
 
-        if name not in self.on:
+        if not self.is_on(name):
             changed = name in self._servers and self._choices.is_new(self._servers[name])
             why = "has to be turned on again: the files it starts have changed" if changed else "is turned off"
             raise ToolFailure(f"The server {name} {why}.", "Go on without it, or ask the user to turn it on.")
@@ -189,7 +194,7 @@ class ToolServers:
         """The text of a server's resource. Raises ToolFailure."""
         from tui_agent.tools.mcp.results import text_of_resource
 
-        if name not in self.on:
+        if not self.is_on(name):
             raise ToolFailure(
                 f"There is no server {one_line(name, 60)} that is turned on.",
                 "The user lists them and turns one on with /mcp.",
@@ -208,7 +213,7 @@ class ToolServers:
         from tui_agent.tools.mcp.results import text_of_prompt
 
         known = next((each for each in self._known.get(name, KnownServer()).prompts if each.name == prompt), None)
-        if known is None or name not in self.on:
+        if known is None or not self.is_on(name):
             raise ToolFailure(f"The server {name} has no prompt {one_line(prompt, 60)}.", f"/mcp {name} lists them.")
         names = [each.rstrip("?") for each in known.arguments]
         words = argument.split(maxsplit=max(0, len(names) - 1)) if names else []
@@ -306,7 +311,7 @@ class ToolServers:
         )
 
     def _standing(self, name: str) -> ServerState:
-        if name not in self.on:
+        if not self.is_on(name):
             return "new" if self._choices.is_new(self._servers[name]) else "off"
         match self._connections[name].state:
             case "starting":
@@ -358,7 +363,7 @@ class ToolServers:
         for server in self._servers:
             if not name.startswith(tool_name(server, "")):
                 continue
-            if server not in self.on:
+            if not self.is_on(server):
                 raise ToolFailure(f"The server {server} is turned off.", "Go on without it.")
             if server not in self._known:
                 error = self._connections[server].error or f"It is not known yet what the server {server} offers."

@@ -80,7 +80,8 @@ async def choose_model(host: Host, argument: str) -> None:
 async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
     """The model that the user typed or picks; None if they cancelled.
 
-    A part of a name such as ``opus`` is enough; if it fits several models, the user picks one. Raises `UnknownModel`.
+    A part of a name such as ``opus`` is enough; of several that are not suggested, the user picks one. Raises
+    `UnknownModel`.
     """
     from dataclasses import replace
 
@@ -89,8 +90,9 @@ async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
 
     present = agent.profile.name
     try:
-        if typed and catalogue_of(agent.settings).resolve(typed):
-            return typed
+        if typed:
+            found = catalogue_of(agent.settings).resolve(typed)
+            return typed if found.id in typed else str(found)
     except UnknownModel:
         options = await asyncio.to_thread(model_options, present, agent.settings)
         alike = [option for option in options if typed.lower() in option.value.lower()]
