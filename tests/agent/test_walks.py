@@ -20,8 +20,8 @@ SERVERS: dict[str, Callable[..., ProtocolServer]] = {
     "responses": ResponsesServer,
     "vllm": partial(ChatServer, make="vllm"),
 }
-PARTS, WALKS, STEPS = 2, 4, 4
-"""Walks of a part, and parts of each provider: 32 walks in all."""
+PARTS, WALKS, STEPS = 1, 3, 4
+"""Walks of a part, and parts of each provider: 12 walks in all."""
 SOAK_PARTS, SOAK_WALKS, SOAK_STEPS = 10, 30, 25
 
 
