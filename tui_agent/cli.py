@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tui_agent.arguments import Arguments, ExitCode, Parsed, UsageError, parse
 from tui_agent.text import printable
@@ -31,8 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors are printed on one line on standard error, without traceback."""
     try:
         code = _run(parse(sys.argv[1:] if argv is None else argv), os.environ)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            try:
+                stream.flush()
+            except OSError:
+                if code != ExitCode.INTERRUPTED:
+                    raise
+                _give_up(stream)  # its terminal is gone
         return code
     except UsageError as error:
         _say(str(error))
@@ -40,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        _give_up_output()
+        _give_up(sys.stdout)
         return ExitCode.NOBODY_READS
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            _give_up_output()
+            _give_up(sys.stdout)
             _say(f"the output could not be written: {error.strerror}")
             return ExitCode.FAILED
         if os.environ.get("TUI_AGENT_DEBUG") == "1":
@@ -55,9 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.FAILED
 
 
-def _give_up_output() -> None:
+def _give_up(stream: TextIO) -> None:
     """Discard further output, because its reader is gone: otherwise the interpreter would print an error at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:

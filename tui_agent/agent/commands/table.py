@@ -102,7 +102,7 @@ COMMANDS: Final = (
     Command("memory", "show the notes kept about this project", session.memory),
     Command(
         "continue-spending",
-        "go on after a cost limit",
+        "spend more",
         session.continue_spending,
         aliases=("resume-after-cost-ceiling",),
     ),
