@@ -19,7 +19,9 @@ class Known(NamedTuple):
 DENSE_TOKENS_PER_BYTE = 0.4
 """Tokens per byte of a dense text (numbers, names, code), for an upper estimate of what no server has counted."""
 PREFIX_TOKENS_PER_BYTE = 0.3
-"""The same for a system prompt and tool definitions, which are prose and JSON."""
+"""The same for a system prompt and tool definitions, which are prose and JSON: ours have 0.23 to 0.25 with the
+tokenizers of Llama 2 and 3, Mistral, Qwen 2.5 and Gemma 2.
+"""
 MARGIN = 1.15
 """How much denser a request may be than the last one that was counted."""
 
