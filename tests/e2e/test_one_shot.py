@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
-from tests.servers.script import Call, ParsedRequest, Step
+from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.servers.server import ProtocolServer
 
 SCHEMA = {"type": "object", "properties": {"bugs": {"type": "integer"}}, "required": ["bugs"]}
@@ -180,3 +181,24 @@ def test_a_reader_that_leaves_ends_the_run_quietly_and_the_session_is_whole(prog
     assert sessions
     for session in sessions:
         assert program.run("trace", session, "--verify").returncode == 0
+
+
+def test_a_script_waits_for_a_limit_for_minutes_and_longer_only_if_asked(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(lambda _: Step(text="Here."))) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        server.inject(Fault(kind="rate_limited", times=6, retry_after=0.01))
+        waited = program.ask("-p", "Where?")
+        assert (waited["exit"], waited["result"]) == (0, "Here.")
+        assert "waiting until " in waited["stderr"]
+        server.inject(Fault(kind="rate_limited", retry_after=1_800))
+        refused = program.ask("-p", "Where?")
+        assert (refused["exit"], refused["error"]["kind"]) == (1, "rate_limited")
+        assert "It resets at " in refused["error"]["message"]
+        assert "--wait-for-reset waits" in refused["stderr"]
+        server.inject(Fault(kind="rate_limited", retry_after=1_800))
+        asked = program.start("-p", "Where?", "--wait-for-reset")
+        try:
+            assert "waiting until " in asked.stderr.readline()
+        finally:
+            asked.send_signal(signal.SIGTERM)
+            asked.wait(30)

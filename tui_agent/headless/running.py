@@ -37,6 +37,7 @@ from tui_agent.models.ollama.address import pulled_models
 from tui_agent.models.usage import Totals, UsageTracker
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
+from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable, sentence
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
@@ -45,6 +46,9 @@ from tui_agent.visible import visible
 
 UNANSWERED = frozenset(("needs_approval", "needs_answer"))
 """Failures that end with `ExitCode.NEEDS_APPROVAL`: there is nobody to ask."""
+
+WAIT, WAIT_MINUTES = "model.wait_for_reset", 5
+"""How long a script waits for a provider's limit to reset, where the setting is not set: longer ones look like a hang."""
 
 REPAIRS = 1
 """How often the model may correct a result that is not valid under the schema."""
@@ -57,6 +61,8 @@ def run(arguments: Arguments, settings: Settings) -> int:
         arguments = arguments._replace(prompt=asked, typed=(arguments.prompt or "").strip())
     if schema is not None and is_command(arguments.prompt or ""):
         raise UsageError("--json-schema is for a prompt, not for a command")
+    if WAIT not in settings.sources:
+        settings = with_setting(settings, WAIT, WAIT_MINUTES, "-p")
     return asyncio.run(_run(arguments, settings, schema))
 
 

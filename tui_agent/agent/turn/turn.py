@@ -432,12 +432,10 @@ class Turn:
                 continue
             self._note(error, handed_to=active.profile.name)
             price = _price_of_reading(active.profile, self._engine.tokens)
-            resets = error.retry_after or 0.0
-            until = f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_TOLD_S else ""
             self._tell(
                 "warning",
                 f"{active.profile.name} goes on for {before}",
-                f"{error.happened.rstrip('.')}.{until} {price}",
+                f"{error.happened.rstrip('.')}.{_reset_of(error)} {price}",
                 f"/model {before} goes back to it; model.fallbacks says who goes on.",
             )
             self._emit(active.changed)
@@ -658,11 +656,18 @@ class Turn:
         if error.__cause__ is not None:
             fields["traceback"] = "".join(traceback.format_exception(error.__cause__))
         self._record.note("error", fields)
-        self._fail(error.kind, error.message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
+        message = f"{error.message.rstrip('.')}.{resets}" if (resets := _reset_of(error)) else error.message
+        self._fail(error.kind, message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
     def _fail(self, kind: str, message: str, *, retryable: bool, hint: str) -> None:
         self._stop_reason = "error"
         self._emit(events.TurnFailed(kind=kind, message=message, retryable=retryable, hint=hint))
+
+
+def _reset_of(error: ModelError) -> str:
+    """A sentence, after a space, on when a provider's limit resets; empty if it did not say."""
+    resets = error.retry_after or 0.0
+    return f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_TOLD_S else ""
 
 
 def _price_of_reading(profile: ModelProfile, tokens: int) -> str:
