@@ -28,7 +28,7 @@ class Model(Struct, frozen=True, kw_only=True):
     id: str = ""
     """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the keys you have and the task class."""
     wait_for_reset: Count = 60
-    """Most minutes in all that a turn waits for a provider's limit to reset, or for it to have capacity; 0: none. With `-p`: 5."""
+    """Most minutes in all that a turn waits for a provider's limit to reset or for capacity; 0: none; 5 with `-p`."""
     fallbacks: tuple[str, ...] = ()
     """Models that go on instead of waiting, in this order, if the model's limit is reached or it stays overloaded."""
 
