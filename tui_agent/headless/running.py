@@ -48,7 +48,7 @@ UNANSWERED = frozenset(("needs_approval", "needs_answer"))
 """Failures that end with `ExitCode.NEEDS_APPROVAL`: there is nobody to ask."""
 
 WAIT, WAIT_MINUTES = "model.wait_for_reset", 5
-"""How long a script waits for a provider's limit to reset, where the setting is not set: longer ones look like a hang."""
+"""How long a script waits for a limit to reset, unless the setting is set: a longer wait looks like a hang."""
 
 REPAIRS = 1
 """How often the model may correct a result that is not valid under the schema."""
