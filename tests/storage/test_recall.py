@@ -1,13 +1,9 @@
-"""The index behind `recall`: whatever a model once saw is found by quoting it."""
+"""The search behind `recall`: whatever a model once saw is found by quoting it."""
 
-import asyncio
 import json
-import os
-import sqlite3
 import tempfile
-import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.storage.entries import LOGS, stamped
-from tests.storage.files import names
 from tests.tools.support import call
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -36,7 +31,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
-from tui_agent.storage.recall import OVERLAP, RECALL_NAME, STRIDE, Hit, Recalled, RecallIndex
+from tui_agent.storage.recall import OVERLAP, STRIDE, Hit, Recalled, search
 from tui_agent.tools.files.reading import ReadFile
 
 EVERYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -55,27 +50,16 @@ async def session() -> AsyncIterator[Artifacts]:
 
 
 class Index:
-    """The index of a session, always searched with the entries it was last brought up to date with."""
+    """A session's entries and files, to be searched."""
 
-    def __init__(self, artifacts: Artifacts) -> None:
-        self.index = RecallIndex(artifacts)
-        self.path = self.index.path
-        self.entries: list[AnyEntry] = []
-
-    async def update(self, entries: list[AnyEntry]) -> None:
+    def __init__(self, entries: list[AnyEntry], artifacts: Artifacts) -> None:
         self.entries = entries
-        await self.search("", 0)
+        self.artifacts = artifacts
 
     async def search(
         self, query: str, limit: int, *, hidden: set[int] | None = None, elsewhere: Collection[int] = ()
     ) -> Recalled:
-        return await self.index.search(self.entries, query, limit, hidden=hidden, elsewhere=elsewhere)
-
-
-async def index_of(entries: list[AnyEntry], artifacts: Artifacts) -> Index:
-    index = Index(artifacts)
-    await index.update(entries)
-    return index
+        return await search(self.artifacts, self.entries, query, limit, hidden=hidden, elsewhere=elsewhere)
 
 
 def said(*texts: str) -> list[AnyEntry]:
@@ -122,7 +106,7 @@ async def test_what_is_planted_anywhere_is_found_by_quoting_it(
 ) -> None:
     role, entry = placed("x\n" * (before // 2) + planted + "y " * (after // 2))[which]
     async with session() as artifacts:
-        index = await index_of(stamped([user_message("hello"), entry]), artifacts)
+        index = Index(stamped([user_message("hello"), entry]), artifacts)
         hits = await quoted(index, planted)
         assert (2, role) in {(hit.seq, hit.role) for hit in hits}
 
@@ -133,7 +117,7 @@ async def test_what_is_planted_in_an_artifact_is_found_and_paged(planted: str, b
     async with session() as artifacts:
         text = "line\n" * (before // 5) + planted + " end" * (after // 4)
         saved = await artifacts.save("c1", text, evicted=True)
-        index = await index_of(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
+        index = Index(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
         hits = [hit for hit in await quoted(index, planted) if hit.read]
         assert [hit.seq for hit in hits][:1] == [2]
         assert all(str(artifacts.folder / saved.path) in json.loads(_argument(hit.read)) for hit in hits)
@@ -147,7 +131,7 @@ def _argument(read: str) -> str:
 @pytest.mark.parametrize("before", [0, STRIDE - 1, STRIDE, STRIDE + OVERLAP, 2 * STRIDE - OVERLAP])
 async def test_a_quote_over_any_border_is_found_once(tmp_path: Path, length: int, before: int) -> None:
     planted = "".join(f"<{number}>" for number in range(length))[:length]
-    index = await index_of(said("-" * before + planted + "+" * 5_000), Artifacts(tmp_path))
+    index = Index(said("-" * before + planted + "+" * 5_000), Artifacts(tmp_path))
     found = await index.search(planted, 10)
     assert (found.total, [hit.match for hit in found.hits]) == (1, ["exact"])
     assert found.hits[0].excerpt.startswith(planted[:2_000], found.hits[0].offset)
@@ -156,7 +140,7 @@ async def test_a_quote_over_any_border_is_found_once(tmp_path: Path, length: int
 
 async def test_a_long_quote_is_not_missed_where_it_only_begins_elsewhere(tmp_path: Path) -> None:
     begun = "a" * OVERLAP
-    index = await index_of(said(f"{begun}x {begun}y"), Artifacts(tmp_path))
+    index = Index(said(f"{begun}x {begun}y"), Artifacts(tmp_path))
     assert await quoted(index, f"{begun}y")
     assert not await quoted(index, f"{begun}z")
 
@@ -165,7 +149,7 @@ async def test_a_long_quote_is_not_missed_where_it_only_begins_elsewhere(tmp_pat
 @settings(max_examples=examples(15), deadline=None)
 async def test_any_query_is_safe(log: list[AnyEntry], query: str) -> None:
     async with session() as artifacts:
-        index = await index_of(log, artifacts)
+        index = Index(log, artifacts)
         for hidden in (None, {1, 3}):
             found = await index.search(query, 5, hidden=hidden)
             assert len(found.hits) <= min(found.total, 5)
@@ -193,7 +177,7 @@ ODD = [
 
 @pytest.mark.parametrize("query", ODD)
 async def test_odd_queries_find_nothing_and_do_no_harm(tmp_path: Path, query: str) -> None:
-    index = await index_of(said("nothing here"), Artifacts(tmp_path))
+    index = Index(said("nothing here"), Artifacts(tmp_path))
     hits = (await index.search(query, 5)).hits
     assert all(hit.match != "exact" or query in hit.excerpt for hit in hits)
 
@@ -202,7 +186,7 @@ async def test_odd_queries_find_nothing_and_do_no_harm(tmp_path: Path, query: st
     "fact", ["a-42", "a/b", "foo(bar)", "x::y", "Größenwahn", "漢字", "漢", "naïve", "C:\\dir", "100%", "it's", "😀"]
 )
 async def test_names_are_found_as_they_are_written(tmp_path: Path, fact: str) -> None:
-    index = await index_of(said("other words", f"the fact is {fact}, remember", "more words"), Artifacts(tmp_path))
+    index = Index(said("other words", f"the fact is {fact}, remember", "more words"), Artifacts(tmp_path))
     for query in (fact, f" {fact}\n", f'"{fact}"'):
         (hit,) = (await index.search(query, 5)).hits
         assert (hit.seq, hit.match, hit.excerpt) == (2, "exact", f"the fact is {fact}, remember")
@@ -210,7 +194,7 @@ async def test_names_are_found_as_they_are_written(tmp_path: Path, fact: str) ->
 
 async def test_words_are_looked_for_where_nothing_quotes_the_query(tmp_path: Path) -> None:
     texts = ("the timeout of the proxy is 31 s", "the proxy is new", "nothing of the sort", "Timeouts are bad")
-    index = await index_of(said(*texts), Artifacts(tmp_path))
+    index = Index(said(*texts), Artifacts(tmp_path))
     found = await index.search("proxy timeout?", 5)
     assert [(hit.seq, hit.match) for hit in found.hits] == [(1, "all_words")]
     some = (await index.search("proxy banana", 5)).hits
@@ -219,22 +203,42 @@ async def test_words_are_looked_for_where_nothing_quotes_the_query(tmp_path: Pat
     assert (await index.search("elephant", 5)).hits == ()
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("resume the naive", "the résumé of a naïve one"),
+        ("TIMEOUT PROXY", "the proxy's Timeouts"),
+        ("порту открыт", "сервер открыт на порту 8421"),
+        ("foo_bar baz", "baz(foo_bar)"),
+    ],
+)
+async def test_words_are_found_whatever_their_case_and_accents(tmp_path: Path, query: str, text: str) -> None:
+    found = await Index(said(text, "supernaive transport"), Artifacts(tmp_path)).search(query, 5)
+    assert [(hit.seq, hit.match) for hit in found.hits] == [(1, "all_words")]
+
+
+async def test_of_the_words_asked_for_the_rare_one_counts_most(tmp_path: Path) -> None:
+    texts = (*("the port is open" for _ in range(20)), "a gateway", *("the port is shut" for _ in range(20)))
+    found = await Index(said(*texts), Artifacts(tmp_path)).search("the gateway port", 5)
+    assert (found.hits[0].seq, found.hits[0].match) == (21, "some_words")
+
+
 async def test_words_are_shown_where_most_of_them_stand(tmp_path: Path) -> None:
     text = "alpha " + "- " * 600 + "alpha of beta and gamma" + " -" * 100
-    index = await index_of(said(text), Artifacts(tmp_path))
+    index = Index(said(text), Artifacts(tmp_path))
     (hit,) = (await index.search("gamma alpha beta", 5)).hits
     assert hit.excerpt[hit.offset :].startswith("alpha of beta and gamma")
 
 
 async def test_what_left_the_view_comes_first_and_is_marked(tmp_path: Path) -> None:
-    index = await index_of(said("port 8421", "port 8421 again", "port 8421 once more"), Artifacts(tmp_path))
+    index = Index(said("port 8421", "port 8421 again", "port 8421 once more"), Artifacts(tmp_path))
     found = await index.search("port 8421", 5, hidden={1, 2})
     assert [(hit.seq, hit.hidden) for hit in found.hits] == [(2, True), (1, True), (3, False)]
     assert not any(hit.hidden for hit in (await index.search("port 8421", 5)).hits)
 
 
 async def test_a_question_in_view_does_not_stand_in_front_of_its_answer(tmp_path: Path) -> None:
-    index = await index_of(said("our gateway port is 8421", "which gateway port?"), Artifacts(tmp_path))
+    index = Index(said("our gateway port is 8421", "which gateway port?"), Artifacts(tmp_path))
     found = await index.search("gateway port?", 5, hidden={1})
     assert [(hit.seq, hit.match, hit.hidden) for hit in found.hits] == [
         (2, "exact", False),
@@ -245,7 +249,7 @@ async def test_a_question_in_view_does_not_stand_in_front_of_its_answer(tmp_path
 async def test_the_file_of_a_result_is_shown_in_place_of_its_preview(tmp_path: Path) -> None:
     artifacts = Artifacts(tmp_path)
     saved = await artifacts.save("c1", "head\n" + "x\n" * 9_000 + "needle-7\n", evicted=True)
-    index = await index_of(stamped(called("grep", '{"pattern": "x"}', "head … needle-7", artifact=saved)), artifacts)
+    index = Index(stamped(called("grep", '{"pattern": "x"}', "head … needle-7", artifact=saved)), artifacts)
     (seen,) = (await index.search("needle-7", 5, hidden=set())).hits
     assert (seen.seq, seen.tool, seen.call, seen.hidden) == (2, "grep", "x", False)
     assert seen.read.startswith("read_file(")
@@ -257,7 +261,7 @@ async def test_the_file_of_a_result_is_shown_in_place_of_its_preview(tmp_path: P
 async def test_the_call_given_with_a_hit_reads_it(tmp_path: Path, filler: str) -> None:
     artifacts = Artifacts(tmp_path / "session")
     saved = await artifacts.save("c1", filler * 2_000 + "fact=Größe-42" + filler * 500, evicted=True)
-    index = await index_of(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
+    index = Index(stamped(called("grep", "{}", "[preview]", artifact=saved)), artifacts)
     (hit,) = (await index.search("fact=Größe-42", 5)).hits
     paging = dict(part.split("=") for part in hit.read[:-1].split(", ")[1:])
     page = await call(
@@ -274,13 +278,13 @@ async def test_the_call_given_with_a_hit_reads_it(tmp_path: Path, filler: str) -
 
 async def test_a_search_does_not_find_itself(tmp_path: Path) -> None:
     log = stamped([*called("recall", '{"query": "needle"}', "1. Entry 9: needle"), user_message("Go on.")])
-    index = await index_of(log, Artifacts(tmp_path))
+    index = Index(log, Artifacts(tmp_path))
     assert (await index.search("needle", 5)).total == 0
 
 
 async def test_what_no_model_was_shown_is_not_found(tmp_path: Path) -> None:
     hidden = msgspec.structs.replace(user_message("my secret"), agent_visible=False)
-    index = await index_of(stamped([hidden]), Artifacts(tmp_path))
+    index = Index(stamped([hidden]), Artifacts(tmp_path))
     assert (await index.search("secret", 5)).total == 0
 
 
@@ -294,7 +298,7 @@ async def test_a_queued_text_moves_to_where_it_was_delivered(tmp_path: Path) -> 
         ]
     )
     for upto in (2, 4):
-        index = await index_of(log[:upto], Artifacts(tmp_path))
+        index = Index(log[:upto], Artifacts(tmp_path))
     assert [hit.seq for hit in (await index.search("thought", 5)).hits] == [3]
 
 
@@ -310,7 +314,7 @@ async def test_what_is_on_another_branch_is_found_and_says_so(tmp_path: Path) ->
             user_message("we begin anew with port 8421"),
         ]
     )
-    index = await index_of(log, artifacts)
+    index = Index(log, artifacts)
     found = await index.search("8421", 5, hidden={1}, elsewhere={2, 3, 4, 5})
     assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found.hits] == [
         (1, True, False),
@@ -324,8 +328,8 @@ async def test_what_is_on_another_branch_is_found_and_says_so(tmp_path: Path) ->
 async def test_a_queued_text_that_was_delivered_on_two_branches_is_found_on_both(tmp_path: Path) -> None:
     queued = Queued(blocks=(Text("a thought"),))
     log = stamped([queued, Delivered(queued=1), HeadMoved(to=1), Delivered(queued=1), HeadMoved(to=1)])
-    index = await index_of(log[:3], Artifacts(tmp_path))
-    index = await index_of(log, Artifacts(tmp_path))
+    index = Index(log[:3], Artifacts(tmp_path))
+    index = Index(log, Artifacts(tmp_path))
     assert [hit.seq for hit in (await index.search("a thought", 5)).hits] == [4, 2]
 
 
@@ -334,72 +338,17 @@ async def test_the_raw_stream_of_a_command_is_followed_as_it_grows(tmp_path: Pat
     log = stamped(called("run_command", '{"command": "make"}', "left running", call_id="toolu:1"))
     path = artifacts.folder / RAW_FOLDER / "toolu_1-ab_cd12.log"
     path.parent.mkdir()
-    index = Index(artifacts)
+    index = Index(log, artifacts)
     written = b""
     for number in range(8):
         written += b"\x1b[1mstep " + b"\xff\xc3\xa4 " * 900 + f"done-{number}\n".encode() + "ä".encode()[: number % 2]
         path.write_bytes(written)
-        await index.update(log)
+        await quoted(index, "step")
     (hit,) = (await index.search("done-5\n", 5)).hits
     assert (hit.seq, hit.role, hit.tool) == (2, "raw_output", "run_command")
     assert hit.place.endswith(f"from line 6 of raw/{path.name}")
     hit = (await index.search("5 done", 5)).hits[0]
     assert (hit.match, hit.excerpt[hit.offset :].startswith("done-5")) == ("all_words", True)
-
-
-@given(log=LOGS, cuts=st.lists(st.integers(0, 12), max_size=4))
-@settings(max_examples=examples(15), deadline=None)
-async def test_bit_by_bit_is_the_same_as_at_once(log: list[AnyEntry], cuts: list[int]) -> None:
-    async with session() as artifacts, session() as others:
-        await artifacts.save("a", "the file of them all")
-        at_once = await index_of(log, artifacts)
-        for upto in [*sorted(cuts), len(log)]:
-            index = await index_of(log[:upto], others)
-        assert _rows(at_once) == _rows(index)
-
-
-def _rows(index: Index) -> list[object]:
-    return [_select(index, f"SELECT * FROM {table}") for table in ("passages", "chunks", "calls", "state")]
-
-
-def _select(index: Index, sql: str) -> list[object]:
-    with closing(sqlite3.connect(index.path)) as connection:
-        return connection.execute(sql).fetchall()
-
-
-@pytest.mark.parametrize("damage", ["deleted", "emptied", "garbage", "middle", "foreign", "table", "newer"])
-async def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, damage: str) -> None:
-    artifacts = Artifacts(tmp_path)
-    log = said(*(f"message number {number} says fact-{number}" for number in range(300)))
-    index = await index_of(log, artifacts)
-    path = tmp_path / RECALL_NAME
-    for reader in (index, Index(artifacts)):
-        data = bytearray(path.read_bytes())
-        match damage:
-            case "deleted":
-                path.unlink()
-            case "emptied":
-                path.write_bytes(b"")
-            case "garbage":
-                path.write_bytes(b"\x07garbage" * 999)
-            case "middle":
-                data[4096:] = b"\xa5" * (len(data) - 4096)
-                path.write_bytes(data)
-            case _:
-                with closing(sqlite3.connect(path)) as connection:
-                    sql = {"foreign": "PRAGMA application_id=7", "table": "DROP TABLE passages"}
-                    connection.execute(sql.get(damage, "PRAGMA user_version=99"))
-        if reader is not index:
-            await reader.update(log)
-        assert [hit.seq for hit in (await reader.search("fact-217", 5)).hits] == [218]
-
-
-async def test_an_index_of_another_log_is_made_again(tmp_path: Path) -> None:
-    await index_of(said("one", "two", "three"), Artifacts(tmp_path))
-    for log in (said("eins", "zwei", "drei"), said("uno")):
-        index = await index_of(log, Artifacts(tmp_path))
-        assert (await index.search("two", 5)).total == 0
-        assert (await index.search(log[0].blocks[0].text, 5)).total == 1  # type: ignore[union-attr]
 
 
 async def test_a_missing_or_changed_artifact_leaves_what_the_message_shows(tmp_path: Path) -> None:
@@ -408,44 +357,6 @@ async def test_a_missing_or_changed_artifact_leaves_what_the_message_shows(tmp_p
     artifacts.path_of(saved).write_text("forged!!!")
     outside = Artifact("../../etc/passwd", 1, "0")
     log = [*called("t", "{}", "shown-1", artifact=saved), *called("t", "{}", "shown-2", call_id="c2", artifact=outside)]
-    index = await index_of(stamped(log), artifacts)
+    index = Index(stamped(log), artifacts)
     assert [hit.seq for hit in (await index.search("shown-", 5)).hits] == [4, 2]
     assert (await index.search("forged", 5)).total == 0
-
-
-async def test_the_index_is_private_and_only_made_when_asked_for(tmp_path: Path) -> None:
-    index = Index(Artifacts(tmp_path))
-    assert not (tmp_path / RECALL_NAME).exists()
-    await index.update(said("hello"))
-    assert (tmp_path / RECALL_NAME).stat().st_mode & 0o777 == 0o600
-    assert names(tmp_path) == [RECALL_NAME]
-
-
-async def test_a_cancelled_update_goes_on_later(tmp_path: Path) -> None:
-    log = said(*(f"fact-{number} " + "x" * 500 for number in range(8_000)))
-    index = Index(Artifacts(tmp_path))
-    first = asyncio.create_task(index.update(log))
-    await asyncio.to_thread(_until_it_exists, tmp_path / RECALL_NAME)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    await index.update(log)
-    assert [hit.seq for hit in (await index.search("fact-7777 ", 5)).hits] == [7778]
-    assert (await index.search("fact-", 5)).total == 8_000
-
-
-def _until_it_exists(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        os.sched_yield()
-
-
-async def test_parallel_searches_share_one_index(tmp_path: Path) -> None:
-    log = said(*(f"fact-{number}." for number in range(500)))
-    index = Index(Artifacts(tmp_path))
-
-    async def look(number: int) -> list[int]:
-        await index.update(log)
-        return [hit.seq for hit in (await index.search(f"fact-{number}.", 5)).hits]
-
-    assert await asyncio.gather(*map(look, range(20))) == [[number + 1] for number in range(20)]

@@ -13,7 +13,7 @@ from tests.tools.support import call
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import AnyEntry, tool_result, user_message
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.recall import Hit, Recalled, RecallIndex
+from tui_agent.storage.recall import Hit, Recalled, search
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import MAX_CHARACTERS, MAX_HITS, Recall
@@ -23,12 +23,12 @@ class Session:
     """A real index over a log, as a session gives it to the tool."""
 
     def __init__(self, folder: Path, entries: list[AnyEntry], hidden: set[int] | None = None) -> None:
-        self._index = RecallIndex(Artifacts(folder))
+        self._artifacts = Artifacts(folder)
         self._entries = entries
         self._hidden = hidden
 
     async def __call__(self, query: str, limit: int) -> Recalled:
-        return await self._index.search(self._entries, query, limit, hidden=self._hidden)
+        return await search(self._artifacts, self._entries, query, limit, hidden=self._hidden)
 
 
 class Found:

@@ -110,7 +110,7 @@ class AgentContext:
     """What the model of one conversation is shown, for people and programs to read and change.
 
     Changes wait for a running step; each is an entry of the log and can be undone. While a turn runs they raise
-    `AgentBusy`; all raise `StorageError`. `recaller`: the source that `recall` searches; None: nothing is indexed.
+    `AgentBusy`; all raise `StorageError`. `recaller`: the source that `recall` searches; None: nothing is searched.
     """
 
     def __init__(self, parts: Parts, turns: Turns, texts: Texts, recaller: RecallSource | None) -> None:
@@ -244,7 +244,7 @@ class AgentContext:
     async def recall(self, query: str, limit: int = 20) -> RecallHits:
         """Search everything ever said, what has left the view first. Raises `ToolFailure`."""
         if self._recaller is None:
-            raise ToolFailure("This conversation keeps no index.")
+            raise ToolFailure("This conversation cannot be searched.")
         return await self._recaller(query, limit)
 
     def missed_caches(self) -> list[str]:

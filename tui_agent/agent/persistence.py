@@ -14,7 +14,6 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
-from tui_agent.tools.base import ToolFailure
 
 if TYPE_CHECKING:
     from tui_agent.storage.log import LogStore
@@ -157,18 +156,16 @@ class DiskPersistence(Persistence):
 
 
 class Recaller:
-    """The search index of one conversation and its files, updated on each search."""
+    """Searches one conversation and its files."""
 
     def __init__(self, view: View, artifacts: Artifacts) -> None:
-        from tui_agent.storage.recall import RecallIndex
-
         self._view = view
-        self._index = RecallIndex(artifacts)
+        self._artifacts = artifacts
 
     async def __call__(self, query: str, limit: int) -> "Recalled":
-        """The best hits for any query, also on other branches; what has left the view comes first. Raises
-        `ToolFailure`.
-        """
+        """The best hits for any query, also on other branches; what has left the view comes first."""
+        from tui_agent.storage.recall import search
+
         log = self._view.log
         # The log may grow meanwhile.
         head, every = log.head, range(1, len(log) + 1)
@@ -179,10 +176,7 @@ class Recaller:
                 hidden.add(item.seq)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        try:
-            return await self._index.search(log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
-        except StorageError as error:
-            raise ToolFailure(f"{error.message} {error.hint}".strip()) from error
+        return await search(self._artifacts, log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
 
 
 async def _folded(entries: Sequence[AnyEntry]) -> View:
