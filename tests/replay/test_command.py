@@ -196,6 +196,15 @@ def test_what_cannot_be_replayed_is_said(session: Path, arguments: list[str], sa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("model", "shown"), [("zai/glm-4.6", "glm-4.6"), ("gpt-5.3-codex", "gpt-5.3-codex")])
+def test_a_recording_is_compared_at_its_own_model_whoever_sells_it(tmp_path: Path, model: str, shown: str) -> None:
+    used = {"input_tokens": 9_000, "cache_read_tokens": 0, "cache_write_tokens": 0, "output_tokens": 20}
+    lines = [user("Go."), answer("Hello.", model=model, usage=used)]
+    done = start(tmp_path, str(write_lines(tmp_path / "s.jsonl", *lines)), "--policy", "none")
+    assert re.search(rf"^{shown}, window [\d,]+$", done.stdout, re.MULTILINE)
+    assert "predicted for recorded usage of 1 calls" in done.stdout
+
+
 OURS = [word for name in ("layered", "digest") for word in ("--policy", name)]
 
 

@@ -45,6 +45,25 @@ def prices_by_name(model: str) -> Prices | None:
     return _prices(info.get_prices(_at_full_price())) if info is not None else None
 
 
+def sold_anywhere(model: str) -> ModelProfile | None:
+    """A model by its id alone, as its maker sells it, else the first seller that lists it; None if there is none.
+
+    Its cache is assumed to be an implicit one.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    name = model.rpartition(":")[2]
+    for each in dict.fromkeys((name.rpartition("/")[2], name)):
+        sellers = sorted(
+            get_snapshot().providers, key=lambda seller: not (seller.model_match and seller.model_match.is_match(each))
+        )
+        for seller in sellers:
+            found = look_up(ModelProfile("", each, cache="implicit", catalogue=seller.id))
+            if found.prices is not None:
+                return found
+    return None
+
+
 _CLOSED = ((r"gpt-(?!oss)|o[134]\b", "openai"), ("claude-", "anthropic"), ("gemini-", "google"), ("grok-", "x-ai"))
 """The beginnings of the ids of models whose weights are not published, and the catalogue's id of their maker."""
 

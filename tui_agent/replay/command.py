@@ -16,7 +16,7 @@ from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import Catalogue, catalogue_of
 from tui_agent.models.choice import model_of_tier
-from tui_agent.models.prices import look_up
+from tui_agent.models.prices import look_up, sold_anywhere
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, compare, error_of
@@ -157,8 +157,8 @@ def _as_billed(outcome: Outcome, accuracy: Accuracy) -> Outcome:
 def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue) -> bool:
     """Whether the recording may have been made with this model."""
     try:
-        return not recording.model or catalogue.quick_profile(recording.model).name == profile.name
-    except UnknownModel:
+        return not recording.model or _profile(catalogue, "", recording.model).name == profile.name
+    except UnreadableRecording:
         return False
 
 
@@ -194,24 +194,26 @@ def _draw(path: Path, picture: str) -> None:
 
 
 def _profile(catalogue: Catalogue, setting: str, name: str) -> ModelProfile:
+    """A model that this program can use or, as in recordings of others, any that somebody sells."""
     try:
         profile = look_up(catalogue.quick_profile(name))
+        unknown = f"the prices of {profile.id} are not known, so nothing could be compared"
     except UnknownModel as error:
-        raise UnreadableRecording(f"{setting}: {error}") from error
+        profile, unknown = ModelProfile("", name), str(error)
+    profile = profile if profile.prices is not None else sold_anywhere(name) or profile
     if profile.prices is None:
-        raise UnreadableRecording(f"{setting}: the prices of {profile.id} are not known, so nothing could be compared")
+        raise UnreadableRecording(f"{setting}: {unknown}")
     return profile
 
 
 def _default_model(recording: Recording, settings: Settings) -> str:
     """The first with known prices: the recording's model, the settings' model, else Anthropic's frontier model."""
-    for name in (recording.model, settings.model.id):
-        if name:
-            try:
-                if look_up(catalogue_of(settings).quick_profile(name)).prices is not None:
-                    return name
-            except UnknownModel:
-                continue
+    for name in filter(None, (recording.model, settings.model.id)):
+        try:
+            _profile(catalogue_of(settings), "--model", name)
+        except UnreadableRecording:
+            continue
+        return name
     return settings.models.anthropic.frontier
 
 

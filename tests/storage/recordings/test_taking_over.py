@@ -92,6 +92,30 @@ def written(path: Path, lines: tuple[object, ...]) -> Path:
     return path
 
 
+def counted(total: int, **used: int) -> dict[str, object]:
+    return codex(
+        "event_msg", type="token_count", info={"last_token_usage": used, "total_token_usage": {"input_tokens": total}}
+    )
+
+
+def test_codex_counts_an_answer_before_or_after_its_items_and_may_repeat_it(tmp_path: Path) -> None:
+    lines = (
+        codex("turn_context", cwd="/p", model="gpt-5.3-codex"),
+        words("user", "Look."),
+        counted(90, input_tokens=90, output_tokens=7),
+        item("function_call", name="shell", arguments="{}", call_id="call_1"),
+        item("function_call_output", call_id="call_1", output="calc.py"),
+        counted(90, input_tokens=90, output_tokens=7),
+        item("function_call", name="shell", arguments="{}", call_id="call_2"),
+        counted(210, input_tokens=120, cached_input_tokens=64, output_tokens=9),
+        item("function_call_output", call_id="call_2", output="calc.py"),
+        words("assistant", "There."),
+    )
+    recording = read_file(written(tmp_path / "rollout.jsonl", lines))
+    answers = [message for message in recording.messages if message.role == "assistant"]
+    assert [each.usage for each in answers] == [Usage(90, output_tokens=7), Usage(120, 64, output_tokens=9), None]
+
+
 def test_codex_is_read_item_by_item(tmp_path: Path) -> None:
     recording = read_file(written(tmp_path / "rollout.jsonl", CODEX))
     assert (recording.format, recording.model, recording.problems) == ("codex", "gpt-5-codex", ())

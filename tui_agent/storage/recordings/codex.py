@@ -3,10 +3,11 @@
 The format is not documented by its maker; this reads what its files hold: `response_item` lines are what was said to
 the model and by it, an item each; the items up to the first result or word of the user are one answer. `compacted`
 lines hold a summary of all before, `turn_context` names the model, and of `event_msg` lines a `token_count` holds what
-the newest call used, a `thread_rolled_back` how many turns were taken back. Files of its first year have the items
-without the envelope. What codex tells the model of itself (rules, the folder, the sandbox) is left out: it holds there
-alone. The output of a command is JSON with `metadata`, or begins with lines that say its exit code, how long it took
-and how many lines there were before it was cut.
+the newest call used, a `thread_rolled_back` how many turns were taken back. A `token_count` stands after the items of
+its answer or, in files of 2025, before them; one that only tells new limits repeats the last. Files of its first year
+have the items without the envelope. What codex tells the model of itself (rules, the folder, the sandbox) is left out:
+it holds there alone. The output of a command is JSON with `metadata`, or begins with lines that say its exit code, how
+long it took and how many lines there were before it was cut.
 """
 
 import re
@@ -101,6 +102,7 @@ class _Tokens(msgspec.Struct):
 
 class _Info(msgspec.Struct):
     last_token_usage: _Tokens | None = None
+    total_token_usage: _Tokens | None = None
 
 
 class _Event(msgspec.Struct):
@@ -132,6 +134,9 @@ class CodexReader:
         self._answer = 0
         self._speaking = False
         """Whether the newest item is part of an answer, which the next one may be as well."""
+        self._total: _Tokens | None = None
+        self._early: Usage | None = None
+        """What the answer used that comes next."""
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line. Raises what is in `UNUSABLE`."""
@@ -166,7 +171,7 @@ class CodexReader:
                 blocks = _blocks(item.content)
                 words = [block for block in blocks if not _is_own(block)]
                 if words or not blocks:
-                    self._speaking = False
+                    self._speaking, self._early = False, None
                     self._builder.user(number, words, time)
             case "message" if item.role == "assistant":
                 self._say(number, _blocks(item.content), time)
@@ -189,7 +194,8 @@ class CodexReader:
         if blocks or usage:
             self._answer += not self._speaking
             self._speaking = True
-            answer_id = str(self._answer)
+            answer_id, usage = str(self._answer), usage or self._early
+            self._early = None
             self._builder.answer(number, blocks, time, answer_id=answer_id, model=self._model, usage=usage)
 
     def _result(self, number: int, call: str, record: msgspec.Raw, time: float) -> None:
@@ -220,15 +226,21 @@ class CodexReader:
         if event.type == "thread_rolled_back":
             self._speaking = False
             self._builder.take_back(event.num_turns)
-        elif event.info is not None and event.info.last_token_usage is not None and self._speaking:
-            used = event.info.last_token_usage
+        elif event.info is not None and event.info.last_token_usage is not None:
+            used, total = event.info.last_token_usage, event.info.total_token_usage
+            if total is not None and total == self._total:
+                return
+            self._total = total
             usage = Usage(
                 used.input_tokens,
                 used.cached_input_tokens,
                 output_tokens=used.output_tokens,
                 reasoning_tokens=used.reasoning_output_tokens,
             )
-            self._say(number, [], time, usage)
+            if self._speaking:
+                self._say(number, [], time, usage)
+            else:
+                self._early = usage
 
 
 def _is_own(block: Block) -> bool:
