@@ -137,6 +137,7 @@ if TYPE_CHECKING:
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
     from tui_agent.tools.base import Preview as Preview
+    from tui_agent.tools.base import SubtaskProgress as SubtaskProgress
     from tui_agent.tools.base import Tool as Tool
     from tui_agent.tools.base import ToolContext as ToolContext
     from tui_agent.tools.base import ToolFailure as ToolFailure
@@ -215,8 +216,8 @@ _PLACES = {
     "storage.log": "LogStore",
     "storage.store": "MemoryStore MemoryTexts Store Texts",
     "tools.base": (
-        "Access Ask Effect PermissionAnswer PermissionQuestion Preview Tool ToolContext ToolFailure ToolOutput "
-        "WorkspaceView"
+        "Access Ask Effect PermissionAnswer PermissionQuestion Preview SubtaskProgress Tool ToolContext ToolFailure "
+        "ToolOutput WorkspaceView"
     ),
     "tools.files.buffers": "Buffers",
     "tools.files.put_back": "FileStep PutBack",

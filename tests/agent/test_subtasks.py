@@ -214,20 +214,25 @@ async def test_its_progress_is_seen_under_the_call_it_works_for(server: Anthropi
     async with talking(tmp_path, OPUS) as session:
         seen = await say(session, "Find the bug.")
     (call,) = [event for event in seen if isinstance(event, events.ToolStarted)]
-    told = [event.text for event in seen if isinstance(event, events.ToolProgress) and event.call_id == call.call_id]
-    assert told[0].startswith("anthropic:claude-haiku-5-5 · starting")
-    assert any('read_file {"path":"calc.py"}' in text for text in told)
-    assert "done" in told[-1]
-    assert "$0." in told[-1]
-    assert told[-1].count("read_file") == 2
-    assert told[-1].endswith(f"log {session.id}:sub:{sub_folders(session)[0].name.rpartition('.')[2]}")
+    told = [event for event in seen if isinstance(event, events.ToolProgress) and event.call_id == call.call_id]
+    stood = [event.subtask for event in told if event.subtask is not None]
+    assert [event.text for event in told] == [each.text for each in stood]
+    assert stood[0].figures[:2] == ("anthropic:claude-haiku-5-5", "starting")
+    assert ("read_file", '{"path":"calc.py"}') in stood[-1].calls
+    assert len(stood[-1].calls) == 2
+    assert stood[-1].doing == "done"
+    assert "$0." in told[-1].text
+    assert stood[-1].log == f"{session.id}:sub:{sub_folders(session)[0].name.rpartition('.')[2]}"
+    assert not any(each.log for each in stood[:-1])
     (finished,) = [event for event in seen if isinstance(event, events.ToolFinished)]
     assert "3 model calls" in finished.summary
     async with talking(tmp_path, OPUS, resume=session.id) as session:
-        assert await session.agent.subtask_progress(call.call_id) == told[-1]
-        assert await session.agent.subtask_progress("another call") == ""
+        assert await session.agent.subtask_progress(call.call_id) == stood[-1]
+        assert await session.agent.subtask_progress("another call") is None
         (sub_folders(session)[0] / "checkpoints.sqlite").write_bytes(b"nothing of the kind" * 500)
-        assert "its record cannot be read: " in await session.agent.subtask_progress(call.call_id)
+        unreadable = await session.agent.subtask_progress(call.call_id)
+        assert unreadable is not None
+        assert "its record cannot be read: " in unreadable.text
 
 
 async def test_its_calls_pass_the_same_gate(server: AnthropicServer, tmp_path: Path) -> None:
@@ -503,5 +508,5 @@ def test_a_card_opened_later_counts_summaries_and_broken_calls_too() -> None:
     summarised = UnattributedCall(
         seq=2, model="anthropic:haiku", usage=Usage(input_tokens=5), purpose="summary", cost_usd=0.5
     )
-    assert "$0.75" in past_progress("20260101-000000-abcd:sub:1234", [paid, summarised])
-    assert "$" not in past_progress("20260101-000000-abcd:sub:1234", [said])
+    assert past_progress("20260101-000000-abcd:sub:1234", [paid, summarised]).cost_usd == 0.75
+    assert past_progress("20260101-000000-abcd:sub:1234", [said]).cost_usd is None

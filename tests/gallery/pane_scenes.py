@@ -1,16 +1,24 @@
 """States of the conversation pane beyond its blocks: a search, what is new below, subtasks, alerts."""
 
+from msgspec import structs
+
 from tests.gallery.conversations import Script, coding_turn
 from tests.gallery.stage import Stage
 from tests.gallery.states import state
 from tui_agent.agent import events
+from tui_agent.tools.base import SubtaskProgress
 
-_STEPS = (
-    "claude-haiku-5-5 · working · 18,204 tokens · $0.0061",
-    "… 3 calls before",
-    'grep {"pattern":"average","path":"."}',
-    'read_file {"path":"ledger.py"}',
-    'read_file {"path":"report.py"}',
+_STANDS = SubtaskProgress(
+    "claude-haiku-5-5",
+    "working",
+    18_204,
+    0.0061,
+    calls=(
+        ("grep", '{"pattern":"average","path":"."}'),
+        ("read_file", '{"path":"ledger.py"}'),
+        ("read_file", '{"path":"report.py"}'),
+    ),
+    earlier=3,
 )
 
 
@@ -42,7 +50,7 @@ async def subtask(stage: Stage) -> None:
     await stage.open()
     script = Script().ask("Where is the mean worked out, and who calls it?")
     call = script.call("agentic_research", question="where is the mean worked out, and who calls it?")
-    stage.play([*script.events, events.ToolProgress(call_id=call, text="\n".join(_STEPS))], running=14)
+    stage.play([*script.events, events.ToolProgress(call_id=call, text=_STANDS.text, subtask=_STANDS)], running=14)
 
 
 @state()
@@ -50,8 +58,8 @@ async def subtask_opened(stage: Stage) -> None:
     await stage.open()
     script = Script().ask("Where is the mean worked out, and who calls it?")
     call = script.call("agentic_research", question="where is the mean worked out, and who calls it?")
-    steps = "\n".join([_STEPS[0].replace("working", "done"), *_STEPS[2:], "log 20261121-214501-ab12:sub:5f0c9d21a7e4"])
-    progress = events.ToolProgress(call_id=call, text=steps)
+    stood = structs.replace(_STANDS, doing="done", earlier=0, log="20261121-214501-ab12:sub:5f0c9d21a7e4")
+    progress = events.ToolProgress(call_id=call, text=stood.text, subtask=stood)
     answer = "`average` in ledger.py:12 works it out; `table` in report.py:8 is its only caller."
     summary = "claude-haiku-5-5, 4 model calls, 18,204 tokens, $0.0061"
     stage.play([*script.events, progress, *Script().result(call, answer, summary=summary, ms=9_200).events])

@@ -3,7 +3,15 @@
 import json
 from pathlib import Path
 
-from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, Tool, ToolOutput, WorkspaceView
+from tui_agent.tools.base import (
+    Access,
+    PermissionAnswer,
+    PermissionQuestion,
+    SubtaskProgress,
+    Tool,
+    ToolOutput,
+    WorkspaceView,
+)
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 
@@ -23,7 +31,7 @@ class Call:
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         raise NobodyToAsk(question)
 
-    def progress(self, text: str, above: int = 0) -> None:
+    def progress(self, text: str, above: int = 0, subtask: SubtaskProgress | None = None) -> None:
         self.seen.append(text)
 
 

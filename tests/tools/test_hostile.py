@@ -22,7 +22,7 @@ from tests.tools.test_refusals import registry
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Usage
 from tui_agent.tools.agentic import agentic_tools
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskProgress, Tool, ToolFailure, ToolOutput
 from tui_agent.tools.functions import tool
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
@@ -39,8 +39,10 @@ BYTE = "\udcff"
 class Answering:
     """Subtasks that answer at once."""
 
-    async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
-        progress(spec.title)
+    async def run(
+        self, spec: SubtaskSpec, progress: Callable[[SubtaskProgress], None], call_id: str = ""
+    ) -> SubtaskResult:
+        progress(SubtaskProgress("model", spec.title))
         return SubtaskResult("id", spec.prompt, "model", Usage(), None, 1)
 
 

@@ -14,7 +14,7 @@ from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage
 from tui_agent.settings import Model, Settings
-from tui_agent.tools.base import PermissionQuestion, Preview
+from tui_agent.tools.base import PermissionQuestion, Preview, SubtaskProgress
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
@@ -100,7 +100,11 @@ def told(text: str) -> list[events.AgentEvent]:
         events.ToolProgress(call_id="1", text=text),
         events.ToolFinished(call_id="1", name=text, status="ok", text=text, size=9, tokens=9, summary=text, diff=diff),
         events.ToolStarted(call_id="2", name="agentic_read", arguments=text),
-        events.ToolProgress(call_id="2", text=f"{text}\n{text} {arguments}"),
+        events.ToolProgress(
+            call_id="2",
+            text=text,
+            subtask=SubtaskProgress(text, text, calls=((text, arguments), (text, text)), log=text),
+        ),
         events.ToolStarted(call_id="3", name=text, arguments=text),
         events.ToolFinished(call_id="3", name=text, status="error", text=text, size=9, tokens=9, summary=text),
         events.Retrying(attempt=1, delay_s=1, kind=text, message=text),

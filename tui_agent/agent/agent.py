@@ -53,7 +53,7 @@ from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind
 from tui_agent.tools.agentic import agentic_tools
-from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Tool, WorkspaceView
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, SubtaskProgress, Tool, WorkspaceView
 from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
@@ -444,7 +444,9 @@ class Agent:
         """Subscribe to events outside a turn, such as those of `compact`, `context.undo` and `branches.rewind`."""
         self._listeners.append(listener)
 
-    async def run_subtask(self, spec: SubtaskSpec, progress: Callable[[str], None] = lambda _: None) -> SubtaskResult:
+    async def run_subtask(
+        self, spec: SubtaskSpec, progress: Callable[[SubtaskProgress], None] = lambda _: None
+    ) -> SubtaskResult:
         """Answer a question in a fresh conversation; see `SubtaskSpec`. Its cost counts in this session.
 
         It answers with the provider's small model if there is one, has those of this agent's tools that the spec names,
@@ -523,19 +525,19 @@ class Agent:
                 await made.close_for_good()
         return self._subtask_models[name]
 
-    async def subtask_progress(self, call_id: str) -> str:
-        """The last progress text of the subtask that worked for a call, from its record; empty if there is none."""
+    async def subtask_progress(self, call_id: str) -> SubtaskProgress | None:
+        """How the subtask that worked for a call stood at its end, from its record; None if there is none."""
         from tui_agent.storage.sessions import subtask_id
 
         kept = self._kept
         if not isinstance(kept, DiskPersistence):
-            return ""
+            return None
         try:
             found = await asyncio.to_thread(kept.past_subtasks, branch_prefix(call_id))
         except StorageError as error:
-            return f"its record cannot be read: {error.message}"
+            return SubtaskProgress("", f"its record cannot be read: {error.message}")
         # After a rewind the same call may occur again; the later one is on the present branch.
-        return past_progress(subtask_id(kept.folder.name, found[-1][0]), found[-1][1]) if found else ""
+        return past_progress(subtask_id(kept.folder.name, found[-1][0]), found[-1][1]) if found else None
 
     def record(self, kind: Kind, body: object) -> None:
         """Record an event that is no part of the conversation, for the trace: with the next entry that is stored.

@@ -7,7 +7,7 @@ import msgspec
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
 from tui_agent.text import clock_text, wait_text
-from tui_agent.tools.base import PermissionQuestion
+from tui_agent.tools.base import PermissionQuestion, SubtaskProgress
 
 MoveReason: TypeAlias = Literal["rewind", "fork", "switch"]
 
@@ -109,11 +109,14 @@ class ToolStarted(Event, frozen=True, kw_only=True, tag="tool_started"):
 
 
 class ToolProgress(Event, frozen=True, kw_only=True, tag="tool_progress"):
-    """Live output of a running call: all that should be visible now, and how many lines came before it."""
+    """Live output of a running call: all that should be visible now, and how many lines came before it. `subtask`: how
+    the subtask of the call stands, as data.
+    """
 
     call_id: str
     text: str
     above: int = 0
+    subtask: SubtaskProgress | None = None
 
 
 class PermissionAsked(Event, frozen=True, kw_only=True, tag="permission_asked"):

@@ -20,8 +20,8 @@ from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import counted, money_text, one_line
-from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
+from tui_agent.text import money_text, one_line
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, SubtaskProgress
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
@@ -37,7 +37,7 @@ CALLS_LISTED = 100
 """How many of a subtask's newest calls its progress lists."""
 
 _SHOWN = 400
-_WAITING = "waiting: other subtasks are running"
+_WAITING = SubtaskProgress("", "waiting: other subtasks are running")
 
 
 class Conversation(Protocol):
@@ -82,7 +82,9 @@ class SubtaskRunner:
         self._ask = ask
         self._slots = asyncio.Semaphore(PARALLEL)
 
-    async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
+    async def run(
+        self, spec: SubtaskSpec, progress: Callable[[SubtaskProgress], None], call_id: str = ""
+    ) -> SubtaskResult:
         """Run a subtask to its end; see `tools.subtasks.Subtasks`."""
         unasked: list[NobodyToAsk] = []
 
@@ -116,8 +118,8 @@ def branch_prefix(call_id: str) -> str:
     return hashlib.sha256(call_id.encode()).hexdigest()[:8]
 
 
-def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
-    """The last progress text of a subtask, from its record."""
+def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> SubtaskProgress:
+    """How a subtask stood at its end, from its record."""
     path = list(entries)
     past, tracker = list(replay(path)), UsageTracker()
     tracker.record_log(path)
@@ -125,32 +127,32 @@ def past_progress(subtask_id: str, entries: Iterable[AnyEntry]) -> str:
     story = _Story(subtask_id, models[-1] if models else "no model", tracker)
     for event in past:
         story.take(event)
-    story.end()
-    return story.shown()
+    return story.stands("done")
 
 
-async def _followed(subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[str], None]) -> SubtaskResult:
+async def _followed(
+    subtask: OpenSubtask, spec: SubtaskSpec, progress: Callable[[SubtaskProgress], None]
+) -> SubtaskResult:
     """Run a subtask to its end and report its progress; near its limit of steps tell it to wrap up, at it stop it."""
     conversation = subtask.conversation
     story = _Story(subtask.id, subtask.model, conversation.tracker)
-    progress(story.shown())
+    progress(story.stands())
     try:
         async with aclosing(conversation.run(spec.prompt)) as stream:
             async for event in stream:
                 if story.take(event):
-                    progress(story.shown())
+                    progress(story.stands())
                 if isinstance(event, events.AssistantMessage) and event.stop_reason == "tool_calls":
                     await _bound(story, spec, conversation)
     except asyncio.CancelledError:
-        story.end("stopped")
-        progress(story.shown())
+        progress(story.stands("stopped"))
         raise
     return story.result()
 
 
 async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation) -> None:
     """Tell the subtask to wrap up, or stop it, if its steps run out."""
-    cost = story.cost_usd
+    cost = conversation.tracker.session.known_cost_usd
     if spec.budget_usd and cost is not None and cost >= spec.budget_usd:
         story.error = (
             f"It was stopped: it has cost {money_text(cost)}, and its budget is {money_text(spec.budget_usd)}."
@@ -170,21 +172,15 @@ class _Story:
 
     def __init__(self, subtask_id: str, model: str, tracker: UsageTracker) -> None:
         self._id, self._model, self._tracker = subtask_id, model, tracker
-        self._calls: list[str] = []
-        self._doing = "starting"
-        self._over = False
+        self._calls: list[tuple[str, str]] = []
+        self._doing, self._over = "starting", False
         self._text = ""
         self._usage = Usage()
         self.steps = 0
         self.error = ""
 
-    @property
-    def cost_usd(self) -> float | None:
-        """Its cost so far in USD; None if prices are unknown."""
-        return self._tracker.session.known_cost_usd
-
     def take(self, event: events.AgentEvent) -> bool:
-        """Take in an event; True if `shown` changes."""
+        """Take in an event; True if the subtask stands differently now."""
         match event:
             case events.ModelCallStarted():
                 self._doing = "thinking"
@@ -194,7 +190,7 @@ class _Story:
                 self._text = event.text or self._text
                 self._doing = "working"
             case events.ToolStarted():
-                self._calls.append(f"{event.name} {one_line(event.arguments, _SHOWN)}")
+                self._calls.append((event.name, one_line(event.arguments, _SHOWN)))
             case events.PermissionAsked():
                 self._doing = "waiting for your answer"
             case events.Retrying():
@@ -202,37 +198,29 @@ class _Story:
             case events.TurnFailed():
                 self.error = event.message
             case events.TurnFinished():
-                self._finished(event)
+                self._text = event.text or self._text
+                self._doing, self._over = "done", True
+                if event.stop_reason == "interrupted":
+                    self.error = self.error or "It was interrupted."
+                elif event.stop_reason != "end_turn":
+                    self.error = self.error or f"Its answer is incomplete ({event.stop_reason})."
+                elif not event.text.strip():
+                    self.error = self.error or "It gave no answer."
             case _:
                 return False
         return True
 
-    def _finished(self, event: events.TurnFinished) -> None:
-        self._text = event.text or self._text
-        self.end()
-        if self.error:
-            return
-        if event.stop_reason == "interrupted":
-            self.error = "It was interrupted."
-        elif event.stop_reason != "end_turn":
-            self.error = f"Its answer is incomplete ({event.stop_reason})."
-        elif not event.text.strip():
-            self.error = "It gave no answer."
-
-    def end(self, how: str = "done") -> None:
-        """Mark it as ended."""
-        self._doing, self._over = how, True
-
-    def shown(self) -> str:
-        """The progress text: a status line, its newest calls and, once it has ended, the id of its record."""
-        cost = self.cost_usd
-        figures = [self._model, self._doing, f"{self._usage.input_tokens + self._usage.output_tokens:,} tokens"]
-        if cost is not None:
-            figures.append(money_text(cost))
-        hidden = len(self._calls) - CALLS_LISTED
-        earlier = [f"… {counted(hidden, 'call')} before"] if hidden > 0 else []
-        record = [f"log {self._id}"] if self._over else []
-        return "\n".join([" · ".join(figures), *earlier, *self._calls[-CALLS_LISTED:], *record])
+    def stands(self, ended: str = "") -> SubtaskProgress:
+        """How it stands now. `ended`: how it has ended."""
+        return SubtaskProgress(
+            model=self._model,
+            doing=ended or self._doing,
+            tokens=self._usage.input_tokens + self._usage.output_tokens,
+            cost_usd=self._tracker.session.known_cost_usd,
+            calls=tuple(self._calls[-CALLS_LISTED:]),
+            earlier=max(0, len(self._calls) - CALLS_LISTED),
+            log=self._id if ended or self._over else "",
+        )
 
     def result(self) -> SubtaskResult:
         """The result of the subtask."""
@@ -241,7 +229,7 @@ class _Story:
             text=self._text,
             model=self._model,
             usage=self._usage,
-            cost_usd=self.cost_usd,
+            cost_usd=self._tracker.session.known_cost_usd,
             steps=self.steps,
             error=self.error,
         )

@@ -12,7 +12,7 @@ from tui_agent.text import money_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.subtasks import SubtaskResult, Subtasks, SubtaskSpec
+from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
 INNER_TOOLS = {
     "agentic_read_file": ("read_file",),
@@ -61,7 +61,7 @@ class _Wrapper:
             tools=INNER_TOOLS[name],
             title=f"{name} {shown(subject, 100)}",
         )
-        return digest(await self._subtasks.run(spec, context.progress, context.call_id))
+        return await answered_by(self._subtasks, spec, context)
 
 
 class AgenticReadFile(_Wrapper):
@@ -175,8 +175,9 @@ def _check_exists(workspace: WorkspaceView, path: str) -> None:
         raise missing(path, real)
 
 
-def digest(result: SubtaskResult) -> ToolOutput:
-    """What of a subtask enters the conversation, and what people see of it."""
+async def answered_by(subtasks: Subtasks, spec: SubtaskSpec, context: ToolContext) -> ToolOutput:
+    """Run a subtask for a call: what of it enters the conversation, and what people see of it."""
+    result = await subtasks.run(spec, lambda now: context.progress(now.text, subtask=now), context.call_id)
     calls = f"{result.steps} model call{'' if result.steps == 1 else 's'}"
     cost = "" if result.cost_usd is None else f", {money_text(result.cost_usd)}"
     summary = f"{result.model}, {calls}, {result.usage.input_tokens:,} tokens{cost}"

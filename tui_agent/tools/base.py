@@ -43,6 +43,7 @@ from typing_extensions import TypeVar
 
 from tui_agent.conversation.blocks import Image, ToolDefinition, valid_text
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome
+from tui_agent.text import counted, money_text
 from tui_agent.visible import visible_line
 
 Effect: TypeAlias = Literal["read", "write", "run", "network", "call", "none"]
@@ -157,6 +158,37 @@ def bounded_error(output: ToolOutput, limit: int) -> ToolOutput:
 Deps_co = TypeVar("Deps_co", covariant=True, default=object)
 
 
+class SubtaskProgress(msgspec.Struct, frozen=True):
+    """How a subtask stands.
+
+    `model` and `doing` (what it does now) are for people; `cost_usd`: None if prices are unknown. `calls` are the names
+    and arguments of its newest tool calls, after `earlier` others. `log`: the id of its record, once it has ended.
+    """
+
+    model: str
+    doing: str
+    tokens: int = 0
+    cost_usd: float | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    earlier: int = 0
+    log: str = ""
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Its model, what it does, its tokens and its cost."""
+        if not self.model:
+            return (self.doing,)
+        cost = () if self.cost_usd is None else (money_text(self.cost_usd),)
+        return (self.model, self.doing, f"{self.tokens:,} tokens", *cost)
+
+    @property
+    def text(self) -> str:
+        """All of it, for where there are only words."""
+        earlier = [f"… {counted(self.earlier, 'call')} before"] if self.earlier else []
+        calls = (f"{name} {arguments}" for name, arguments in self.calls)
+        return "\n".join([" · ".join(self.figures), *earlier, *calls, *([f"log {self.log}"] if self.log else [])])
+
+
 class ToolContext(Protocol[Deps_co]):
     """What a running call may use. One context belongs to one call.
 
@@ -202,11 +234,11 @@ class ToolContext(Protocol[Deps_co]):
         """Put a question to the user; see `Ask`. Raises `gate.permissions.NobodyToAsk`."""
         ...
 
-    def progress(self, text: str, above: int = 0) -> None:
+    def progress(self, text: str, above: int = 0, subtask: SubtaskProgress | None = None) -> None:
         """Show the user the call's output so far; `above` is the number of earlier lines that `text` leaves out.
 
-        `text` replaces what was shown before. Keep it short (about 40 lines), and call this at most about ten times a
-        second, on the event loop.
+        `text` replaces what was shown before; `subtask` is the same as data, for a call that runs a subtask. Keep it
+        short (about 40 lines), and call this at most about ten times a second, on the event loop.
         """
         ...
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.tools.base import Tool, ToolFailure
+from tui_agent.tools.base import SubtaskProgress, Tool, ToolFailure
 
 
 class SubtaskSpec(msgspec.Struct, frozen=True):
@@ -47,12 +47,14 @@ class SubtaskResult(msgspec.Struct, frozen=True):
 class Subtasks(Protocol):
     """Runs subtasks for the tools of a session."""
 
-    async def run(self, spec: SubtaskSpec, progress: Callable[[str], None], call_id: str = "") -> SubtaskResult:
+    async def run(
+        self, spec: SubtaskSpec, progress: Callable[[SubtaskProgress], None], call_id: str = ""
+    ) -> SubtaskResult:
         """Run a subtask to its end; several may run at once.
 
-        `progress` is called with the full text to show at the moment; `call_id` is the call it works for. Raises
-        `NobodyToAsk` if one of its calls needs approval and nobody can be asked, and `StorageError`. Cancelling this
-        ends the subtask; its record keeps what it did until then.
+        `progress` is called whenever it stands differently; `call_id` is the call it works for. Raises `NobodyToAsk` if
+        one of its calls needs approval and nobody can be asked, and `StorageError`. Cancelling this ends the subtask;
+        its record keeps what it did until then.
         """
         ...
 

@@ -15,7 +15,7 @@ from tests.tools.mcp.connecting import faulty, talking
 from tests.tools.support import Call
 from tui_agent.conversation.blocks import Image
 from tui_agent.settings import ToolServer
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskProgress
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp import process as mcp_process
 from tui_agent.tools.mcp.configuration import Limits, Unavailable
@@ -195,7 +195,7 @@ class Person(Call):
         self._answers = list(answers)
 
     @override
-    def progress(self, text: str, above: int = 0) -> None:
+    def progress(self, text: str, above: int = 0, subtask: SubtaskProgress | None = None) -> None:
         super().progress(text, above)
         self.told.set()
 

@@ -13,7 +13,15 @@ from statistics import median
 import psutil
 import pytest
 
-from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, Tool, ToolFailure, ToolOutput
+from tui_agent.tools.base import (
+    Access,
+    PermissionAnswer,
+    PermissionQuestion,
+    SubtaskProgress,
+    Tool,
+    ToolFailure,
+    ToolOutput,
+)
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.run_command import RunCommand
@@ -36,7 +44,7 @@ class Context:
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         raise NobodyToAsk(question)
 
-    def progress(self, text: str, above: int = 0) -> None:
+    def progress(self, text: str, above: int = 0, subtask: SubtaskProgress | None = None) -> None:
         self.seen.append((time.monotonic(), text))
         self.above = above
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from tui_agent.tools.base import SubtaskProgress
 from tui_agent.tui.cards.blocks import SubtaskBlock, ToolState
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.session.past import SubtaskSteps
@@ -11,10 +12,10 @@ class Records:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def subtask_progress(self, call_id: str) -> str:
+    async def subtask_progress(self, call_id: str) -> SubtaskProgress | None:
         self.asked.append(call_id)
         await asyncio.sleep(0)
-        return "" if call_id == "unknown" else f"model · done\nread_file {call_id}"
+        return None if call_id == "unknown" else SubtaskProgress("model", "done", calls=(("read_file", call_id),))
 
 
 def card(transcript: Transcript, call_id: str, name: str = "agentic_grep") -> SubtaskBlock:
@@ -40,11 +41,12 @@ async def test_they_are_read_when_a_card_is_opened_and_once() -> None:
         transcript.toggle(first)
         await settled()
     assert records.asked == ["a"]
-    assert first.steps == "model · done\nread_file a"
+    assert first.progress is not None
+    assert first.progress.calls == (("read_file", "a"),)
     transcript.toggle_all()
     await settled()
     assert records.asked == ["a", "unknown"]
-    assert unknown.steps == ""
+    assert unknown.progress is None
 
 
 async def test_a_running_subtask_and_a_card_that_is_gone_are_left_alone() -> None:
@@ -57,4 +59,4 @@ async def test_a_running_subtask_and_a_card_that_is_gone_are_left_alone() -> Non
     transcript.toggle(gone)
     transcript.truncate(0)
     await settled()
-    assert gone.steps == ""
+    assert gone.progress is None

@@ -12,7 +12,7 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.choice import configured_model, meant_model, small_model
 from tui_agent.settings import Settings
 from tui_agent.text import money_text
-from tui_agent.tools.agentic import digest
+from tui_agent.tools.agentic import answered_by
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
@@ -167,7 +167,7 @@ class RunAgent:
             window=found.window,
             budget_usd=found.budget_usd,
         )
-        return digest(await self._subtasks.run(spec, context.progress, context.call_id))
+        return await answered_by(self._subtasks, spec, context)
 
     def may_change(self, arguments: str) -> bool:
         """Whether the agent that a call names has tools that change files. Reads files: call it in a thread."""

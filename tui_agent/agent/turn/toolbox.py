@@ -56,6 +56,7 @@ from tui_agent.tools.base import (
     PermissionAnswer,
     PermissionQuestion,
     Preview,
+    SubtaskProgress,
     ToolFailure,
     ToolOutput,
     WorkspaceView,
@@ -130,8 +131,8 @@ class CallContext:
     async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         return await self.asker(question)
 
-    def progress(self, text: str, above: int = 0) -> None:
-        self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text), above=above))
+    def progress(self, text: str, above: int = 0, subtask: SubtaskProgress | None = None) -> None:
+        self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text), above=above, subtask=subtask))
 
 
 class Toolbox:

@@ -5,7 +5,7 @@ from it.
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import Struct
 from rich.cells import cell_len
@@ -22,6 +22,9 @@ from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, blank_section, estimate_lines, faint, muted, text_sections
 from tui_agent.tui.wording import duration
 from tui_agent.visible import visible, visible_line
+
+if TYPE_CHECKING:
+    from tui_agent.tools.base import SubtaskProgress
 
 PREVIEW_LINES: Final = 3
 """Lines of a result shown under the header of a collapsed card."""
@@ -157,8 +160,10 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def plain_text(self) -> str:
         return "\n".join(part for part in self.text_parts() if part)
 
-    def show_progress(self, text: str, above: int) -> None:
-        """Set the progress of the running call, clean text: the last lines, and how many came before them."""
+    def show_progress(self, text: str, above: int, subtask: "SubtaskProgress | None") -> None:
+        """Set the progress of the running call: its last lines, clean text, how many came before them, and how the
+        subtask stands that works for it.
+        """
         self.tail, self.above = text, above
 
     def text_parts(self) -> tuple[str, ...]:

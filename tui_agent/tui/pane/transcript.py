@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from sys import intern
-from typing import Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from msgspec import Struct, field
 
@@ -29,6 +29,9 @@ from tui_agent.tui.cards.blocks import (
 )
 from tui_agent.tui.cards.notice import notice
 from tui_agent.tui.painting.diffs import visible_diff
+
+if TYPE_CHECKING:
+    from tui_agent.tools.base import SubtaskProgress
 
 ALL_CARDS: Final = -1
 Listener = Callable[[int | None], None]
@@ -190,12 +193,13 @@ class Transcript(Struct, eq=False):
         block.state, block.note = state, ""
         self._changed(block)
 
-    def show_progress(self, block: ToolBlock, text: str, above: int = 0) -> None:
-        """Show the progress of a running call.
-
-        `text`: the last lines it printed, after `above` earlier ones; for a subtask its status line, then its calls.
+    def show_progress(
+        self, block: ToolBlock, text: str, above: int = 0, subtask: "SubtaskProgress | None" = None
+    ) -> None:
+        """Show the progress of a running call: the last lines it printed, after `above` earlier ones, and how the
+        subtask stands that works for it.
         """
-        block.show_progress(clean(text), above)
+        block.show_progress(clean(text), above, subtask)
         self._changed(block)
 
     def finish_tool(

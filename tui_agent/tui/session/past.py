@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import AgentEvent
     from tui_agent.agent.history.as_events import Ending
+    from tui_agent.tools.base import SubtaskProgress
     from tui_agent.tui.session.turns import StatusLine, TurnView, Waiting
 
 SLICE_S: Final = 0.008
@@ -122,10 +123,10 @@ async def in_slices(past: Iterable["AgentEvent"], view: "TurnView", take_in: Cal
 class SubtaskSteps:
     """Fills in the steps of subtask cards from an earlier session when they are opened, one at a time.
 
-    `read` returns the last progress text of the subtask of a call id; empty if nothing is known.
+    `read` returns how the subtask of a call id stood at its end; None if nothing is known.
     """
 
-    def __init__(self, transcript: Transcript, read: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(self, transcript: Transcript, read: Callable[[str], Awaitable["SubtaskProgress | None"]]) -> None:
         self._transcript = transcript
         self._read = read
         self._one_at_a_time = asyncio.Lock()
@@ -133,13 +134,13 @@ class SubtaskSteps:
         transcript.when_opened(self._look_up)
 
     def _look_up(self, block: SubtaskBlock) -> None:
-        if block.state.finished and not block.steps:
+        if block.state.finished and block.progress is None:
             task = asyncio.ensure_future(self._fill(block))
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
 
     async def _fill(self, block: SubtaskBlock) -> None:
         async with self._one_at_a_time:
-            steps = await self._read(block.call_id)
-        if steps and not block.steps and self._transcript.get(block.id) is block:
-            self._transcript.show_progress(block, steps)
+            stood = await self._read(block.call_id)
+        if stood is not None and block.progress is None and self._transcript.get(block.id) is block:
+            self._transcript.show_progress(block, stood.text, subtask=stood)

@@ -167,7 +167,7 @@ class TurnView:
                 self._on_tool(event)
             case events.ToolProgress():
                 if (block := self._running.get(event.call_id)) is not None:
-                    self._transcript.show_progress(block, event.text, event.above)
+                    self._transcript.show_progress(block, event.text, event.above, event.subtask)
             case events.ToolFinished():
                 self._on_result(event)
             case events.ContextChanged():
