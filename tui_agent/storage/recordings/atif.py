@@ -8,211 +8,96 @@ compaction is a step of the system with `extra.compaction`, and what the program
 """
 
 import msgspec
+from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage, notice
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
-
-
-class _Source(msgspec.Struct):
-    media_type: str = ""
-    path: str = ""
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str | None = None
-    source: _Source | None = None
-
-
-class _Call(msgspec.Struct):
-    tool_call_id: str
-    function_name: str
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _ResultExtra(msgspec.Struct):
-    is_error: bool = False
-    exit_code: int | None = None
-    duration_ms: Count = 0
-
-
-class _Result(msgspec.Struct):
-    source_call_id: str | None = None
-    content: str | list[_Part] | None = None
-    extra: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Observation(msgspec.Struct):
-    results: list[_Result] = []
-
-
-class _MetricsExtra(msgspec.Struct):
-    cache_creation_input_tokens: Count = 0
-    reasoning_tokens: Count = 0
-
-
-class _Metrics(msgspec.Struct):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    cached_tokens: Count | None = None
-    extra: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Compaction(msgspec.Struct):
-    first_step: Count
-    last_step: Count
-    text: str
-
-
-class _StepExtra(msgspec.Struct):
-    compaction: _Compaction | None = None
-    kind: str = ""
-
-
-class _Step(msgspec.Struct):
-    source: str
-    step_id: int = 0
-    timestamp: str | None = None
-    model_name: str | None = None
-    message: str | list[_Part] = ""
-    reasoning_content: str | None = None
-    tool_calls: list[_Call] | None = None
-    observation: _Observation | None = None
-    metrics: _Metrics | None = None
-    extra: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Agent(msgspec.Struct):
-    model_name: str | None = None
+from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
+from tui_agent.storage.recordings.recording import ConversationBuilder, Reader
 
 
 class _Trajectory(msgspec.Struct):
     steps: list[msgspec.Raw]
-    agent: _Agent = msgspec.field(default_factory=_Agent)
+    agent: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_trajectory = msgspec.json.Decoder(_Trajectory)
-_step = msgspec.json.Decoder(_Step)
-_step_extra = msgspec.json.Decoder(_StepExtra)
-_result_extra = msgspec.json.Decoder(_ResultExtra)
-_metrics_extra = msgspec.json.Decoder(_MetricsExtra)
-
-
-class AtifReader:
+class AtifReader(Reader):
     """Reads a trajectory into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:
-        self._builder = builder
+        super().__init__(builder)
         self._model = ""
         self._places: dict[int, int] = {}
 
+    @override
     def take(self, number: int, line: bytes) -> None:
-        """Read the document. Raises what is in `UNUSABLE`."""
-        trajectory = _trajectory.decode(line)
-        self._model = trajectory.agent.model_name or ""
-        for place, raw in enumerate(trajectory.steps, 1):
-            try:
-                step = _step.decode(raw)
-                self._step(place, step)
-                self._places[step.step_id] = self._builder.place
-            except UNUSABLE as error:
-                self._builder.problem(place, str(error))
+        trajectory = msgspec.json.decode(line, type=_Trajectory)
+        self._model = Json.decode(trajectory.agent)["model_name"].text
+        self.builder.each(trajectory.steps, self._step)
 
-    def finish(self) -> int:
-        """A trajectory has one branch."""
-        return 0
-
-    def _step(self, number: int, step: _Step) -> None:
-        time, builder = seconds(step.timestamp), self._builder
-        match step.source:
+    def _step(self, number: int, step: Json) -> None:
+        time, builder, content = step["timestamp"].seconds, self.builder, step["message"]
+        match step["source"].text:
             case "system":
-                extra = _extra(step)
-                if extra.compaction is not None:
-                    builder.compaction(number, valid_text(extra.compaction.text), time, kept=self._after(extra))
-                elif extra.kind:
-                    texts = [block.text for block in _blocks(step.message) if isinstance(block, Text)]
-                    builder.add(notice("\n".join(texts)), time)
-                elif isinstance(step.message, str) and not builder.messages:
-                    builder.system = builder.system or valid_text(step.message)
+                extra = step["extra"].loose
+                if compaction := extra["compaction"]:
+                    kept = self._after(compaction["last_step"].count)
+                    builder.compaction(number, compaction["text"].text, time, kept=kept)
+                elif extra["kind"].text:
+                    builder.add(notice(words(blocks_of(content, _block))), time)
+                elif isinstance(content.value, str) and not builder.messages:
+                    builder.system = builder.system or content.text
             case "user":
-                builder.user(number, _blocks(step.message), time)
+                builder.user(number, blocks_of(content, _block), time)
             case "agent":
                 self._answer(number, step, time)
             case other:
                 raise ValueError(f"unknown source {other[:40]!r}")
+        self._places[step["step_id"].count] = builder.place
 
-    def _after(self, extra: _StepExtra) -> int:
+    def _after(self, last: int) -> int:
         """The message with which what follows a compaction's last step begins; -1: nothing does."""
-        last = extra.compaction.last_step if extra.compaction else 0
         covered = self._places.get(last, -1)
         return next((place for step, place in self._places.items() if step > last and place > covered), -1)
 
-    def _answer(self, number: int, step: _Step, time: float) -> None:
-        builder, model = self._builder, step.model_name or self._model
-        blocks: list[Block] = []
-        if step.reasoning_content:
-            blocks.append(Reasoning(valid_text(step.reasoning_content)))
-        blocks += _blocks(step.message)
-        calls = step.tool_calls or []
-        blocks += [ToolCall(call.tool_call_id, call.function_name, arguments(call.arguments)) for call in calls]
-        results = step.observation.results if step.observation else []
-        if blocks:
-            builder.answer(number, blocks, time, model=model, usage=_used(step.metrics))
+    def _answer(self, number: int, step: Json, time: float) -> None:
+        calls, results = list(step["tool_calls"]), list(step["observation"]["results"])
+        blocks: list[Block] = [Reasoning(thought)] if (thought := step["reasoning_content"].text) else []
+        blocks += blocks_of(step["message"], _block)
+        blocks += [
+            ToolCall(call["tool_call_id"].text, call["function_name"].text, call["arguments"].arguments)
+            for call in calls
+        ]
+        usage = self.builder.usage(number, step["metrics"], _used)
+        self.builder.answer(number, blocks, time, model=step["model_name"].text or self._model, usage=usage)
         for place, result in enumerate(results):
             # A result may leave out which call it answers where the step has as many calls as results.
-            call_id = result.source_call_id or (calls[place].tool_call_id if len(calls) == len(results) else "")
+            implied = calls[place]["tool_call_id"].text if len(calls) == len(results) else ""
+            call_id, record = result["source_call_id"].text or implied, blocks_of(result["content"], _block)
             if call_id:
-                self._result(number, call_id, result, time)
-            elif record := _blocks(result.content or ""):
-                builder.user(number, record, time)
-
-    def _result(self, number: int, call_id: str, result: _Result, time: float) -> None:
-        blocks = _blocks(result.content or "")
-        text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-        images = tuple(block for block in blocks if isinstance(block, Image))
-        try:
-            extra = _result_extra.decode(result.extra) if bytes(result.extra) != b"null" else _ResultExtra()
-        except UNUSABLE:
-            extra = _ResultExtra()  # another program's own
-        self._builder.result(
-            number,
-            ToolResult(call_id, text, is_error=extra.is_error, images=images),
-            time,
-            outcome=Outcome(exit_code=extra.exit_code),
-            duration_ms=extra.duration_ms,
-        )
+                extra = result["extra"].loose
+                self.builder.result(
+                    number,
+                    call_id,
+                    record,
+                    time,
+                    is_error=extra["is_error"].flag,
+                    outcome=Outcome(exit_code=extra["exit_code"].exit_code),
+                    duration_ms=extra["duration_ms"].count,
+                )
+            elif record:
+                self.builder.user(number, record, time)
 
 
-def _extra(step: _Step) -> _StepExtra:
-    try:
-        return _step_extra.decode(step.extra) if bytes(step.extra) != b"null" else _StepExtra()
-    except UNUSABLE:
-        return _StepExtra()  # another program's own
+def _used(metrics: Json) -> Usage:
+    extra, given = metrics["extra"].loose, metrics["prompt_tokens"].count
+    if not given:
+        return Usage()
+    written, thoughts = extra["cache_creation_input_tokens"].count, extra["reasoning_tokens"].count
+    return Usage(given, metrics["cached_tokens"].count, written, metrics["completion_tokens"].count, thoughts)
 
 
-def _used(metrics: _Metrics | None) -> Usage | None:
-    if metrics is None or not metrics.prompt_tokens:
-        return None
-    try:
-        extra = _metrics_extra.decode(metrics.extra) if bytes(metrics.extra) != b"null" else _MetricsExtra()
-    except UNUSABLE:
-        extra = _MetricsExtra()  # another program's own
-    return Usage(
-        metrics.prompt_tokens,
-        metrics.cached_tokens or 0,
-        extra.cache_creation_input_tokens,
-        metrics.completion_tokens or 0,
-        extra.reasoning_tokens,
-    )
-
-
-def _blocks(content: str | list[_Part]) -> list[Block]:
-    blocks: list[Block] = []
-    for part in [_Part("text", content)] if isinstance(content, str) else content:
-        if part.type == "image" and part.source is not None:
-            kind, comma, data = part.source.path.removeprefix("data:").partition(";base64,")
-            blocks.append(picture(kind, data) if comma else picture("", ""))
-        elif part.text is not None and part.text.strip():
-            blocks.append(Text(valid_text(part.text)))
-    return blocks
+def _block(part: Json) -> Block | None:
+    if part["type"].text == "image" and part["source"]:
+        return picture_at(part["source"]["path"].text)
+    return Text(part["text"].text)

@@ -15,78 +15,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
+from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
+from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader, usage_beside
 
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
-
-
-class _Source(msgspec.Struct):
-    media_type: str = ""
-    data: str = ""
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    input: msgspec.Raw = msgspec.Raw(b"{}")
-    tool_use_id: str = ""
-    content: "str | list[_Part] | None" = None
-    is_error: bool | None = None
-    source: _Source | None = None
-
-
-class _Writes(msgspec.Struct):
-    ephemeral_5m_input_tokens: Count = 0
-    ephemeral_1h_input_tokens: Count = 0
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: Count = 0
-    cache_creation_input_tokens: Count | None = None
-    cache_read_input_tokens: Count | None = None
-    output_tokens: Count = 0
-    cache_creation: _Writes | None = None
-
-
-class _Message(msgspec.Struct):
-    content: str | list[_Part] = ""
-    id: str = ""
-    model: str = ""
-    usage: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Preserved(msgspec.Struct, rename="camel"):
-    head_uuid: str = ""
-
-
-class _Compaction(msgspec.Struct, rename="camel"):
-    preserved_segment: _Preserved | None = None
-
-
-class _Head(msgspec.Struct, rename="camel"):
-    """What a line is, and where it hangs. `parent_uuid` is unset in early files, whose format had none."""
-
-    type: str = ""
-    uuid: str = ""
-    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
-    logical_parent_uuid: str | None = None
-    is_sidechain: bool = False
-    is_compact_summary: bool = False
-
-
-class _Line(_Head, rename="camel"):
-    subtype: str = ""
-    compact_metadata: _Compaction | None = None
-    is_api_error_message: bool = False
-    timestamp: str = ""
-    message: msgspec.Raw = msgspec.Raw(b"{}")
-    tool_use_result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _LinkedPart(msgspec.Struct):
@@ -100,9 +36,15 @@ class _LinkedMessage(msgspec.Struct):
     content: str | list[_LinkedPart] = ""
 
 
-class _Link(_Head, rename="camel"):
-    """What of a line says how it is linked to others."""
+class _Link(msgspec.Struct, rename="camel"):
+    """What of a line says how it is linked to others. `parent_uuid` is unset in early files, whose format had none."""
 
+    type: str = ""
+    uuid: str = ""
+    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
+    logical_parent_uuid: str | None = None
+    is_sidechain: bool = False
+    is_compact_summary: bool = False
     message: _LinkedMessage = msgspec.field(default_factory=_LinkedMessage)
 
     @property
@@ -110,29 +52,14 @@ class _Link(_Head, rename="camel"):
         return self.message.content if isinstance(self.message.content, list) else []
 
 
-class _Ended(msgspec.Struct, rename="camel"):
-    """What is told of a command that ended well; those that ended otherwise lack some, or have more."""
-
-    stdout: str
-    interrupted: bool = False
-    background_task_id: str | None = None
-    return_code_interpretation: str | None = None
-
-
-_line = msgspec.json.Decoder(_Line)
-_link = msgspec.json.Decoder(_Link)
-_message = msgspec.json.Decoder(_Message)
-_usage = msgspec.json.Decoder(_Usage | None)
-_ended = msgspec.json.Decoder(_Ended)
-
-
-class ClaudeCodeReader:
+class ClaudeCodeReader(Reader):
     """Reads a session file of Claude Code into a conversation. A line that was copied from a resumed session counts
     once, one that is `abandoned` not at all.
     """
 
     def __init__(self, builder: ConversationBuilder, abandoned: frozenset[str] = frozenset()) -> None:
-        self._builder = builder
+        super().__init__(builder)
+        self.left = len(abandoned)
         self._abandoned = abandoned
         self._places: dict[str, int] = {}
         self._kept = -1
@@ -141,93 +68,75 @@ class ClaudeCodeReader:
         self._written_for_an_hour = 0
         """Tokens written to the cache for an hour, less those written for five minutes."""
 
+    @override
     def take(self, number: int, line: bytes) -> None:
-        """Read one line. Raises what is in `UNUSABLE`."""
-        record, builder = _line.decode(line), self._builder
-        if record.subtype == "compact_boundary" and not record.is_sidechain:
-            preserved = record.compact_metadata.preserved_segment if record.compact_metadata else None
-            self._kept = self._places.get(preserved.head_uuid, -1) if preserved else -1
-        if record.type not in ("user", "assistant") or record.is_api_error_message:
+        record, builder = Json.decode(line), self.builder
+        side, kind, name = record["isSidechain"].flag, record["type"].text, record["uuid"].text
+        if record["subtype"].text == "compact_boundary" and not side:
+            self._kept = self._places.get(record["compactMetadata"]["preservedSegment"]["headUuid"].text, -1)
+        if kind not in ("user", "assistant") or record["isApiErrorMessage"].flag:
             return
         if self._side is None:
-            self._side = record.is_sidechain
-        if record.is_sidechain and not self._side:
+            self._side = side
+        if (side and not self._side) or name in self._places or name in self._abandoned:
             return
-        if record.uuid in self._places or record.uuid in self._abandoned:
-            return
-        message, time = _message.decode(record.message), seconds(record.timestamp)
-        blocks = _blocks(message.content)
-        words = [block for block in blocks if not isinstance(block, ToolResult)]
-        results = [block for block in blocks if isinstance(block, ToolResult)]
-        if record.is_compact_summary:
-            text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-            builder.compaction(number, text, time, kept=self._kept)
+        message, time = record["message"], record["timestamp"].seconds
+        content = message["content"]
+        blocks = blocks_of(content, _block)
+        if record["isCompactSummary"].flag:
+            builder.compaction(number, words(blocks), time, kept=self._kept)
             self._kept = -1
-        elif record.type == "assistant":
-            model = message.model if message.model.startswith("claude") else ""
-            usage = self._used(number, message.usage)
-            builder.answer(number, blocks, time, answer_id=message.id, model=model, usage=usage)
+        elif kind == "assistant":
+            model = message["model"].text
+            usage = builder.usage(number, message["usage"], self._used)
+            named = model if model.startswith("claude") else ""
+            builder.answer(number, blocks, time, answer_id=message["id"].text, model=named, usage=usage)
         else:
-            for result in results:
-                outcome = _outcome(result, record.tool_use_result) if len(results) == 1 else NO_OUTCOME
-                builder.result(number, result, time, outcome=outcome)
-            if words:
-                builder.user(number, words, time)
-        if record.uuid:
-            self._places[record.uuid] = builder.place
+            parts = content if isinstance(content.value, list) else ()
+            results = [part for part in parts if part["type"].loose.text == "tool_result"]
+            for part in results:
+                inner, failed = blocks_of(part["content"], _block), part["is_error"].flag
+                alone = len(results) == 1
+                outcome = _outcome(words(inner), failed, record["toolUseResult"]) if alone else NO_OUTCOME
+                builder.result(number, part["tool_use_id"].text, inner, time, is_error=failed, outcome=outcome)
+            if blocks or not results:
+                builder.user(number, blocks, time)
+        if name:
+            self._places[name] = builder.place
 
-    def finish(self) -> int:
-        """The lines that were left out as abandoned."""
-        return len(self._abandoned)
-
-    def _used(self, number: int, record: msgspec.Raw) -> Usage | None:
-        usage = self._builder.decoded_usage(number, record, _usage)
-        if usage is None:
-            return None
-        if (writes := usage.cache_creation) is not None:
-            self._written_for_an_hour += writes.ephemeral_1h_input_tokens - writes.ephemeral_5m_input_tokens
-            self._builder.cache_ttl_s = 3600 if self._written_for_an_hour > 0 else 300
-        read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-        whole = usage.input_tokens + read + written
-        return Usage(whole, read, written, usage.output_tokens) if whole else None
+    def _used(self, record: Json) -> Usage:
+        if writes := record["cache_creation"]:
+            hour, minutes = writes["ephemeral_1h_input_tokens"].count, writes["ephemeral_5m_input_tokens"].count
+            self._written_for_an_hour += hour - minutes
+            self.builder.cache_ttl_s = 3600 if self._written_for_an_hour > 0 else 300
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+        return usage_beside(*(record[name].count for name in names))
 
 
-def _outcome(result: ToolResult, record: msgspec.Raw) -> Outcome:
-    if result.is_error:
-        failed = _EXIT_CODE.match(result.text)
+def _outcome(text: str, is_error: bool, ended: Json) -> Outcome:
+    """How a command ended. `ended` is what is told of one that ended well; those that ended otherwise lack some of it,
+    or have more.
+    """
+    if is_error:
+        failed = _EXIT_CODE.match(text)
         return Outcome(exit_code=int(failed[1])) if failed else NO_OUTCOME
-    try:
-        ended = _ended.decode(record)
-    except UNUSABLE:
-        return NO_OUTCOME
-    other = ended.interrupted or ended.background_task_id or ended.return_code_interpretation
-    return NO_OUTCOME if other else Outcome(exit_code=0)
+    fields = ended.value if isinstance(ended.value, dict) else {}
+    other = any(fields.get(name) for name in ("interrupted", "backgroundTaskId", "returnCodeInterpretation"))
+    return Outcome(exit_code=0) if isinstance(fields.get("stdout"), str) and not other else NO_OUTCOME
 
 
-def _blocks(content: str | list[_Part]) -> list[Block]:
-    blocks: list[Block] = []
-    for part in [_Part("text", content)] if isinstance(content, str) else content:
-        match part.type:
-            case "text" if part.text.strip():
-                blocks.append(Text(valid_text(part.text)))
-            case "thinking":
-                blocks.append(Reasoning(valid_text(part.thinking)))
-            case "tool_use":
-                blocks.append(ToolCall(part.id, part.name, arguments(part.input)))
-            case "tool_result":
-                inner = [_Part("text", part.content)] if isinstance(part.content, str) else part.content or []
-                text = valid_text("\n".join(each.text for each in inner if each.type == "text"))
-                images = tuple(_image(each) for each in inner if each.type == "image")
-                blocks.append(ToolResult(part.tool_use_id, text, is_error=bool(part.is_error), images=images))
-            case "image":
-                blocks.append(_image(part))
-            case _:
-                pass
-    return blocks
-
-
-def _image(part: _Part) -> Image:
-    return picture(part.source.media_type, part.source.data) if part.source else picture("", "")
+def _block(part: Json) -> Block | None:
+    match part["type"].text:
+        case "text":
+            return Text(part["text"].text)
+        case "thinking":
+            return Reasoning(part["thinking"].text)
+        case "tool_use":
+            return ToolCall(part["id"].text, part["name"].text, part["input"].arguments)
+        case "image":
+            return picture(part["source"]["media_type"].text, part["source"]["data"].text)
+        case _:
+            return None
 
 
 def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
@@ -240,7 +149,7 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
     links: list[_Link] = []
     for line in lines:
         with suppress(*UNUSABLE):
-            link = _link.decode(line)
+            link = msgspec.json.decode(line, type=_Link)
             if link.uuid and not link.is_sidechain:
                 links.append(link)
     speaking = [link for link in links if link.type in ("user", "assistant")]

@@ -11,14 +11,16 @@ long it took and how many lines there were before it was cut.
 """
 
 import re
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
-from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Outcome, Usage
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Count, arguments, picture, seconds
+from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader
 
 ENVELOPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
@@ -41,152 +43,65 @@ _FACTS: Final = {
 """What the lines before a command's output say."""
 
 
-class _Line(msgspec.Struct):
-    type: str | None = None
-    timestamp: str | None = None
-    payload: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Part(msgspec.Struct):
-    type: str = ""
-    text: str = ""
-    image_url: str = ""
-
-
-class _Item(msgspec.Struct):
-    type: str = ""
-    role: str = ""
-    content: list[_Part] | str | None = None
-    summary: list[_Part] | None = None
-    id: str | None = None
-    call_id: str | None = None
-    name: str = ""
-    arguments: str = ""
-    input: str = ""
-    action: msgspec.Raw = msgspec.Raw(b"{}")
-    output: msgspec.Raw = msgspec.Raw(b'""')
-
-
-class _Ended(msgspec.Struct):
-    exit_code: int | None = None
-    duration_seconds: float = 0.0
-
-
-class _Output(msgspec.Struct):
-    content: str | list[_Part] = ""
-    output: str = ""
-    success: bool | None = None
-    metadata: _Ended = msgspec.field(default_factory=_Ended)
-
-
-class _Compacted(msgspec.Struct):
-    message: str = ""
-    replacement_history: list[_Item] | None = None
-
-
-class _Instructions(msgspec.Struct):
-    text: str = ""
-
-
-class _Context(msgspec.Struct):
-    model: str = ""
-    base_instructions: _Instructions | None = None
-
-
-class _Tokens(msgspec.Struct):
-    input_tokens: Count = 0
-    cached_input_tokens: Count = 0
-    output_tokens: Count = 0
-    reasoning_output_tokens: Count = 0
-
-
-class _Info(msgspec.Struct):
-    last_token_usage: _Tokens | None = None
-    total_token_usage: _Tokens | None = None
-
-
-class _Event(msgspec.Struct):
-    type: str = ""
-    info: _Info | None = None
-    num_turns: Count = 0
-
-
-_line = msgspec.json.Decoder(_Line)
-_item = msgspec.json.Decoder(_Item)
-_output = msgspec.json.Decoder(str | list[_Part] | _Output)
-_compacted = msgspec.json.Decoder(_Compacted)
-_context = msgspec.json.Decoder(_Context)
-_event = msgspec.json.Decoder(_Event)
-
-
-def is_codex(line: bytes) -> bool:
-    """Whether a usable line is one of codex."""
-    record = _line.decode(line)
-    return (record.type in ENVELOPES and bool(bytes(record.payload))) or record.type in ITEMS
-
-
-class CodexReader:
+class CodexReader(Reader):
     """Reads a session file of codex into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:
-        self._builder = builder
+        super().__init__(builder)
         self._model = ""
         self._answer = 0
         self._speaking = False
         """Whether the newest item is part of an answer, which the next one may be as well."""
-        self._total: _Tokens | None = None
+        self._total: object = None
         self._early: Usage | None = None
         """What the answer used that comes next."""
 
+    @override
     def take(self, number: int, line: bytes) -> None:
-        """Read one line. Raises what is in `UNUSABLE`."""
-        record, builder = _line.decode(line), self._builder
-        time = seconds(record.timestamp)
-        match record.type:
+        record, builder = Json.decode(line), self.builder
+        time, payload = record["timestamp"].seconds, record["payload"]
+        match record["type"].text:
             case "response_item":
-                self._item(number, _item.decode(record.payload), time)
+                self._item(number, payload, time)
             case "compacted":
                 self._speaking = False
-                builder.compaction(number, _summary(_compacted.decode(record.payload)), time)
+                builder.compaction(number, _summary(payload), time)
             case "turn_context" | "session_meta":
-                context = _context.decode(record.payload)
-                rules = context.base_instructions
-                self._model = context.model or self._model
-                builder.system = builder.system or (valid_text(rules.text) if rules else "")
-            case "event_msg":
-                self._event(number, _event.decode(record.payload), time)
+                self._model = payload["model"].text or self._model
+                builder.system = builder.system or payload["base_instructions"]["text"].text
+            case "event_msg" if payload["type"].text == "thread_rolled_back":
+                self._speaking = False
+                builder.take_back(payload["num_turns"].count)
+            case "event_msg" if used := payload["info"]["last_token_usage"]:
+                self._use(number, payload["info"]["total_token_usage"].value, _used(used), time)
             case kind if kind in ITEMS:
-                self._item(number, _item.decode(line), time)
+                self._item(number, record, time)
             case _:
                 pass
 
-    def finish(self) -> int:
-        """The lines that were left out as abandoned."""
-        return 0
-
-    def _item(self, number: int, item: _Item, time: float) -> None:
-        call = item.call_id or item.id or ""
-        match item.type:
-            case "message" if item.role == "user":
-                blocks = _blocks(item.content)
-                words = [block for block in blocks if not _is_own(block)]
-                if words or not blocks:
+    def _item(self, number: int, item: Json, time: float) -> None:
+        call, role = item["call_id"].text or item["id"].text, item["role"].text
+        match item["type"].text:
+            case "message" if role == "user":
+                blocks = blocks_of(item["content"], _block)
+                said = [block for block in blocks if not _is_own(block)]
+                if said or not blocks:
                     self._speaking, self._early = False, None
-                    self._builder.user(number, words, time)
-            case "message" if item.role == "assistant":
-                self._say(number, _blocks(item.content), time)
+                    self.builder.user(number, said, time)
+            case "message" if role == "assistant":
+                self._say(number, blocks_of(item["content"], _block), time)
             case "reasoning":
-                text = "\n\n".join(part.text for part in item.summary or () if part.text.strip())
-                self._say(number, [Reasoning(valid_text(text))] if text else [], time)
+                text = words(blocks_of(item["summary"], _block), "\n\n")
+                self._say(number, [Reasoning(text)] if text else [], time)
             case "function_call":
-                self._say(number, [ToolCall(call, item.name, _as_object(item.arguments))], time)
+                self._say(number, [ToolCall(call, item["name"].text, _as_object(item["arguments"].text))], time)
             case "custom_tool_call":
-                self._say(number, [ToolCall(call, item.name, _wrapped(item.input))], time)
+                self._say(number, [ToolCall(call, item["name"].text, _wrapped(item["input"].text))], time)
             case "local_shell_call":
-                self._say(number, [ToolCall(call, "local_shell", arguments(item.action))], time)
+                self._say(number, [ToolCall(call, "local_shell", item["action"].arguments)], time)
             case "function_call_output" | "custom_tool_call_output":
                 self._speaking = False
-                self._result(number, call, item.output, time)
+                self._result(number, call, item["output"], time)
             case _:
                 pass  # what the provider did by itself, such as a search, has no result to pair it with
 
@@ -196,51 +111,44 @@ class CodexReader:
             self._speaking = True
             answer_id, usage = str(self._answer), usage or self._early
             self._early = None
-            self._builder.answer(number, blocks, time, answer_id=answer_id, model=self._model, usage=usage)
+            self.builder.answer(number, blocks, time, answer_id=answer_id, model=self._model, usage=usage)
 
-    def _result(self, number: int, call: str, record: msgspec.Raw, time: float) -> None:
-        output = _output.decode(record)
-        failed, ended, lines = False, _Ended(), 0
-        if isinstance(output, _Output):
-            failed, output = output.success is False, output.content or output.output
-        blocks = _blocks(output)
-        text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-        images = tuple(block for block in blocks if isinstance(block, Image))
-        try:
-            inner = _output.decode(text)
-            ended = inner.metadata if isinstance(inner, _Output) else ended
-        except UNUSABLE:
+    def _use(self, number: int, total: object, usage: Usage, time: float) -> None:
+        if total is not None and total == self._total:
+            return
+        self._total = total
+        if self._speaking:
+            self._say(number, [], time, usage)
+        else:
+            self._early = usage
+
+    def _result(self, number: int, call: str, output: Json, time: float) -> None:
+        failed = False
+        if isinstance(output.value, dict):
+            failed = output["success"].value is False
+            output = output["content"] if output["content"].value else output["output"]
+        blocks = blocks_of(output, _block)
+        text, exit_code, took, lines = words(blocks), None, 0.0, 0
+        inner = Json(None)
+        with suppress(*UNUSABLE):
+            inner = Json.decode(text)
+        if isinstance(inner.value, dict | list | str):
+            ended = inner.loose["metadata"]
+            exit_code, took = ended["exit_code"].exit_code, ended["duration_seconds"].seconds
+        else:
             head = text.partition("Output:\n")[0]
-            exit_code, wall_time, total = (pattern.search(head) for pattern in _FACTS.values())
-            ended = _Ended(int(exit_code[1]) if exit_code else None, float(wall_time[1]) if wall_time else 0.0)
+            code, wall_time, total = (pattern.search(head) for pattern in _FACTS.values())
+            exit_code, took = int(code[1]) if code else None, float(wall_time[1]) if wall_time else 0.0
             lines = int(total[1]) if total else 0
-        self._builder.result(
-            number,
-            ToolResult(call, text, is_error=failed, images=images),
-            time,
-            outcome=Outcome(exit_code=ended.exit_code, line_count=lines),
-            duration_ms=round(ended.duration_seconds * 1000),
-        )
+        outcome, duration = Outcome(exit_code=exit_code, line_count=lines), round(took * 1000)
+        self.builder.result(number, call, blocks, time, is_error=failed, outcome=outcome, duration_ms=duration)
 
-    def _event(self, number: int, event: _Event, time: float) -> None:
-        if event.type == "thread_rolled_back":
-            self._speaking = False
-            self._builder.take_back(event.num_turns)
-        elif event.info is not None and event.info.last_token_usage is not None:
-            used, total = event.info.last_token_usage, event.info.total_token_usage
-            if total is not None and total == self._total:
-                return
-            self._total = total
-            usage = Usage(
-                used.input_tokens,
-                used.cached_input_tokens,
-                output_tokens=used.output_tokens,
-                reasoning_tokens=used.reasoning_output_tokens,
-            )
-            if self._speaking:
-                self._say(number, [], time, usage)
-            else:
-                self._early = usage
+
+def is_codex(line: bytes) -> bool:
+    """Whether a usable line is one of codex."""
+    record = Json.decode(line).loose
+    kind = record["type"].text
+    return (kind in ENVELOPES and bool(record["payload"])) or kind in ITEMS
 
 
 def _is_own(block: Block) -> bool:
@@ -248,29 +156,32 @@ def _is_own(block: Block) -> bool:
     return isinstance(block, Text) and block.text.lstrip().startswith(OWN_WORDS)
 
 
-def _summary(record: _Compacted) -> str:
-    if record.message.strip():
-        return valid_text(record.message)
-    blocks = [block for item in record.replacement_history or () for block in _blocks(item.content)]
-    return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and not _is_own(block))
+def _summary(record: Json) -> str:
+    if (text := record["message"].text).strip():
+        return text
+    blocks = [block for item in record["replacement_history"] for block in blocks_of(item["content"], _block)]
+    return words((block for block in blocks if not _is_own(block)), "\n\n")
 
 
-def _blocks(content: list[_Part] | str | None) -> list[Block]:
-    parts: Sequence[_Part] = [_Part("text", content)] if isinstance(content, str) else content or ()
-    blocks: list[Block] = []
-    for part in parts:
-        if part.type == "input_image":
-            kind, comma, data = part.image_url.removeprefix("data:").partition(";base64,")
-            blocks.append(picture(kind, data) if comma else picture("", ""))
-        elif part.text.strip():
-            blocks.append(Text(valid_text(part.text)))
-    return blocks
+def _used(record: Json) -> Usage:
+    return Usage(
+        record["input_tokens"].count,
+        record["cached_input_tokens"].count,
+        output_tokens=record["output_tokens"].count,
+        reasoning_tokens=record["reasoning_output_tokens"].count,
+    )
+
+
+def _block(part: Json) -> Block | None:
+    if part["type"].text == "input_image":
+        return picture_at(part["image_url"].text)
+    return Text(part["text"].text)
 
 
 def _as_object(text: str) -> str:
     """The arguments of a call; a text that is no JSON object as one that holds it."""
     try:
-        return arguments(msgspec.Raw(msgspec.json.encode(valid_text(text))))
+        return Json(text).arguments
     except (ValueError, RecursionError):
         return _wrapped(text)
 

@@ -123,7 +123,8 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
             reader.take(number, line)
         except UNUSABLE as error:
             builder.problem(number, str(error))
-    left = reader.finish() if reader is not None else 0
+    if reader is not None:
+        reader.finish()
     log = builder.finish()
     messages = tuple(entry for entry in log if isinstance(entry, Message))
     if not any(message.role == "assistant" for message in messages):
@@ -139,7 +140,7 @@ def read_file(path: Path, progress: Progress | None = None) -> Recording:
         model=builder.model,
         cache_ttl_s=builder.cache_ttl_s,
         problems=tuple(builder.problems),
-        abandoned=left,
+        abandoned=reader.left if reader is not None else 0,
     )
 
 

@@ -1,13 +1,13 @@
 """A recorded session of any program, and the builder that puts one together from the lines of a file."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     NO_OUTCOME,
     AnyEntry,
@@ -19,11 +19,9 @@ from tui_agent.conversation.entries import (
     tool_result,
 )
 from tui_agent.conversation.log import Log
+from tui_agent.storage.recordings.fields import Json, words
 
 Format: TypeAlias = Literal["neutral", "claude-code", "codex", "gemini-cli", "pi", "opencode", "atif", "session"]
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-
-T = TypeVar("T")
 
 EXPECTED = (
     "Expected a session file of Claude Code, codex, gemini-cli, pi or opencode, an ATIF trajectory, a JSON Lines file "
@@ -31,10 +29,6 @@ EXPECTED = (
 )
 UNUSABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """What a line raises that is not what its format says."""
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Kinds of pictures that a message can hold."""
-
-
 MOST_BYTES: Final = 512 * 1024 * 1024
 """Size of the largest file whose whole conversation is read into memory at once."""
 
@@ -81,18 +75,6 @@ def is_metered(message: Message, model: str) -> bool:
     return message.usage is not None and (not model or message.model in ("", model))
 
 
-class Reader(Protocol):
-    """Reads a file of one format into a `ConversationBuilder`."""
-
-    def take(self, number: int, line: bytes) -> None:
-        """Read one line, or a file that is one JSON document. Raises what is in `UNUSABLE`."""
-        ...
-
-    def finish(self) -> int:
-        """Read what had to wait for the last line; returns the number of lines of branches that were left."""
-        ...
-
-
 class _Compaction(NamedTuple):
     """A recorded summary, after the message with the index `after` - 1; those before the index `kept` went into it."""
 
@@ -131,13 +113,22 @@ class ConversationBuilder:
         """Note that this line is left out."""
         self.problems.append(Problem(line, why))
 
-    def decoded_usage(self, line: int, raw: msgspec.Raw, decoder: msgspec.json.Decoder[T | None]) -> T | None:
-        """The recorded usage of a call; None if it is missing or invalid, which is noted as a problem."""
+    def each(self, records: Iterable[msgspec.Raw], read: Callable[[int, Json], None]) -> None:
+        """Read the records of a document; those that cannot be used are problems."""
+        for number, raw in enumerate(records, 1):
+            try:
+                read(number, Json.decode(raw))
+            except UNUSABLE as error:
+                self.problem(number, str(error))
+
+    def usage(self, line: int, record: Json, read: Callable[[Json], Usage]) -> Usage | None:
+        """The recorded usage of a call; None if it is missing, empty, or invalid, which is noted as a problem."""
         try:
-            return decoder.decode(raw)
+            usage = read(record)
         except UNUSABLE as error:
             self.problem(line, f"only its usage: {error}")
             return None
+        return usage if usage != Usage() else None
 
     def user(self, line: int, blocks: Sequence[Block], time: float) -> None:
         """Add a message of the user."""
@@ -165,10 +156,13 @@ class ConversationBuilder:
         model: str = "",
         usage: Usage | None = None,
     ) -> None:
-        """The model says something; lines with the same `answer_id` (not empty) are one message.
+        """The model says something, if `blocks` are not empty; lines with the same `answer_id` (not empty) are one
+        message.
 
         `usage` is what the whole call used; of one that grew while the answer was streamed the newest counts.
         """
+        if not blocks and not (answer_id and answer_id == self._answer_id):
+            return
         self._see(time)
         if model:
             self._models[model] += 1
@@ -185,10 +179,18 @@ class ConversationBuilder:
         self._open = msgspec.structs.replace(self._open, usage=usage or self._open.usage)
 
     def result(
-        self, line: int, result: ToolResult, time: float, *, outcome: Outcome = NO_OUTCOME, duration_ms: int = 0
+        self,
+        line: int,
+        call_id: str,
+        blocks: Sequence[Block],
+        time: float,
+        *,
+        is_error: bool = False,
+        outcome: Outcome = NO_OUTCOME,
+        duration_ms: int = 0,
     ) -> None:
-        """Add a tool result, with what is recorded of its outcome."""
-        call_id = self._names.get(result.call_id, result.call_id)
+        """Add a tool result, the texts and pictures in `blocks`, with what is recorded of its outcome."""
+        call_id = self._names.get(call_id, call_id)
         answered = self._answered.get(call_id)
         if answered is None:
             self.problem(line, "a result of a call that was not made")
@@ -199,7 +201,8 @@ class ConversationBuilder:
         else:
             self._answered[call_id] = True
             self._see(time)
-            result = msgspec.structs.replace(result, call_id=call_id)
+            images = tuple(block for block in blocks if isinstance(block, Image))
+            result = ToolResult(call_id, words(blocks), is_error=is_error, images=images)
             # What has no facts is written as the default, which is left out.
             record = NO_OUTCOME if outcome == NO_OUTCOME else outcome
             message = tool_result(result, outcome=record, duration_ms=duration_ms)
@@ -283,8 +286,29 @@ class ConversationBuilder:
         self.timed = self.timed or time > 0
 
 
+class Reader(ABC):
+    """Reads a file of one format into a conversation. `left`: the number of lines on branches that the user left."""
+
+    def __init__(self, builder: ConversationBuilder) -> None:
+        self.builder = builder
+        self.left = 0
+
+    @abstractmethod
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line, or a file that is one JSON document. Raises what is in `UNUSABLE`."""
+
+    def finish(self) -> None:  # noqa: B027 - most formats have nothing that waits
+        """Read what had to wait for the last line."""
+
+
 def _without_blank_texts(blocks: Sequence[Block]) -> tuple[Block, ...]:
     return tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
+
+
+def usage_beside(given: int, read: int, written: int, output: int, reasoning: int = 0) -> Usage:
+    """The usage of a call whose input counts neither what was read from the cache nor what was written to it."""
+    whole = given + read + written
+    return Usage(whole, read, written, output, reasoning) if whole else Usage()
 
 
 def _counts_beside(usage: Usage | None) -> bool:
@@ -295,32 +319,3 @@ def _counts_beside(usage: Usage | None) -> bool:
 def _whole_prompt(usage: Usage) -> Usage:
     whole = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return msgspec.structs.replace(usage, input_tokens=whole)
-
-
-def seconds(time: float | str | None) -> float:
-    """Seconds since the epoch of a number or an ISO 8601 text; 0 for none. Raises `ValueError`."""
-    match time:
-        case None | "":
-            return 0.0
-        case str():
-            return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
-        case number:
-            return float(number)
-
-
-def arguments(raw: msgspec.Raw) -> str:
-    """The arguments of a call as the text of a JSON object; a text that holds one is taken as it.
-
-    Raises `ValueError`.
-    """
-    record: object = msgspec.json.decode(raw)
-    if isinstance(record, str):
-        record = msgspec.json.decode(record) if record.strip() else {}
-    if isinstance(record, dict):
-        return valid_text(msgspec.json.encode(record).decode())
-    raise ValueError("the arguments of a call are no object")
-
-
-def picture(media_type: str, data: str) -> Image:
-    """A picture as it was recorded; one without data where its kind is none that a message can hold."""
-    return Image(media_type, data) if media_type in PICTURES else Image("image/png", "")
