@@ -43,5 +43,7 @@ class NeutralReader(Reader):
 
 
 def _used(record: Json) -> Usage:
+    if not record["input_tokens"]:
+        raise ValueError("input_tokens are missing")
     names = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
     return Usage(*(record[name].count for name in names))

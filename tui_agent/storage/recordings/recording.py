@@ -124,7 +124,7 @@ class ConversationBuilder:
     def usage(self, line: int, record: Json, read: Callable[[Json], Usage]) -> Usage | None:
         """The recorded usage of a call; None if it is missing, empty, or invalid, which is noted as a problem."""
         try:
-            usage = read(record)
+            usage = read(record) if record else Usage()
         except UNUSABLE as error:
             self.problem(line, f"only its usage: {error}")
             return None
