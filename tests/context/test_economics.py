@@ -23,7 +23,6 @@ from tui_agent.context.economics import (
     reason_it_pays,
     spoken_time,
     step_price,
-    thrift_factor,
 )
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
@@ -146,6 +145,7 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
     """A view of so many tokens, 8,000 of them system prompt and tools, on Opus 5.5."""
     budget = Budget(200_000, 8_000, 16_384)
     return Situation(
+        settings=Settings(compaction=KNOBS),
         budget=budget,
         limits=thresholds(budget, Clearing(), Compaction(), tier="frontier"),
         tokens=tokens,
@@ -161,7 +161,11 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
 
 
 def worth(here: Situation, small: Rates | None = None) -> Worth:
-    return compaction_worth(here, KNOBS, OPUS_55, keep=20_000, small=small)
+    return compaction_worth(structs.replace(here, small_rates=small), keep=20_000)
+
+
+def with_thrift(here: Situation, thrift: float) -> Situation:
+    return structs.replace(here, settings=Settings(compaction=structs.replace(KNOBS, thrift=thrift)))
 
 
 def test_a_compaction_costs_its_writing_and_the_new_tail_and_frees_all_but_what_stays() -> None:
@@ -184,7 +188,7 @@ def test_a_short_view_has_nothing_to_gain_by_a_compaction() -> None:
     short = worth(moment(20_000))
     assert short.freed < 0
     assert short.per_token == float("inf")
-    assert reason_it_pays(moment(20_000), Compaction(thrift=0.001), OPUS_55, short, growth=4_000) == ""
+    assert reason_it_pays(with_thrift(moment(20_000), 0.001), short) == ""
 
 
 @pytest.mark.parametrize(
@@ -201,18 +205,19 @@ def test_a_compaction_pays_from_the_size_the_formula_says(
     cold: bool, between_turns: bool, cost: float, needed: float, when: str
 ) -> None:
     here = moment(100_000, cold=cold, between_turns=between_turns)
-    found = pays_from(here, KNOBS, OPUS_55, worth(here), growth=4_000)
+    found = pays_from(here, worth(here))
     assert found == pytest.approx(needed, abs=0.1)
     for freed, pays in ((int(needed), False), (int(needed) + 1, True)):
-        reason = reason_it_pays(here, KNOBS, OPUS_55, Worth(cost, freed), growth=4_000)
+        reason = reason_it_pays(here, Worth(cost, freed))
         assert (f"({when}, from {needed:,.0f} on)" in reason) is pays
 
 
 def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     here = moment(100_000, cold=True)
-    assert pays_from(here, Compaction(thrift=0), OPUS_55, worth(here), growth=4_000) is None
-    assert pays_from(here, KNOBS, OPUS_55, worth(here), growth=0) is None
-    assert pays_from(here, KNOBS, known(4, 20), worth(here), growth=4_000) is None
+    assert pays_from(with_thrift(here, 0), worth(here)) is None
+    assert pays_from(structs.replace(here, growth_of_all=0), worth(here)) is None
+    assert pays_from(structs.replace(here, rates=known(4, 20)), worth(here)) is None
+    assert pays_from(structs.replace(here, rates=None), worth(here)) is None
 
 
 @pytest.mark.parametrize(
@@ -220,8 +225,9 @@ def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     [(True, False, 1.6), (False, False, 2.6), (True, True, 1.0), (False, True, 1.0)],
 )
 def test_thrift_waits_least_when_cold_and_longest_in_a_loop(between_turns: bool, cold: bool, factor: float) -> None:
-    assert thrift_factor(KNOBS, between_turns=between_turns, cold=cold) == pytest.approx(factor)
-    assert thrift_factor(Compaction(thrift=0), between_turns=between_turns, cold=cold) == 0
+    here, priced = moment(100_000, cold=cold, between_turns=between_turns), Worth(10_000, 1)
+    carrying = 0.05 + 0.03 * 1.2
+    assert pays_from(here, priced) == pytest.approx(factor * sqrt(2 * 10_000 * 4_000 / carrying))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION, ModelProfile, Rates
 from tui_agent.conversation.sizes import Size
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import Settings
 from tui_agent.text import money_text, price_or_time
 
 LONGEST_SUMMARY = 3_000
@@ -90,13 +90,6 @@ def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: f
     if rates is None or rates.read <= 0 or growth <= 0:
         return None
     return sqrt(2 * (max(0.0, rates.write - rates.read) * max(0.0, tail) + writing) * growth / rates.read)
-
-
-def thrift_factor(settings: Compaction, *, between_turns: bool, cold: bool) -> float:
-    """The factor on the cheapest size of a compaction at this moment; 0: compaction by price is off."""
-    if cold:
-        return settings.thrift * settings.thrift_cold
-    return settings.thrift * (settings.thrift_between_turns if between_turns else settings.thrift_in_loop)
 
 
 class CacheState(NamedTuple):
@@ -269,27 +262,37 @@ def expected_summary(replaced: int) -> int:
     return min(LONGEST_SUMMARY, replaced // 4)
 
 
-def signing_extra(here: Situation, *, replaced: int, after: int, replaced_by_us: int, after_by_us: int) -> float | None:
-    """What a summary that the provider signs costs more than ours, in tokens at the input price; None if it costs no
-    money, or prices are unknown.
-
-    `replaced`, `after`: the tokens it replaces, and those of the request with it, which is written into the cache; the
-    others are those of our summary.
-    """
-    rates, small = here.rates, here.small_rates
-    if rates is None or not rates.input_usd:
-        return None
-    reading = 1.0 if here.cold else rates.read
-    signed = reading * (replaced + here.budget.fixed) + _likely(replaced) * rates.output
-    ours = reading * here.tokens + _likely(replaced_by_us) * rates.output
-    if small is not None and small.input_usd:
-        alone = TRANSCRIPT_SHARE * replaced_by_us + _likely(replaced_by_us) * small.output
-        ours = min(ours, alone * small.input_usd / rates.input_usd)
-    return signed - ours + rates.write * (after - after_by_us)
-
-
-def _likely(replaced: int) -> float:
+def likely_summary(replaced: int) -> float:
+    """The length that a summary of `replaced` tokens probably has, in tokens."""
     return expected_summary(replaced) * 2 / 3
+
+
+def signing_cost(here: Situation, rates: Rates, replaced: int) -> float:
+    """What a summary of `replaced` tokens costs that the provider writes and signs, in tokens at the input price."""
+    reading = 1.0 if here.cold else rates.read
+    return reading * (replaced + here.budget.fixed) + likely_summary(replaced) * rates.output
+
+
+def _writing_cost(here: Situation, rates: Rates, *, reads: float, alone: float, writes: float) -> float:
+    """What a summary of `writes` tokens costs, in tokens at the input price, by the cheaper writer: the session's
+    model, to which `reads` tokens are new or half new, or the small one, which reads `alone` tokens.
+    """
+    small, cost = here.small_rates, reads + writes * rates.output
+    if small is None or not rates.input_usd or not small.input_usd:
+        return cost
+    return min(cost, (alone + writes * small.output) * small.input_usd / rates.input_usd)
+
+
+def signing_extra(here: Situation, rates: Rates, *, replaced: int, replaced_by_us: int) -> float:
+    """What the text of a summary that the provider signs costs more than ours, in tokens at the input price."""
+    ours = _writing_cost(
+        here,
+        rates,
+        reads=(1.0 if here.cold else rates.read) * here.tokens,
+        alone=TRANSCRIPT_SHARE * replaced_by_us,
+        writes=likely_summary(replaced_by_us),
+    )
+    return signing_cost(here, rates, replaced) - ours
 
 
 class Worth(NamedTuple):
@@ -307,33 +310,32 @@ class Worth(NamedTuple):
         return self.cost / self.freed if self.freed > 0 else float("inf")
 
 
-def compaction_worth(here: Situation, settings: Compaction, rates: Rates, *, keep: int, small: Rates | None) -> Worth:
-    """Cost and gain of a compaction now that keeps `keep` tokens; `small`: rates of a cheaper model to write it."""
-    stays = here.budget.fixed + here.staying + keep
+def compaction_worth(here: Situation, *, keep: int) -> Worth:
+    """Cost and gain of a compaction now that keeps `keep` tokens; free if prices are unknown."""
+    rates, stays = here.rates or Rates(0.0, 0.0, 0.0, 0.0), here.budget.fixed + here.staying + keep
     replaced = max(0, here.tokens - stays)
     written = expected_summary(replaced)
-    whole = written + min(settings.facts_tokens, replaced // FACTS_SHARE)
-    same_prefix = (0.0 if here.cold else rates.read * here.tokens) + written * rates.output
-    writing = same_prefix
-    if small is not None and rates.input_usd and small.input_usd:
-        alone = (TRANSCRIPT_SHARE * here.tokens + written * small.output) * small.input_usd / rates.input_usd
-        writing = min(same_prefix, alone)
+    whole = written + min(here.settings.compaction.facts_tokens, replaced // FACTS_SHARE)
+    reads = 0.0 if here.cold else rates.read * here.tokens
+    writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)
     return Worth(writing + rewriting, here.tokens - (stays + whole), writing)
 
 
-def pays_from(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> float | None:
-    """How many tokens a compaction must free to pay off at this moment; None if that is unknown."""
-    factor = thrift_factor(settings, between_turns=here.between_turns, cold=here.cold)
-    if not factor or growth <= 0 or rates.read <= 0:
+def pays_from(here: Situation, worth: Worth) -> float | None:
+    """How many tokens a compaction must free to pay off at this moment; None if that is unknown, or it never does."""
+    settings, rates, growth = here.settings.compaction, here.rates, here.growth_of_all
+    now = settings.thrift_between_turns if here.between_turns else settings.thrift_in_loop
+    factor = settings.thrift * (settings.thrift_cold if here.cold else now)
+    if not factor or rates is None or growth <= 0 or rates.read <= 0:
         return None
     carrying = rates.read + COLD_SHARE * max(0.0, rates.write - rates.read)
     return factor * sqrt(2 * worth.cost * growth / carrying)
 
 
-def reason_it_pays(here: Situation, settings: Compaction, rates: Rates, worth: Worth, *, growth: float) -> str:
-    """Why a compaction pays off at this moment; empty if it does not. `growth`: tokens a call adds to the view."""
-    needed = pays_from(here, settings, rates, worth, growth=growth)
+def reason_it_pays(here: Situation, worth: Worth) -> str:
+    """Why a compaction pays off at this moment; empty if it does not."""
+    needed = pays_from(here, worth)
     if needed is None or worth.freed <= 0 or worth.freed < needed:
         return ""
     when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"

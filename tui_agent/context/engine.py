@@ -33,13 +33,12 @@ from tui_agent.context.compaction.words import words_limit
 from tui_agent.context.compaction.writing import (
     choose_writer,
     enter_draft,
-    signing_usd,
     write_signed,
     write_summary,
 )
 from tui_agent.context.counting import Counter, Ratios
 from tui_agent.context.deferring import found_tools
-from tui_agent.context.economics import CacheState, Situation, StepPrice, cache_state, step_price
+from tui_agent.context.economics import CacheState, Situation, StepPrice, cache_state, signing_cost, step_price
 from tui_agent.context.effects import (
     Append,
     AwaitWriting,
@@ -84,7 +83,7 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Words,
 )
-from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.request import ModelRequest, ReasoningPolicy
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
@@ -935,7 +934,7 @@ class ContextEngine:
         if not here.rates.input_usd:
             return 0.0
         if plan.through:
-            return signing_usd(plan, here)
+            return signing_cost(here, here.rates, plan.replaced) * here.rates.input_usd / MILLION
         parts, asked = questions_of(plan, self.view, here, self._prompts)
         # The expected length, not the longest possible.
         return choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, here).usd

@@ -26,7 +26,7 @@ from tui_agent.context.economics import (
 from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, protected_tokens, smallest_batch
 from tui_agent.context.layers.compaction import growth_meanwhile
 from tui_agent.conversation.entries import Cleared
-from tui_agent.conversation.profile import MILLION, Rates
+from tui_agent.conversation.profile import MILLION
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 from tui_agent.text import compact_count, counted, money_text, price_or_time
@@ -175,16 +175,16 @@ def _next_compaction(view: View, here: Situation) -> StepAhead | None:
     keep, distance = keep_tokens(settings, here.budget, trigger.tokens), max(0, trigger.tokens - here.tokens)
     start = trigger.tokens - (growth_meanwhile(here) if settings.background else 0)
     least, by_price = smallest_gain(here.budget.window, trigger.tokens), not undone_by_user(view)
-    rates = here.rates or Rates(0.0, 0.0, 0.0, 0.0)
+    rates = here.rates
     for calls in _calls_ahead(here):
         tokens = round(here.tokens + calls * here.growth_of_all)
         then = msgspec.structs.replace(here, tokens=tokens, cold=False, kept=round(tokens - here.growth_of_all))
-        worth = compaction_worth(then, settings, rates, keep=keep, small=here.small_rates)
-        needed = pays_from(then, settings, rates, worth, growth=here.growth_of_all) if by_price else None
+        worth = compaction_worth(then, keep=keep)
+        needed = pays_from(then, worth) if by_price else None
         pays = needed is not None and worth.freed >= max(least, needed)
         if (tokens >= start or pays) and worth.freed > 0:
             after, price = tokens - worth.freed, None
-            if here.rates is not None:
+            if rates is not None:
                 writing = worth.writing * (rates.input_usd or rates.input_s) / MILLION
                 price = step_price(then, after=after, tail=after - here.budget.fixed, writing=writing)
             return StepAhead(step="compact", frees=worth.freed, price=price, calls=calls, distance=distance)

@@ -51,7 +51,7 @@ def test_a_fence_around_the_whole_is_taken_off() -> None:
 
 
 def test_a_frame_goes_on_and_comes_off() -> None:
-    whole = framed(FIVE, EXTRACT, f"{HEADING}\nNames: a_b", "conversation_history/main.md")
+    whole = framed(FIVE, f"{EXTRACT}\n\n{HEADING}\nNames: a_b", "conversation_history/main.md")
     assert whole.startswith("[Previous conversation summary]\n\n# Current state")
     assert whole.endswith("conversation_history/main.md")
     assert body_of(whole) == EXTRACT

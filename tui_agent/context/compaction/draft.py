@@ -10,7 +10,7 @@ from tui_agent.context.compaction.facts import listing, missing
 from tui_agent.context.compaction.forms import ARCHIVE_LINE, SummaryForm, completed, framed, sections
 from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import Plan
-from tui_agent.context.effects import Answer, Refusal
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage
 from tui_agent.conversation.sizes import Size, size_of_text
 
@@ -99,40 +99,43 @@ def accept(
     model: str = "",
     usage: Usage | None = None,
     cost_usd: float | None = None,
+    signed: str = "",
     depth: int = 1,
 ) -> Draft | Refusal:
     """Complete and check a written text; or why it is rejected.
 
     `path`: of the archive, relative to the session's folder. Facts take at most half of what the summary frees. `model`
-    (empty: an extract), `usage`, `cost_usd`: who wrote it. `depth`: how many times its content was summarised.
+    (empty: an extract), `usage`, `cost_usd`: who wrote it. `signed`: the text as the provider signed it, which stays as
+    it is: the facts and the path follow behind the kept messages. `depth`: how many times its content was summarised.
     """
     if complaint := _unusable(text):
         return Refusal(complaint)
-    body = completed(plan.form, text, material.extract)
-    bare = tokens_of(size_of_text(framed(plan.form, body, "", path))) + plan.growth
+    body = text.strip() if signed else completed(plan.form, text, material.extract)
+    bare = tokens_of(size_of_text(*_shown(plan, body, "", path, signed))) + plan.growth
     if bare >= plan.replaced:
-        return Refusal(f"The summary takes {bare:,} tokens, the turns it replaces only {plan.replaced:,}.")
+        return _too_long(bare, plan)
     lost = missing(material.facts, "\n".join((body, *(each.text for each in plan.words))))
-    room = min(plan.facts_limit, (plan.replaced - bare) // 2)
-    shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    size = tokens_of(size_of_text(framed(plan.form, body, shown, path))) + plan.growth
+    facts = listing(lost, limit=min(plan.facts_limit, (plan.replaced - bare) // 2), tokens_of=tokens_of, where=path)
+    shown, behind = _shown(plan, body, facts, path, signed)
+    size = tokens_of(size_of_text(shown, behind)) + plan.growth
     if size >= plan.replaced:
-        return Refusal(
-            f"With its facts the summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}."
-        )
-    whole = f"{body}\n\n{shown}" if shown else body
+        return _too_long(size, plan)
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     boundary = kind(
         first=plan.first,
         last=plan.last,
-        text=framed(plan.form, whole, "", path),
+        text=shown,
         path=path,
         model=model,
         usage=usage,
         cost_usd=cost_usd,
         words=plan.words,
         state=plan.state,
-        depth=depth,
+        depth=plan.depth if signed else depth,
+        signed=signed,
+        through=plan.through,
+        facts=behind,
+        left_out=plan.left_out,
         reason=plan.reason,
         before=plan.before,
         after=plan.before - plan.replaced + size,
@@ -140,62 +143,24 @@ def accept(
     return Draft(
         plan=plan,
         material=material,
-        text=whole,
+        text=f"{body}\n\n{facts}" if facts else body,
         boundary=structs.replace(boundary, **{"note" if plan.step == "checkpoint" else "focus": plan.subject}),
         facts_missing=len(lost),
-        facts_appended=len(lost) - len(missing(lost, shown)),
-        sections_added=_added(plan.form, text, body),
+        facts_appended=len(lost) - len(missing(lost, facts)),
+        sections_added=() if signed else _added(plan.form, text, body),
     )
 
 
-def accept_signed(
-    plan: Plan, material: Material, answer: Answer, *, path: str, tokens_of: Callable[[Size], int]
-) -> Draft | Refusal:
-    """Check and complete a summary that the provider wrote and signed. It stays as it is: what it lacks, and the path
-    of the archive, follow behind the kept messages.
-    """
-    if complaint := _unusable(answer.text):
-        return Refusal(complaint)
-    text, where = f"{plan.form.prefix}\n\n{answer.text.strip()}", f"{ARCHIVE_LINE}{path}" if path else ""
-    bare = tokens_of(size_of_text(text, where)) + plan.growth
-    lost = missing(material.facts, "\n".join((text, *(each.text for each in plan.words))))
-    room = min(plan.facts_limit, max(0, plan.replaced - bare) // 2)
-    shown = listing(lost, limit=room, tokens_of=tokens_of, where=path)
-    facts = "\n\n".join(filter(None, (shown, where)))
-    size = tokens_of(size_of_text(text, facts)) + plan.growth
-    if size >= plan.replaced:
-        return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    boundary = Summarized(
-        first=plan.first,
-        last=plan.last,
-        text=text,
-        path=path,
-        model=answer.model,
-        usage=answer.usage,
-        cost_usd=answer.cost_usd,
-        words=plan.words,
-        state=plan.state,
-        depth=plan.depth,
-        signed=answer.signed,
-        through=plan.through,
-        facts=facts,
-        left_out=plan.left_out,
-        focus=plan.subject,
-        reason=plan.reason,
-        before=plan.before,
-        after=plan.before - plan.replaced + size,
-    )
-    return Draft(
-        plan=plan,
-        material=material,
-        text=f"{answer.text.strip()}\n\n{shown}" if shown else answer.text.strip(),
-        boundary=boundary,
-        facts_missing=len(lost),
-        facts_appended=len(lost) - len(missing(lost, shown)),
-        sections_added=(),
-        how="by the provider, which signs it: the thinking of the kept messages stays",
-        spent_usd=answer.cost_usd,
-    )
+def _shown(plan: Plan, body: str, facts: str, path: str, signed: str) -> tuple[str, str]:
+    """The text of a summary, and what follows a signed one behind the kept messages."""
+    if not signed:
+        return framed(plan.form, f"{body}\n\n{facts}" if facts else body, path), ""
+    where = f"{ARCHIVE_LINE}{path}" if path else ""
+    return f"{plan.form.prefix}\n\n{body}", "\n\n".join(filter(None, (facts, where)))
+
+
+def _too_long(size: int, plan: Plan) -> Refusal:
+    return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
 
 
 def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[Size], int]) -> Draft | Refusal:
@@ -205,38 +170,31 @@ def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[Siz
     not restored. It is rejected if it is empty or frees nothing, and the facts that it lacks are counted. Once edited,
     it is no longer signed by the provider that wrote it.
     """
-    text = text.strip()
+    text, old = text.strip(), draft.boundary
     if not text:
         return Refusal("The summary is empty.")
-    signed = draft.boundary.signed if text == draft.text else ""
-    whole = draft.boundary.text if signed else framed(plan.form, text, "", draft.boundary.path)
-    facts = draft.boundary.facts if signed else ""
-    size = tokens_of(size_of_text(whole, facts)) + plan.growth
+    edited = text != draft.text
+    signed = "" if edited else old.signed
+    shown, behind = (old.text, old.facts) if signed else (framed(plan.form, text, old.path), "")
+    size = tokens_of(size_of_text(shown, behind)) + plan.growth
     if size >= plan.replaced:
-        return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
-    lacking, reason = (draft.facts_missing, draft.facts_appended), draft.boundary.reason
-    if text != draft.text:
-        lacking, reason = (len(missing(draft.material.facts, text)), 0), f"{plan.reason}, edited"
+        return _too_long(size, plan)
     boundary = structs.replace(
-        draft.boundary,
-        text=whole,
+        old,
+        text=shown,
         words=plan.words,
         state=plan.state,
         signed=signed,
         through=plan.through if signed else "",
-        facts=facts,
+        facts=behind,
         left_out=plan.left_out if signed else 0,
-        reason=reason,
+        reason=f"{plan.reason}, edited" if edited else old.reason,
         before=plan.before,
         after=plan.before - plan.replaced + size,
     )
+    lacking = (len(missing(draft.material.facts, text)), 0) if edited else (draft.facts_missing, draft.facts_appended)
     return structs.replace(
-        draft,
-        plan=plan,
-        text=text,
-        boundary=boundary,
-        facts_missing=lacking[0],
-        facts_appended=lacking[1],
+        draft, plan=plan, text=text, boundary=boundary, facts_missing=lacking[0], facts_appended=lacking[1]
     )
 
 

@@ -139,10 +139,9 @@ def completed(form: SummaryForm, text: str, extract: str) -> str:
     return compose(form, {name: bodies.get(name) or spare.get(name, "") for name in form.sections})
 
 
-def framed(form: SummaryForm, body: str, listing: str, path: str) -> str:
-    """The whole text of a boundary: first line, sections, facts, and the path of the full turns."""
-    where = f"{ARCHIVE_LINE}{path}" if path else ""
-    return "\n\n".join(part for part in (form.prefix, body, listing, where) if part)
+def framed(form: SummaryForm, body: str, path: str) -> str:
+    """The whole text of a boundary: first line, sections and facts, and the path of the full turns."""
+    return "\n\n".join(filter(None, (form.prefix, body, f"{ARCHIVE_LINE}{path}" if path else "")))
 
 
 def body_of(text: str) -> str:

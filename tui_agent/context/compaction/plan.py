@@ -70,20 +70,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     boundaries: tuple[Boundary, ...] = ()
     leaving: tuple[Group, ...]
-    kept: Group | None
-    brought_back: tuple[int, ...]
+    kept: Group | None = None
+    brought_back: tuple[int, ...] = ()
     lapsed: tuple[int, ...] = ()
     words: tuple[Words, ...] = ()
     words_growth: int = 0
     state: str = ""
     state_growth: int = 0
-    writes: int
-    facts_limit: int
-    replaced: int
-    before: int
-    after: int
+    writes: int = 0
+    facts_limit: int = 0
+    replaced: int = 0
+    before: int = 0
+    after: int = 0
     subject: str = ""
-    reason: str
+    reason: str = ""
     through: str = ""
     left_out: int = 0
     depth: int = 1
@@ -156,115 +156,92 @@ def plan_compaction(
     begin = sum(group.first <= edge for group in groups)
     cut = max(begin, _with_its_prompt(view, groups, min(start, _first_unseen(groups))))
     least = SHORTEST_GAIN if asked else smallest_gain(here.budget.window, trigger)
-    signed: Plan | None = None
-    if by_provider and settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning:
-        found = _plan_signed(view, here, groups, begin, cut, least_gain=least, subject=focus, reason=reason)
-        if isinstance(found, Refusal):
-            return found
-        signed = found
-    ours = _plan(
-        view,
-        here,
-        covered=groups[begin:cut],
-        kept=groups[cut:],
-        earlier=groups[:begin],
-        form=OUTLINE if settings.handover == "outline" else FIVE,
-        subject=focus,
-        least_gain=least,
-        reason=reason,
-    )
-    if signed is None or (isinstance(ours, Plan) and not _signing_pays(signed, ours, view, here)):
+    wanted = _wanted(here, _form(here), focus, reason)
+    ours = _plan(wanted, view, here, groups[begin:cut], least_gain=least)
+    if not (by_provider and settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning):
+        return ours
+    signed = None
+    while signed is None and cut > begin:
+        # The provider summarises whole messages, so what follows must begin a message of its own.
+        last = groups[cut].first - 1 if cut < len(groups) else groups[-1].last
+        if view.until(last).whole:
+            signed = _plan_signed(wanted, view, here, last, least_gain=least)
+            break
+        cut -= 1
+    if signed is None or (isinstance(signed, Plan) and isinstance(ours, Plan) and not _pays(signed, ours, view, here)):
         return ours
     return signed
 
 
-def _signing_pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
+def _wanted(here: Situation, form: SummaryForm, subject: str, reason: str) -> Plan:
+    """A plan of which only the wishes are known."""
+    facts = here.settings.compaction.facts_tokens
+    return Plan(form=form, first=0, last=0, leaving=(), facts_limit=facts, subject=subject, reason=reason)
+
+
+def _form(here: Situation) -> SummaryForm:
+    return OUTLINE if here.settings.compaction.handover == "outline" else FIVE
+
+
+def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
     """Whether what the provider takes more than we do is at most the price of the thinking that only it keeps."""
-    thinking = here.mixed_tokens_of(view.reasoning_after(signed.last))
-    extra = signing_extra(
-        here,
-        replaced=signed.replaced,
-        after=signed.likely_after,
-        replaced_by_us=ours.replaced,
-        after_by_us=ours.likely_after - thinking,
-    )
-    return extra is None or extra <= thinking * (here.rates.output if here.rates is not None else 0.0)
+    rates, thinking = here.rates, here.mixed_tokens_of(view.reasoning_after(signed.last))
+    if rates is None or not rates.input_usd:
+        return True
+    extra = signing_extra(here, rates, replaced=signed.replaced, replaced_by_us=ours.replaced)
+    extra += rates.write * (signed.likely_after - (ours.likely_after - thinking))
+    return extra <= thinking * rates.output
 
 
-def _plan_signed(
-    view: View,
-    here: Situation,
-    groups: Sequence[Group],
-    begin: int,
-    cut: int,
-    *,
-    least_gain: int,
-    subject: str,
-    reason: str,
-) -> Plan | Refusal | None:
-    """Plan a summary of all groups before `cut` that the provider writes and signs; None if that is impossible.
+def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_gain: int) -> Plan | Refusal | None:
+    """Plan a summary of everything up to entry `last` that the provider writes and signs; None if that is impossible.
 
-    The provider accepts it in place of exactly what it summarised, so what follows must begin a message of its own and
-    nothing may be shown in between: pinned messages, or pictures of the newest request. `begin`: the first group that
-    no earlier summary covers.
+    The provider accepts it in place of exactly what it summarised, so nothing may be shown in between: pinned messages,
+    or pictures of the newest request.
     """
-    while cut > begin:
-        last = groups[cut].first - 1 if cut < len(groups) else groups[-1].last
-        until = view.until(last)
-        if until.whole:
-            break
-        cut -= 1
-    else:
-        return None
-    covered, kept = groups[:cut], groups[cut:]
+    groups, until, boundaries = view.groups(), view.until(last), view.boundaries()
+    covered, edge = (
+        [group for group in groups if group.first <= last],
+        max((each.last for each in boundaries), default=0),
+    )
     newest = next((group for group in reversed(groups) if group.starts_turn), None)
-    hidden = newest is not None and newest.first <= last
-    if any(group.pinned for group in covered) or (newest is not None and hidden and _has_pictures(newest)):
+    pictures = newest is not None and newest in covered and _has_pictures(newest)
+    if not until.whole or not covered or pictures or any(group.pinned for group in covered):
         return None
-    boundaries, (words, left_out, growth) = view.boundaries(), _words_anew(view, here, last, newest)
-    replaced = min(here.tokens, here.mixed_tokens_of(until.size))
-    writes, facts = expected_summary(replaced), here.settings.compaction.facts_tokens
-    expected = writes + min(facts, max(0, replaced - writes - growth) // 4) + growth
-    if replaced - expected < least_gain:
-        return Refusal(_too_little(max(0, replaced - expected), here))
-    return Plan(
-        form=OUTLINE if here.settings.compaction.handover == "outline" else FIVE,
+    # The newest request is among the words whole; the others as far as they fit.
+    said = [each for each in view.said() if each.seq <= last]
+    words = words_to_keep(view, here, said, last=last, whole={newest.first} if newest is not None else ())
+    left_out = len(said) - len(words)
+    plan = structs.replace(
+        wanted,
         first=min([covered[0].first, *(each.first for each in boundaries)]),
         last=last,
-        leaving=tuple(groups[begin:cut]),
-        kept=kept[0] if kept else None,
-        brought_back=(),
+        leaving=tuple(group for group in covered if group.first > edge),
+        kept=next((group for group in groups if group.first > last), None),
         words=words,
-        words_growth=growth,
-        writes=writes,
-        facts_limit=facts,
-        replaced=replaced,
-        before=here.tokens,
-        after=here.tokens - replaced + expected,
-        subject=subject,
-        reason=reason,
+        words_growth=here.mixed_tokens_of(size_of_text(words_block(words, left_out=left_out))),
         through=until.prefix_hash,
         left_out=left_out,
         depth=1 + max((each.depth for each in boundaries), default=0),
     )
+    return _measured(plan, here, here.mixed_tokens_of(until.size), least_gain=least_gain)
 
 
-def _words_anew(view: View, here: Situation, last: int, newest: Group | None) -> tuple[tuple[Words, ...], int, int]:
-    """All of the user's kept words up to entry `last`, how many messages they leave out, and their size in tokens. The
-    `newest` request is among them whole.
-    """
-    said = [each for each in view.said() if each.seq <= last]
-    words = words_to_keep(view, here, said, last=last, whole={newest.first} if newest is not None else ())
-    left_out = len(said) - len(words)
-    return words, left_out, here.mixed_tokens_of(size_of_text(words_block(words, left_out=left_out)))
+def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) -> Plan | Refusal:
+    """`plan` with its figures, if it frees at least `least_gain` tokens; `replaced`: the tokens that leave."""
+    # The provider's count of the whole request may be lower than our estimate of this part.
+    replaced = min(here.tokens, replaced)
+    writes, facts = expected_summary(replaced), plan.facts_limit
+    expected = writes + min(facts, max(0, replaced - writes - plan.words_growth) // 4) + plan.words_growth
+    if replaced - expected < least_gain:
+        freed = max(0, replaced - expected)
+        return Refusal(f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it.")
+    after = here.tokens - replaced + expected
+    return structs.replace(plan, writes=writes, replaced=replaced, before=here.tokens, after=after)
 
 
 def _has_pictures(group: Group) -> bool:
     return any(isinstance(block, Image) for segment in group.segments for block in segment.blocks)
-
-
-def _too_little(freed: int, here: Situation) -> str:
-    return f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it."
 
 
 def smallest_gain(window: int, trigger: int | None) -> int:
@@ -288,16 +265,7 @@ def plan_checkpoint(
     task = task[: next((index for index, group in enumerate(task) if group.open), len(task))]
     if not any(group.role == "assistant" for group in task):
         return Refusal("There is no finished work since the last checkpoint or summary.")
-    return _plan(
-        view,
-        here,
-        covered=task,
-        kept=[group for group in groups if group.first > task[-1].first],
-        form=CHECKPOINT,
-        subject=note,
-        least_gain=SHORTEST_GAIN,
-        reason=reason,
-    )
+    return _plan(_wanted(here, CHECKPOINT, note, reason), view, here, task, least_gain=SHORTEST_GAIN)
 
 
 def _first_unseen(groups: Sequence[Group]) -> int:
@@ -328,68 +296,56 @@ def _restored_with(prompt: int, groups: Iterable[Group], view: View) -> tuple[in
 
 
 def _plan(
+    wanted: Plan,
     view: View,
     here: Situation,
-    *,
     covered: Sequence[Group],
-    kept: Sequence[Group],
-    earlier: Sequence[Group] = (),
-    form: SummaryForm,
-    subject: str,
+    *,
     least_gain: int,
-    reason: str,
+    back: tuple[int, ...] | None = None,
 ) -> Plan | Refusal:
-    """Plan replacing the groups `covered` by one text, if that frees at least `least_gain` tokens. `earlier`: pinned or
-    restored groups among earlier summaries.
+    """Plan replacing the groups `covered` by one text, if that frees at least `least_gain` tokens.
+
+    `back`: the entries of the newest request to restore, if these are known.
     """
+    if not covered:
+        return Refusal(NOTHING_TO_SUMMARISE)
+    groups, summarises = view.groups(), wanted.form is not CHECKPOINT
+    kept = [group for group in groups if group.first > covered[-1].first]
     # A group is covered whole, even if its results came after the cut.
-    last = max((each.last for each in covered), default=0)
+    last = max(each.last for each in covered)
     last = min(last, kept[0].first - 1) if kept else last
-    brought_back: tuple[int, ...] = ()
-    if form is not CHECKPOINT and not any(group.starts_turn for group in kept):
+    if back is None:
         newest = next((group for group in reversed(covered) if group.starts_turn), None)
-        brought_back = _restored_with(newest.first, covered, view) if newest is not None and not newest.pinned else ()
-    leaving = tuple(group for group in covered if not group.pinned and group.first not in brought_back)
+        hides = summarises and newest is not None and not newest.pinned and not any(each.starts_turn for each in kept)
+        back = _restored_with(newest.first, covered, view) if newest is not None and hides else ()
+    leaving = tuple(group for group in covered if not group.pinned and group.first not in back)
     if not leaving:
         return Refusal(NOTHING_TO_SUMMARISE)
-    lapsed: tuple[Restored, ...] = ()
-    if any(group.starts_turn for group in (*covered, *kept)):
+    earlier, lapsed = [group for group in groups if group.first < covered[0].first], list[Restored]()
+    if summarises and any(group.starts_turn for group in (*covered, *kept)):
         prompts = [group.first for group in earlier if group.starts_turn and not group.pinned]
         requests = {seq for prompt in prompts for seq in _restored_with(prompt, earlier, view)}
-        lapsed = tuple(
+        lapsed = [
             entry
             for entry, counts in view.context_entries()
             if counts and isinstance(entry, Restored) and entry.items and requests.issuperset(entry.items)
-        )
-    again = [seq for entry in lapsed for seq in entry.items]
+        ]
+    leaves = [*(group.first for group in leaving), *(seq for entry in lapsed for seq in entry.items)]
     shown = {group.first: here.mixed_tokens_of(group.size) for group in (*leaving, *earlier)}
-    # The provider's count of the whole request may be lower than our estimate of this part.
-    replaced = min(here.tokens, sum(shown[seq] for seq in (*(group.first for group in leaving), *again)))
-    writes = expected_summary(replaced)
-    words, growth = _words(view, here, last, {*(group.first for group in leaving), *again})
-    facts = here.settings.compaction.facts_tokens
-    expected = writes + min(facts, max(0, replaced - writes - growth) // 4) + growth
-    if replaced - expected < least_gain:
-        freed = max(0, replaced - expected)
-        return Refusal(_too_little(freed, here))
-    return Plan(
-        form=form,
+    words, growth = _words(view, here, last, set(leaves))
+    plan = structs.replace(
+        wanted,
         first=covered[0].first,
         last=last,
         leaving=leaving,
         kept=kept[0] if kept else None,
-        brought_back=brought_back,
+        brought_back=back,
         lapsed=tuple(entry.seq for entry in lapsed),
         words=words,
         words_growth=growth,
-        writes=writes,
-        facts_limit=facts,
-        replaced=replaced,
-        before=here.tokens,
-        after=here.tokens - replaced + expected,
-        subject=subject,
-        reason=reason,
     )
+    return _measured(plan, here, sum(shown[seq] for seq in leaves), least_gain=least_gain)
 
 
 def _words(view: View, here: Situation, last: int, hidden: Collection[int]) -> tuple[tuple[Words, ...], int]:
@@ -460,12 +416,11 @@ def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: 
     if newest is not None and first <= newest.first <= last and not newest.pinned:
         back = _restored_with(newest.first, (group for group in groups if first <= group.first <= last), view)
     return Plan(
-        form=OUTLINE if settings.handover == "outline" else FIVE,
+        form=_form(here),
         first=first,
         last=last,
         boundaries=tuple(merged),
         leaving=leaving,
-        kept=None,
         brought_back=back,
         writes=writes,
         facts_limit=facts,
@@ -482,26 +437,7 @@ def rebased(plan: Plan, view: View, here: Situation) -> Plan | Refusal:
     The conversation may go on while a summary waits to be accepted. Its plan applies as long as everything it replaces
     is still shown as when it was summarised.
     """
-    if plan.through:
-        until, groups = view.until(plan.last), view.groups()
-        kept = next((group for group in groups if group.first > plan.last), None)
-        pinned = any(group.pinned for group in groups if group.first <= plan.last)
-        if until.prefix_hash != plan.through or not until.whole or pinned or (kept is None and plan.kept is not None):
-            return Refusal(CHANGED)
-        newest = next((group for group in reversed(groups) if group.starts_turn), None)
-        words, left_out, growth = _words_anew(view, here, plan.last, newest)
-        replaced = min(here.tokens, here.mixed_tokens_of(until.size))
-        expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
-        return structs.replace(
-            plan,
-            kept=kept,
-            words=words,
-            words_growth=growth,
-            left_out=left_out,
-            replaced=replaced,
-            before=here.tokens,
-            after=here.tokens - replaced + expected,
-        )
+    now: Plan | Refusal | None
     if plan.boundaries:
         within = [each for each in view.boundaries() if plan.first <= each.first and each.last <= plan.last]
         if not all(each in within for each in plan.boundaries):
@@ -510,34 +446,20 @@ def rebased(plan: Plan, view: View, here: Situation) -> Plan | Refusal:
         read = {(each.first, each.last) for each in plan.leaving}
         # A request that was restored meanwhile, or is no longer, is among the user's kept words anyway.
         same = all(each.starts_turn or (each.first, each.last) in read for each in now.leaving)
-        return now if same else Refusal(CHANGED)
-    groups = view.groups()
-    leaving = [
-        group
-        for group in groups
-        if plan.first <= group.first <= plan.last and not group.pinned and group.first not in plan.brought_back
-    ]
-    same = [_identity(group) for group in leaving] == [_identity(group) for group in plan.leaving]
-    if not same or any(plan.first <= each.first <= plan.last for each in view.boundaries()):
+    elif plan.through:
+        now = _plan_signed(plan, view, here, plan.last, least_gain=-here.tokens)
+        same = isinstance(now, Plan) and now.through == plan.through and (now.kept is not None or plan.kept is None)
+    else:
+        covered = [group for group in view.groups() if plan.first <= group.first <= plan.last]
+        now = _plan(plan, view, here, covered, least_gain=-here.tokens, back=plan.brought_back)
+        same = (
+            isinstance(now, Plan)
+            and [*map(_identity, now.leaving)] == [*map(_identity, plan.leaving)]
+            and not any(plan.first <= each.first <= plan.last for each in view.boundaries())
+        )
+    if not same or not isinstance(now, Plan):
         return Refusal(CHANGED)
-    lapsed = tuple(seq for seq in plan.lapsed if seq in view.active_steps())
-    replaced = plan.replaced
-    if lapsed != plan.lapsed:
-        replaced = sum(here.mixed_tokens_of(group.size) for group in leaving)
-    again = {seq for each in lapsed if isinstance(back := view.context_entry(each), Restored) for seq in back.items}
-    words, growth = _words(view, here, plan.last, {group.first for group in leaving} | again)
-    expected = plan.after - (plan.before - plan.replaced) - plan.words_growth + growth
-    replaced = min(here.tokens, replaced)
-    return structs.replace(
-        plan,
-        kept=next((group for group in groups if group.first > plan.last), None),
-        lapsed=lapsed,
-        words=words,
-        words_growth=growth,
-        replaced=replaced,
-        before=here.tokens,
-        after=here.tokens - replaced + expected,
-    )
+    return now if plan.boundaries else structs.replace(now, leaving=plan.leaving)
 
 
 def _identity(group: Group) -> tuple[int, int, tuple[bytes, ...]]:

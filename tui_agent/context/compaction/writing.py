@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import structs
 
-from tui_agent.context.compaction.draft import Draft, accept, accept_signed
+from tui_agent.context.compaction.draft import Draft, accept
 from tui_agent.context.compaction.forms import Questions, cut
 from tui_agent.context.compaction.material import Material, as_material
 from tui_agent.context.compaction.plan import Plan
@@ -54,6 +54,7 @@ HOW: Final[Mapping[WayName, str]] = {
 }
 """How a summary was made, for people, if it was not made in the way that was chosen."""
 
+SIGNED: Final = "by the provider, which signs it: the thinking of the kept messages stays"
 SIGNED_TOKENS: Final = 12_000
 """The most tokens of a call that writes a signed summary, thinking included."""
 ANSWER_TOKENS: Final = 4_096
@@ -135,15 +136,21 @@ def write_signed(
     outcome = yield AskModel("session", asked, "summary", plan.replaced + here.budget.fixed, True)
     if isinstance(outcome, Refusal):
         return outcome
-    return accept_signed(plan, material, expect(Answer, outcome), path=path, tokens_of=here.mixed_tokens_of)
-
-
-def signing_usd(plan: Plan, here: Situation) -> float | None:
-    """The expected cost in USD of having the provider write the summary of `plan`; None if unknown."""
-    reads, model = plan.replaced + here.budget.fixed, here.model
-    writes = plan.writes * 2 // 3
-    rates, room = model.rates(reads), _room(model, here)
-    return Summariser(model.name, rates, reads, 0, writes, room, cached=not here.cold).usd
+    answer = expect(Answer, outcome)
+    if not answer.signed:
+        return Refusal("the provider did not sign its summary")
+    draft = accept(
+        plan,
+        material,
+        answer.text,
+        path=path,
+        tokens_of=here.mixed_tokens_of,
+        model=answer.model,
+        usage=answer.usage,
+        cost_usd=answer.cost_usd,
+        signed=answer.signed,
+    )
+    return draft if isinstance(draft, Refusal) else structs.replace(draft, how=SIGNED, spent_usd=answer.cost_usd)
 
 
 def enter_draft(

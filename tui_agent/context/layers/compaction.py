@@ -158,9 +158,9 @@ def _reason(view: View, here: Situation) -> str:
         reaches = "reached" if left >= trigger.tokens else "is about to reach"
         return f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
     worth = _worth_now(here)
-    if worth is None or here.rates is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
+    if worth is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
         return ""
-    return reason_it_pays(here, here.settings.compaction, here.rates, worth, growth=here.growth_of_all)
+    return reason_it_pays(here, worth)
 
 
 def _frees_at_less_cost(cleared: Cleared, view: View, here: Situation) -> bool:
@@ -179,5 +179,4 @@ def _worth_now(here: Situation) -> Worth | None:
     trigger, settings = here.limits.compact, here.settings.compaction
     if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:
         return None
-    keep = keep_tokens(settings, here.budget, trigger.tokens)
-    return compaction_worth(here, settings, here.rates, keep=keep, small=here.small_rates)
+    return compaction_worth(here, keep=keep_tokens(settings, here.budget, trigger.tokens))
