@@ -76,7 +76,7 @@ async def test_stopped_it_notes_what_was_printed_so_far(tmp_path: Path) -> None:
         assert isinstance(told[-1], events.ToolFinished)
         assert told[-1].status == "interrupted"
         (text,) = [text for text in texts(session.agent.engine.view) if "<user-command>" in text]
-        assert "begun\n[stopped by the user]" in text
+        assert "begun\n[interrupted: stopped by the user after" in text
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / "project" / "pid").read_text()), 0)
 

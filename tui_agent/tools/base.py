@@ -32,6 +32,7 @@ call would touch, and what a person should see before they allow it::
                 return ToolOutput(f"{sum(1 for _ in stream)} lines")
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -130,6 +131,14 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tools that the call found; the model can call them from now on."""
     paged: bool = False
     """`text` is one page, cut by the tool to fit `ToolContext.page_bytes`; it is not cut again."""
+
+
+class CallStopped(asyncio.CancelledError):
+    """Raised by a tool in place of `CancelledError`: its call was stopped, and `output` is what there was until then."""
+
+    def __init__(self, output: ToolOutput) -> None:
+        super().__init__()
+        self.output = output
 
 
 def as_text(given: Mapping[str, object]) -> str:

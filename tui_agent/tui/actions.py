@@ -130,6 +130,7 @@ _EVERYWHERE: Final = (
     Action(id="break", keys="ctrl+c", does="break", priority=True, help="copy, clear the prompt or stop; twice: quit"),
     Action(id="cards", keys="ctrl+o", does="toggle_cards", in_palette=True, help="open or close all cards"),
     Action(id="tasks", keys="ctrl+t", does="toggle_tasks", in_palette=True, help="show or hide the whole task list"),
+    Action(id="background", keys="ctrl+b", does="send_back", help="let the running command go on in the background"),
     Action(id="palette", keys="ctrl+p", does="palette", help="all commands, searchable"),
     Action(id="history", keys="ctrl+r", does="search_history", in_palette=True, help="search your earlier prompts"),
     Action(id="next-mode", keys="shift+tab", does="next_mode", priority=True, help="switch mode: plan, ask, auto"),

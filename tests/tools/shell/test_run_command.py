@@ -15,6 +15,7 @@ import pytest
 
 from tui_agent.tools.base import (
     Access,
+    CallStopped,
     PermissionAnswer,
     PermissionQuestion,
     SubtaskProgress,
@@ -24,6 +25,7 @@ from tui_agent.tools.base import (
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
 
@@ -109,9 +111,28 @@ async def test_cancelling_ends_the_command(context: Context) -> None:
         while not context.seen:
             await asyncio.sleep(0.01)
     task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()
+    with pytest.raises(CallStopped) as stopped:
+        await task
+    assert stopped.value.output.text.startswith("started\n[interrupted: stopped by the user after ")
     await dies(int((context.workspace.root / "pid").read_text()))
+
+
+async def test_a_command_that_is_waited_for_goes_on_in_the_background_when_the_user_says_so(context: Context) -> None:
+    commands = BackgroundCommands()
+    line = "echo started; until [ -e enough ]; do sleep 0.01; done; echo ended"
+    task = asyncio.create_task(run(context, line, RunCommand(background=commands)))
+    assert not commands.send_back()
+    async with asyncio.timeout(60):
+        while not context.seen or not commands.awaited:
+            await asyncio.sleep(0.01)
+    assert commands.send_back()
+    answer = await task
+    assert answer.text.startswith("started\n[the user let it go on in the background as process ")
+    (command,) = commands.all().values()
+    assert (answer.outcome.left_running, command.is_running) == (command.command.pid, True)
+    (context.workspace.root / "enough").touch()
+    assert "ended" in (await command.look(60)).text
+    assert not commands.send_back()
 
 
 async def test_live_output_is_the_whole_of_what_should_be_seen_and_not_too_often(context: Context) -> None:

@@ -53,6 +53,7 @@ from tui_agent.text import error_text
 from tui_agent.tools.base import (
     Access,
     Ask,
+    CallStopped,
     PermissionAnswer,
     PermissionQuestion,
     Preview,
@@ -233,12 +234,7 @@ class Toolbox:
         arguments: dict[str, object] = {"command": command}
         call = ToolCall(f"user-{uuid.uuid4().hex[:12]}", USER_SHELL, _json(arguments))
         emit(events.ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        began, shown = time.monotonic(), ""
-
-        def pass_on(event: events.AgentEvent) -> None:
-            nonlocal shown
-            shown = event.text if isinstance(event, events.ToolProgress) else shown
-            emit(event)
+        began = time.monotonic()
 
         async def finish(status: Status, output: ToolOutput) -> None:
             fitted, duration_ms = await self._fit(call, output), _since(began)
@@ -253,11 +249,11 @@ class Toolbox:
             result = next(block for block in message.blocks if isinstance(block, ToolResult))
             emit(finished(msgspec.structs.replace(message, seq=await keep(message)), result, call.name))
 
-        asking = self._asking(pass_on)
+        asking = self._asking(emit)
         try:
             if await self.gate.check_own(command, asking, call.id):
                 # The user's own commands are not confined by the sandbox.
-                context = self._context(call.id, (Access("run", command, outside=True),), pass_on, asking)
+                context = self._context(call.id, (Access("run", command, outside=True),), emit, asking)
                 timed = _json({**arguments, "timeout": USERS_TIMEOUT_S})
                 output = await self.registry.get("run_command").run(timed, context)
             else:
@@ -266,10 +262,9 @@ class Toolbox:
             output = _refusal(str(failure))
         except NobodyToAsk as unasked:
             output = _refusal(f"Nothing was run. {unasked.question.reason} Look at it, then run it in the app.")
-        except asyncio.CancelledError:
-            text = f"{shown.rstrip()}\n[{STOPPED}]".lstrip()
-            output = ToolOutput(text, is_error=True, summary=STOPPED, outcome=Outcome(notes=1))
-            await to_completion(finish("interrupted", output))
+        except asyncio.CancelledError as stop:
+            output = stop.output if isinstance(stop, CallStopped) else _STOPPED
+            await to_completion(finish("interrupted", msgspec.structs.replace(output, summary=STOPPED)))
             raise
         except Exception as error:
             output = _broke("The command", error)
@@ -328,8 +323,9 @@ class Toolbox:
 
         try:
             status, output = await self._attempt(call, emit, ask)
-        except asyncio.CancelledError:
-            await self._finish(call, "interrupted", _STOPPED, emit, _since(began))
+        except asyncio.CancelledError as stop:
+            output = stop.output if isinstance(stop, CallStopped) else _STOPPED
+            await self._finish(call, "interrupted", output, emit, _since(began))
             raise
         if status == "error":
             output = bounded_error(output, self._record.engine.settings.output.error_bytes)

@@ -203,7 +203,7 @@ def _turn(messages: Sequence[RequestMessage], tools: Sequence[ToolDefinition]) -
         for block in message.blocks:
             if isinstance(block, ToolResult) and (call := calls.get(block.call_id)):
                 results.setdefault(call, []).append(block)
-                if block.is_error and block.text.startswith(_INTERRUPTED):
+                if block.is_error and f"\n{_INTERRUPTED}" in f"\n{block.text}":
                     stopped.append(call)
             elif isinstance(block, Text) and not block.text.startswith(_INTERRUPTED):
                 if (was_stopped or stopped) and not _CONTINUE.fullmatch(block.text):

@@ -147,6 +147,8 @@ class BackgroundCommands:
     def __init__(self, stream_bytes: int = STREAM_BYTES) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a command has come to those that run, or has ended."""
+        self.awaited: set[asyncio.Event] = set()
+        """One for each command that a call waits for; set, it lets the command go on in the background."""
         self._stream_bytes = stream_bytes
         self._commands: dict[int, BackgroundCommand] = {}
         self._leftovers: dict[RunningCommand, asyncio.Task[list[str]]] = {}
@@ -172,6 +174,13 @@ class BackgroundCommands:
         ended = [pid for pid, one in self._commands.items() if not one.is_running]
         for pid in ended[: max(len(self._commands) - _KEPT, 0)]:
             del self._commands[pid]
+
+    def send_back(self) -> bool:
+        """Send the commands that calls wait for to the background; False if there are none. Raises ToolFailure."""
+        self.check_room()
+        for leave in self.awaited:
+            leave.set()
+        return bool(self.awaited)
 
     def look_after(self, command: RunningCommand, settle: Settle) -> None:
         """Call `settle` for a command that has ended but left processes running, once those have ended too."""

@@ -18,7 +18,16 @@ from msgspec import Meta
 from tui_agent.conversation.entries import Outcome
 from tui_agent.durable import to_completion
 from tui_agent.text import how_it_ended
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import (
+    Access,
+    CallStopped,
+    Effect,
+    Preview,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+    WorkspaceView,
+)
 from tui_agent.tools.gate.workspace import access_to, shown
 from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
@@ -38,6 +47,8 @@ RAW_STREAM_BYTES = 100_000_000
 """The most bytes of raw output that are stored for one command."""
 BACKGROUND_START = 1.0
 """Seconds a background command is watched before the call returns: most mistakes show by then."""
+STOPPED = "[interrupted: stopped by the user after "
+SENT_BACK = "the user let it go on"
 
 _PROGRESS_INTERVAL = 0.1
 _PROGRESS_LINES = 40
@@ -154,31 +165,52 @@ class RunCommand:
                 ask = self._asking(context, command) if self._asking else None
                 await _started(self._sandbox.ready(prepared.request, ask))
             running = await _started(_start(prepared.request, on_output))
-        except BaseException:
+        except BaseException as error:
             progress.stop()
             raw.close()
+            if isinstance(error, asyncio.CancelledError) and terminal.tail(1):
+                # It had printed before it was known to have started.
+                told = await _finished(terminal, raw, [f"{STOPPED}0 s]"], Outcome(), is_error=True)
+                raise CallStopped(told) from None
             raise
         started = time.monotonic()
         if background:
             return await self._leave_running(command, running, terminal, raw, progress, settled)
+        leave, left, stopped = asyncio.Event(), False, False
+        self._background.awaited.add(leave)
         try:
-            ended, timed_out = await _wait(running, timeout)
+            ended, timed_out = await _wait(running, timeout, leave)
+            left = ended is None
+        except asyncio.CancelledError:
+            if running.exit_code is None:
+                raise
+            ended, timed_out, stopped = Ended(running.exit_code), False, True
         finally:
+            self._background.awaited.discard(leave)
             progress.stop()
-            raw.close()
-            if running.exit_code is not None:
-                taken_back = await to_completion(asyncio.to_thread(settled))
-        notes = [_last_line(ended, timed_out, timeout, time.monotonic() - started), *taken_back]
+            if not left:
+                raw.close()
+                if running.exit_code is not None:
+                    taken_back = await to_completion(asyncio.to_thread(settled))
+        if ended is None:
+            raw.open()
+            return await self._adopted(command, running, terminal, raw, settled, SENT_BACK)
+        seconds = time.monotonic() - started
+        last = f"{STOPPED}{seconds:.1f} s]" if stopped else _last_line(ended, timed_out, timeout, seconds)
+        notes = [last, *taken_back]
         if ended.left and not timed_out:
             notes.append(what_still_runs(ended, running.pid))
             self._background.look_after(running, settled)
-        failed = timed_out or ended.exit_code != 0
+        failed = stopped or timed_out or ended.exit_code != 0
         if prepared.bounds:
             end = terminal.tail(_DENIAL_LINES)
             notes += await asyncio.to_thread(denial_note, end, prepared.bounds, failed=failed)
             notes += refused_note(self._sandbox.proxy.take_refused()) if self._sandbox is not None else []
         outcome = Outcome(exit_code=ended.exit_code, timed_out=timed_out)
-        return await _finished(terminal, raw, notes, outcome, is_error=failed)
+        output = await _finished(terminal, raw, notes, outcome, is_error=failed)
+        if stopped:
+            raise CallStopped(output)
+        return output
 
     def _prepare(self, command: str, context: ToolContext, *, outside: bool) -> "_Prepared":
         """Prepare to run a command, inside the sandbox or outside. Reads files. Raises ToolFailure."""
@@ -212,17 +244,7 @@ class RunCommand:
                 async with asyncio.timeout(BACKGROUND_START):
                     ended = await running.ended()
             except TimeoutError:
-                self._background.adopt(line, running, raw, terminal, settled)
-                pid = running.pid
-                note = (
-                    f"[still running in the background as process {pid}: command_output(process={pid}) reads what it "
-                    f"prints from here on, stop_command(process={pid}) ends it; all of its output goes to "
-                    f"{shown(str(raw.path))}]"
-                )
-                outcome = Outcome(left_running=pid)
-                told = await asyncio.to_thread(answer, terminal, raw, [note], outcome, is_error=False)
-                terminal.clear()
-                return told
+                return await self._adopted(line, running, terminal, raw, settled, "still running")
         except BaseException:
             await running.stop()
             raise
@@ -238,6 +260,21 @@ class RunCommand:
             self._background.look_after(running, settled)
         outcome = Outcome(exit_code=ended.exit_code)
         return await _finished(terminal, raw, notes, outcome, is_error=ended.exit_code != 0)
+
+
+    async def _adopted(
+        self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str
+    ) -> ToolOutput:
+        """Leave a running command to the background; its output so far, and how the model gets at the rest."""
+        self._background.adopt(line, running, raw, terminal, settled)
+        pid = running.pid
+        note = (
+            f"[{why} in the background as process {pid}: command_output(process={pid}) reads what it prints from here "
+            f"on, stop_command(process={pid}) ends it; all of its output goes to {shown(str(raw.path))}]"
+        )
+        told = await asyncio.to_thread(answer, terminal, raw, [note], Outcome(left_running=pid), is_error=False)
+        terminal.clear()
+        return told
 
 
 class _Prepared(NamedTuple):
@@ -280,17 +317,25 @@ def shell() -> str:
     )
 
 
-async def _wait(running: RunningCommand, seconds: float) -> tuple[Ended, bool]:
-    """Wait for the end of the command; returns how it ended, and whether by the timeout. Cancelled, ends it first."""
+async def _wait(running: RunningCommand, seconds: float, leave: asyncio.Event) -> tuple[Ended | None, bool]:
+    """Wait for the end of the command; returns how it ended, and whether by the timeout. Cancelled, ends it first.
+
+    None: it goes on, since `leave` was set.
+    """
+    ending, leaving = asyncio.ensure_future(running.ended()), asyncio.ensure_future(leave.wait())
     try:
-        async with asyncio.timeout(seconds):
-            return await running.ended(), False
-    except TimeoutError:
-        await running.stop()
-        return await running.ended(), True
+        done, _ = await asyncio.wait((ending, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if leaving in done and ending not in done:
+            return None, False
+        if not done:
+            await running.stop()
+        return await ending, not done
     except BaseException:
         await running.stop()
         raise
+    finally:
+        ending.cancel()
+        leaving.cancel()
 
 
 async def _finished(

@@ -64,6 +64,7 @@ APP_ONLY: Final = frozenset(
         "context",
         "toggle_cards",
         "toggle_tasks",
+        "send_back",
         "next_mode",
         "search_history",
         "slash",
@@ -486,6 +487,17 @@ class TuiAgent(BaseApp):
         """Show the whole task list above the prompt, or its current item alone."""
         if not self.entry.todo.toggle():
             self.hint("there is no task list")
+
+    def action_send_back(self) -> None:
+        """Let the command that is waited for go on in the background."""
+        from tui_agent.tools.base import ToolFailure
+
+        try:
+            sent = self.session is not None and self.session.background.send_back()
+        except ToolFailure as failure:
+            self.hint(failure.why)
+        else:
+            self.hint("it goes on in the background; /jobs shows it" if sent else "no command is waited for")
 
     def action_page(self, direction: int) -> None:
         """Scroll the conversation, or the panel covering it, by a page without leaving the prompt."""
