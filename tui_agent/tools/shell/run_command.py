@@ -261,7 +261,6 @@ class RunCommand:
         outcome = Outcome(exit_code=ended.exit_code)
         return await _finished(terminal, raw, notes, outcome, is_error=ended.exit_code != 0)
 
-
     async def _adopted(
         self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str
     ) -> ToolOutput:
