@@ -134,7 +134,7 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallStopped(asyncio.CancelledError):
-    """Raised by a tool in place of `CancelledError`: its call was stopped, and `output` is what there was until then."""
+    """Raised by a tool in place of `CancelledError`: the call was stopped, and `output` is what it had given."""
 
     def __init__(self, output: ToolOutput) -> None:
         super().__init__()
