@@ -16,12 +16,14 @@ from tests.agent.talking import talking
 from tui_agent.agent import events
 from tui_agent.agent.extensions.hook_files import EVENTS
 from tui_agent.arguments import PARSERS, ExitCode
+from tui_agent.context.stats import ContextStats
 from tui_agent.conversation import blocks, entries
-from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import ContextReport, ErrorReport, QuestionReport, Report
+from tui_agent.headless.report import Outcome
 from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
+from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
+from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
 from tui_agent.tui.keys import key_text
 
@@ -227,9 +229,13 @@ def test_every_exit_code_is_listed() -> None:
 
 def test_every_field_of_the_result_is_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", page("headless").partition("| Field |")[2].partition("\n## ")[0]))
-    parts = (Report, ErrorReport, QuestionReport, ContextReport, Usage)
-    fields = {field for part in parts for field in part.__struct_fields__}
-    assert fields - listed == set()
+    outcome = Outcome(UsageTracker())
+    asked = PermissionQuestion("", "run_command", "{}", (), Preview(""), "")
+    outcome.failure = events.TurnFailed(kind="needs_approval", message="", retryable=False, questions=(asked,))
+    stats = ContextStats(model="", tokens=0, window=0, reserve=0, measured=True, categories={})
+    told = json.loads(outcome.as_json("", stats, 0))
+    parts = (told, told["error"], told["question"], told["usage"], told["context"])
+    assert {field for part in parts for field in part} - listed == set()
 
 
 def test_every_setting_has_a_meaning_that_ends_as_a_sentence() -> None:

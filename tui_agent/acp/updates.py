@@ -143,15 +143,7 @@ def usage(tokens: int, window: int, cost_usd: float | None, stats: ContextStats 
     if cost_usd is not None:
         update.cost = Cost(amount=cost_usd, currency="USD")
     if stats is not None:
-        figures = {
-            "percent": round(stats.percent, 1),
-            "evicted": stats.evicted,
-            "cleared": stats.cleared,
-            "digested": stats.digested,
-            "compactions": stats.compactions,
-            "checkpoints": stats.checkpoints,
-        }
-        update.field_meta = {"tui-agent": {"context": figures}}
+        update.field_meta = {"tui-agent": {"context": stats.figures}}
     return update
 
 

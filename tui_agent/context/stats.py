@@ -123,6 +123,12 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
         """The share of the window in use, in percent."""
         return 100 * self.tokens / self.window if self.window else 0.0
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """How full the window is, in percent, and how often the context was made smaller."""
+        made = ("evicted", "cleared", "digested", "compactions", "checkpoints")
+        return {"percent": round(self.percent, 1), **{name: getattr(self, name) for name in made}}
+
 
 def stats_of(
     view: View,

@@ -16,25 +16,14 @@ from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.own_commands import OwnPrompt
 from tui_agent.agent.turn.hints import IN_TEXT, unanswered
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
-from tui_agent.arguments import Arguments, ExitCode, OutputFormat, UsageError
+from tui_agent.arguments import Arguments, ExitCode, UsageError
 from tui_agent.conversation.blocks import Image
-from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import (
-    COST_DIGITS,
-    ContextReport,
-    ErrorReport,
-    ModelReport,
-    QuestionReport,
-    Report,
-    combined,
-    report_json,
-)
+from tui_agent.headless.report import CUT_OFF, Outcome, text_of
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.choice import default_model
 from tui_agent.models.ollama.address import pulled_models
-from tui_agent.models.usage import Totals, UsageTracker
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
@@ -42,10 +31,6 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable, sentence
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.gate.permissions import NobodyToAsk
-from tui_agent.visible import visible
-
-UNANSWERED = frozenset(("needs_approval", "needs_answer"))
-"""Failures that end with `ExitCode.NEEDS_APPROVAL`: there is nobody to ask."""
 
 WAIT, WAIT_MINUTES = "model.wait_for_reset", 5
 """How long a script waits for a limit to reset, unless the setting is set: a longer wait looks like a hang."""
@@ -124,7 +109,7 @@ async def _learn_of_servers(session: Session) -> None:
 
 async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:
     """Run the prompt or command, print the result, and return the exit code."""
-    outcome = _Outcome(session.agent.tracker)
+    outcome = Outcome(session.agent.tracker)
     as_command = _is_command(arguments)
     if as_command and (prompt := await own_prompt(session.agent, arguments.prompt or "")) is not None:
         as_command = False
@@ -134,8 +119,13 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
     elif outcome.failure is None:
         await _turns(session, arguments, schema, outcome)
     if outcome.failure is None and outcome.finished is not None and (cut := CUT_OFF.get(outcome.finished.stop_reason)):
-        outcome.failure = events.TurnFailed(kind=outcome.finished.stop_reason, message=cut, retryable=False)
-    _show(outcome, _report(session, outcome, began), arguments.output_format, structured=schema is not None)
+        outcome.fail(outcome.finished.stop_reason, cut)
+    if arguments.output_format != "text":
+        duration_ms = int(1000 * (time.monotonic() - began))
+        _print_json(outcome.as_json(session.id, session.agent.context_stats(), duration_ms))
+    elif text := printable(outcome.structured) if schema is not None else clean(outcome.text):
+        _print(text)
+    _say_what_is_missing(outcome)
     return outcome.exit_code
 
 
@@ -144,7 +134,7 @@ def _is_command(arguments: Arguments) -> bool:
     return is_command(prompt) and not prompt[:1].isspace()
 
 
-async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: "_Outcome") -> Arguments:
+async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: Outcome) -> Arguments:
     """The arguments with the expanded command as the prompt; a failure is recorded in `outcome`."""
     typed = (arguments.prompt or "").strip()
     try:
@@ -153,11 +143,11 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     except NobodyToAsk as refusal:
         outcome.failure = unanswered(refusal)
     except ToolFailure as failure:
-        outcome.failure = events.TurnFailed(kind="command", message=f"/{prompt.name}: {failure}", retryable=False)
+        outcome.fail("command", f"/{prompt.name}: {failure}")
     return arguments
 
 
-async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: "_Outcome") -> None:
+async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: Outcome) -> None:
     """Run the turn, and another one to correct the result if it is not valid under the schema."""
     _on_signals(session.agent.interrupt)
     if arguments.output_format == "stream-json":
@@ -182,26 +172,25 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
             return
         await session.agent.turns.tell_model(schema.repair(problems))
         told, images, typed = "", (), ""
-    outcome.failure = events.TurnFailed(
-        kind="invalid_result",
-        message=f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",
+    outcome.fail(
+        "invalid_result",
+        f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",
         retryable=True,
         hint="The model was told once. Say in the prompt what it gets wrong, or choose a larger model.",
     )
 
 
 async def _turn(
-    session: Session, arguments: Arguments, outcome: "_Outcome", words: str, images: tuple[Image, ...], typed: str
+    session: Session, arguments: Arguments, outcome: Outcome, words: str, images: tuple[Image, ...], typed: str
 ) -> None:
     streaming = arguments.output_format == "stream-json"
-    finished: events.TurnFinished | None = None
     async with aclosing(session.agent.run(words, images, typed=typed)) as stream:
         async for event in stream:
             match event:
                 case events.TurnFailed():
                     outcome.failure = event
                 case events.TurnFinished():
-                    finished = event
+                    outcome.add(event)
                 case events.Notice() if not streaming:
                     _say(_in_a_line(event))
                 case events.Retrying() if not streaming:
@@ -212,7 +201,6 @@ async def _turn(
                     pass
             if streaming:
                 _print_json(_stamped(events.encode(event)))
-    outcome.finished = combined(outcome.finished, finished)
 
 
 async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
@@ -232,7 +220,7 @@ async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]
     return found.images
 
 
-async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") -> None:
+async def _command(session: Session, arguments: Arguments, outcome: Outcome) -> None:
     """Run a slash command instead of a turn."""
     tracker = session.agent.tracker
     tracker.start_turn()
@@ -248,7 +236,7 @@ async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") 
         reply = Reply("")
     text = "\n".join(part for part in (reply.title, reply.text) if part)
     if reply.failed:
-        outcome.failure = events.TurnFailed(kind="command", message=text, retryable=False)
+        outcome.fail("command", text)
     outcome.finished = events.TurnFinished(
         stop_reason="interrupted" if doing.cancelled() else "command",
         text="" if reply.failed else text,
@@ -259,120 +247,12 @@ async def _command(session: Session, arguments: Arguments, outcome: "_Outcome") 
     )
 
 
-CUT_OFF = {
-    "refusal": "The model refused to answer.",
-    "max_tokens": "The answer was cut off: it reached the most tokens that one may have (--max-tokens).",
-    "context_window": "The answer was cut off: the model's context window is full.",
-}
-"""What to say of an answer that is none, or only a part of one, by its stop reason."""
-
-
-class _Outcome:
-    """What the events have told so far, and which models were used meanwhile."""
-
-    def __init__(self, tracker: UsageTracker) -> None:
-        self.failure: events.TurnFailed | None = None
-        self.finished: events.TurnFinished | None = None
-        self.structured = ""
-        """The valid result as JSON text; empty: there is none."""
-        self._tracker = tracker
-        self._before = tracker.by_model()
-
-    @property
-    def text(self) -> str:
-        """The final answer."""
-        return self.finished.text if self.finished else ""
-
-    @property
-    def ended_well(self) -> bool:
-        """Whether there is an answer: the turn neither failed nor was stopped."""
-        return self.failure is None and self.finished is not None and self.finished.stop_reason != "interrupted"
-
-    @property
-    def models(self) -> list[str]:
-        """The models that answered during this run, the session's most expensive first."""
-        return [name for name, totals in self._tracker.by_model().items() if totals != self._before.get(name)]
-
-    @property
-    def model_usage(self) -> dict[str, ModelReport]:
-        """What each of these models was used for during this run."""
-        now = self._tracker.by_model()
-        return {name: _during(self._before.get(name, Totals()), now[name]) for name in self.models}
-
-    @property
-    def questions(self) -> tuple[QuestionReport, ...]:
-        """The questions that wait for an answer."""
-        return tuple(map(_question, self.failure.questions)) if self.failure is not None else ()
-
-    @property
-    def exit_code(self) -> int:
-        if self.failure is not None:
-            return ExitCode.NEEDS_APPROVAL if self.failure.kind in UNANSWERED else ExitCode.FAILED
-        return ExitCode.DONE if self.ended_well else ExitCode.INTERRUPTED
-
-
-def _question(asked: PermissionQuestion) -> QuestionReport:
-    shown = asked.preview
-    parts = [shown.command, shown.diff, shown.text, *(f"{each.title}\n{each.diff}" for each in shown.changes)]
-    text = "\n".join(part for part in parts if part) or asked.arguments
-    return QuestionReport(asked.kind, asked.tool, visible(text, tabs=False), asked.choices)
-
-
-def _during(before: Totals, now: Totals) -> ModelReport:
-    """The part of a model's totals that came after `before`."""
-    was, used = before.usage, now.usage
-    unknown = now.calls - before.calls == now.unpriced - before.unpriced
-    return ModelReport(
-        calls=now.calls - before.calls,
-        input_tokens=used.input_tokens - was.input_tokens,
-        cache_read_tokens=used.cache_read_tokens - was.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens - was.cache_write_tokens,
-        output_tokens=used.output_tokens - was.output_tokens,
-        cost_usd=None if unknown else round(now.cost_usd - before.cost_usd, COST_DIGITS),
-    )
-
-
-def _report(session: Session, outcome: _Outcome, began: float) -> Report:
-    stats, failure, finished = session.agent.context_stats(), outcome.failure, outcome.finished
-    return Report(
-        session_id=session.id,
-        result=outcome.text,
-        structured_result=msgspec.Raw(outcome.structured.encode() or b"null"),
-        is_error=failure is not None,
-        error=ErrorReport(failure.kind, failure.message, failure.retryable) if failure else None,
-        question=next(iter(outcome.questions), None),
-        questions=outcome.questions,
-        stop_reason=finished.stop_reason if finished else "interrupted",
-        turns=finished.steps if finished else 0,
-        usage=finished.usage if finished else Usage(),
-        cost_usd=finished.cost_usd if finished else None,
-        models=outcome.models,
-        model_usage=outcome.model_usage,
-        context=ContextReport(
-            tokens=stats.tokens,
-            window=stats.window,
-            percent=round(stats.percent, 1),
-            evicted=stats.evicted,
-            cleared=stats.cleared,
-            digested=stats.digested,
-            compactions=stats.compactions,
-            checkpoints=stats.checkpoints,
-        ),
-        duration_ms=int(1000 * (time.monotonic() - began)),
-    )
-
-
-def _show(outcome: _Outcome, report: Report, form: OutputFormat, *, structured: bool) -> None:
-    """Print the result in the format asked for. For a structured result, the text format prints only the value."""
-    text = printable(outcome.structured) if structured else clean(report.result)
-    if form != "text":
-        _print_json(report_json(report))
-    elif text:
-        _print(text)
+def _say_what_is_missing(outcome: Outcome) -> None:
+    """Say which questions wait for an answer, and what failed."""
     for asked in outcome.questions:
         offered = [f"  {place}. {choice}" for place, choice in enumerate(asked.choices, 1) if asked.kind == "question"]
         if asked.kind != "call":
-            _say("\n".join((asked.text, *offered)))
+            _say("\n".join((text_of(asked), *offered)))
     if outcome.failure is not None:
         message, hint = outcome.failure.message, IN_TEXT.get(outcome.failure.kind, outcome.failure.hint)
         _say(f"{sentence(message)} {hint}" if hint and message[-1:].isalnum() else f"{message} {hint}".strip())
