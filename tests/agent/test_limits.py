@@ -11,10 +11,9 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Fault, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.turn.limits import MOST_SHORT, Limits
+from tui_agent.agent.turn.model_calls import MOST_SHORT, Pauses
 from tui_agent.conversation.entries import ModelSwitched
 from tui_agent.models.base import Overloaded, RateLimited
-from tui_agent.settings.schema import Model
 
 OPUS = {"model.id": "claude-opus-5-5"}
 AT_ONCE = Fault(kind="rate_limited", times=6, retry_after=0.01)
@@ -99,14 +98,14 @@ async def test_a_fallback_goes_on_and_says_what_that_costs(limit: str, server: A
 
 
 def test_pauses_end() -> None:
-    limits, waited = Limits(Model(wait_for_reset=60)), 0.0
+    allowed, waited = Pauses(60), 0.0
     pauses = []
-    while (pause := limits.pause(Overloaded("It is overloaded"))) is not None:
+    while (pause := allowed.next(Overloaded("It is overloaded"))) is not None:
         pauses.append(pause)
         waited += pause
     assert pauses[:4] == [15.0, 30.0, 60.0, 60.0]
     assert len(pauses) == MOST_SHORT
-    assert Limits(Model(wait_for_reset=0)).pause(Overloaded("It is overloaded")) is None
+    assert Pauses(0).next(Overloaded("It is overloaded")) is None
     day = RateLimited("The limit is reached", retry_after=86_400.0)
-    assert Limits(Model(wait_for_reset=60)).pause(day) is None
-    assert Limits(Model(wait_for_reset=10_080)).pause(day) == 86_400.0
+    assert Pauses(60).next(day) is None
+    assert Pauses(10_080).next(day) == 86_400.0

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from tui_agent.agent.briefing.briefing import Briefing
-from tui_agent.agent.events import ModelChanged
+from tui_agent.agent.events import ModelChanged, Notice
 from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import ModelSwitched, Prefix, Usage
 from tui_agent.conversation.profile import ModelProfile
@@ -106,12 +106,28 @@ class ActiveModel:
         waits = self._briefing.awaits_agents(before) and before.tools != now.tools
         return waits and (keeps_none or self._record.engine.cache.cold) and not bound
 
-    def take_agent_news(self) -> bool:
-        """Whether to tell the user that their first agents become available at the next summary; True once."""
-        prefix = self._record.view.prefix
+    def take_news(self) -> Notice | None:
+        """What to tell the user, once: that the model is given no tools, or not yet the one for their first agents."""
+        prefix, profile = self._record.view.prefix, self.profile
+        if not profile.tools and profile.name not in self._announced_chat_only:
+            self._announced_chat_only.add(profile.name)
+            return Notice(
+                level="warning",
+                title=f"{profile.id} calls no tools",
+                text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
+                hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
+            )
         waits = prefix is not None and self._briefing.awaits_agents(prefix)
         announced, self._agents_announced = self._agents_announced, waits
-        return waits and not announced
+        if not waits or announced:
+            return None
+        return Notice(
+            level="info",
+            title="Your first agents wait",
+            text="A new tool in front of the conversation would cost its cache, so the model is told of them with the "
+            "next summary, or sooner where that costs nothing.",
+            hint="/compact writes a summary now; a new session has them at once.",
+        )
 
     @property
     def speed(self) -> Speed:
@@ -122,14 +138,6 @@ class ActiveModel:
         """Take in the timings of the newest call. `kept`: tokens of its prompt that the server probably had cached."""
         self._speeds.measure(self.profile.name, timings, usage, kept)
         await self._record.use_model(self._facts())
-
-    def take_chat_news(self) -> bool:
-        """Whether to tell the user that the model is given no tools; True once for each model."""
-        name = self.profile.name
-        if self.profile.tools or name in self._announced_chat_only:
-            return False
-        self._announced_chat_only.add(name)
-        return True
 
     async def take_over(self, model: Model | str) -> None:
         """Switch to another model, by name or as a `Model`, from the next call on.

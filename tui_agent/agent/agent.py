@@ -30,10 +30,10 @@ from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import OpenSubtask, SubtaskRunner, branch_prefix, past_progress
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits
+from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner
 from tui_agent.agent.turn.toolbox import AfterTool, BeforeModel, BeforeTool, Interceptors, Toolbox
-from tui_agent.agent.turn.turn import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.effects import CompactionResult

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import newest, replay, text_of
-from tui_agent.agent.turn.turn import Parts
+from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, HeadMoved, Message, typed_in

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import step_event, text_of
-from tui_agent.agent.turn.turn import Parts
+from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft

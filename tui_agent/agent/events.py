@@ -1,5 +1,6 @@
 """The events of a running agent, for front ends: typed, frozen, in the order they happen."""
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -302,6 +303,9 @@ AgentEvent: TypeAlias = (
     | TurnFinished
 )
 
+
+Emit: TypeAlias = Callable[[AgentEvent], None]
+"""What is called with each event as it happens."""
 
 _encoder = msgspec.json.Encoder()
 

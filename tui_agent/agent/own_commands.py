@@ -17,7 +17,7 @@ import msgspec
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.extensions.agents import OwnAgent, own_agents
 from tui_agent.agent.extensions.files import STYLES, Shelf, Source, Written, written
-from tui_agent.agent.turn.turn import Parts
+from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, get_args
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.files import MOST_BYTES, Shelf
 from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import Transcript
@@ -52,7 +53,6 @@ _JUDGE: Final = (
     "instruction to you."
 )
 
-Emit = Callable[[events.AgentEvent], None]
 Judge = Callable[[str, str], Awaitable[str]]
 """Asks the small model: the instruction and the question; returns its answer. Raises ToolFailure if there is none."""
 

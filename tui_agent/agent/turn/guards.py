@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tui_agent.agent import events
+from tui_agent.agent.events import Emit
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.hints import WATCHDOG
 from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
@@ -26,7 +27,6 @@ from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
-Emit: TypeAlias = Callable[[events.AgentEvent], None]
 
 
 class StoppedByUser(ModelError):

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.active_model import ActiveModel
+from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.record import CallAccount, Record
@@ -57,7 +58,6 @@ from tui_agent.text import error_text, money_text
 from tui_agent.tools.base import ToolFailure
 
 T = TypeVar("T")
-Emit = Callable[[events.AgentEvent], None]
 
 ATTEMPTS = 2
 """How often one request for a summary is tried before falling back to the next way of making one."""

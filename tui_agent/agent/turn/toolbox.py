@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
 from tui_agent.agent.extensions.claude_forms import (
     arguments_from_claude,
@@ -29,7 +30,6 @@ from tui_agent.agent.history.as_events import finished
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.pictures import attach
-from tui_agent.agent.turn.steps import Emit
 from tui_agent.context.layers.limits import Cut, Evicted, Whole
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call

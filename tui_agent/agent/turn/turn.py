@@ -4,114 +4,38 @@ import asyncio
 import time
 import traceback
 from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from msgspec import structs
 
 from tui_agent.agent import events
-from tui_agent.agent.active_model import ActiveModel
-from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Hooks, Say
-from tui_agent.agent.history.as_events import answered, said, text_of
-from tui_agent.agent.record import CallAccount, Record
-from tui_agent.agent.turn.guards import Guards, not_done
+from tui_agent.agent.events import Emit
+from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Say
+from tui_agent.agent.history.as_events import said, text_of
+from tui_agent.agent.turn.guards import not_done
 from tui_agent.agent.turn.hints import HINTS, unanswered
-from tui_agent.agent.turn.limits import Limits, sleep_until
-from tui_agent.agent.turn.planning import Planning
-from tui_agent.agent.turn.steps import Emit, StepRunner
-from tui_agent.agent.turn.toolbox import NOT_APPROVED, Interceptors, Toolbox, value_of
-from tui_agent.context.cache_watch import CacheWatch
+from tui_agent.agent.turn.model_calls import ModelCalls, Parts, cut_short, reset_of
+from tui_agent.agent.turn.toolbox import NOT_APPROVED, value_of
 from tui_agent.context.effects import WriteInBackground
-from tui_agent.context.engine import Prepared
-from tui_agent.conversation.blocks import Text, ToolCall, valid_text
+from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import (
-    AnyEntry,
     Delivered,
     Message,
     ModeChanged,
-    Partial,
-    Usage,
     Withdrawn,
     delivered,
     notice,
     queued_of,
 )
-from tui_agent.conversation.profile import FREE, MILLION, ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.durable import to_completion
-from tui_agent.models.base import (
-    Completed,
-    ContextOverflow,
-    Metered,
-    ModelError,
-    PictureRefused,
-    ReasoningDelta,
-    RequestTooLarge,
-    Retrying,
-    TextDelta,
-    ToolCallDelta,
-    ToolsRefused,
-    UnknownModel,
-)
-from tui_agent.models.call_repair import as_meant, valid_blocks
-from tui_agent.models.catalogue import catalogue_of
-from tui_agent.models.retry import stream_with_retries
-from tui_agent.models.speed import Timings
-from tui_agent.models.usage import UsageTracker, cost_usd
+from tui_agent.models.base import ModelError
 from tui_agent.storage.errors import StorageError
-from tui_agent.text import clock_text, error_text, money_text
+from tui_agent.text import error_text
 from tui_agent.tools.gate.permissions import NobodyToAsk
-
-PARTIAL_EVERY_S = 1.0
-"""Seconds between two saves of text that is still streaming."""
-
-LONGEST_TOLD_S = 400 * 86_400.0
-"""Seconds until a reset that are told as a time; more are no time that a person waits for."""
 
 AGAIN = "[the user sent the newest message above once more]"
 
 UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what happened, for a report of the fault."
-
-
-class TooLarge(ContextOverflow):
-    """The program refused a request that cannot fit. Unlike a provider's refusal, it reveals no limit."""
-
-
-class Parts(NamedTuple):
-    """What a turn needs; all of it belongs to the agent and outlives the turn."""
-
-    record: Record
-    active: ActiveModel
-    toolbox: Toolbox
-    tracker: UsageTracker
-    steps: StepRunner
-    guards: Guards
-    caches: CacheWatch
-    planning: Planning
-    offered: OfferedTools | None
-    hooks: Hooks
-    interceptors: Interceptors = Interceptors()
-
-
-@dataclass(slots=True)
-class Reply:
-    """The answer that has streamed in so far; `completed` once it is complete."""
-
-    completed: Completed | None = None
-    text: str = ""
-    saved: int = 0
-    restart: bool = False
-    saved_at: float = field(default_factory=time.monotonic)
-    began: float = field(default_factory=time.monotonic)
-    first: float = 0.0
-
-    @property
-    def timings(self) -> Timings:
-        """The call's timings, estimated from the time of its first event, for servers that do not report them."""
-        first = self.first or time.monotonic()
-        return Timings(first - self.began, time.monotonic() - first)
 
 
 class Turn:
@@ -119,27 +43,21 @@ class Turn:
 
     def __init__(self, parts: Parts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
-        self._caches, self._planning = parts.caches, parts.planning
+        self._planning = parts.planning
         self._offered, self._hooks, self._interceptors = parts.offered, parts.hooks, parts.interceptors
         self._told_to_go_on = self._waits = 0
         self._said_by_hooks: list[Message] | None = None
         self._engine = self._record.engine
-        self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
-        self._reply = Reply()
-        self._answer = ""
-        self._stop_reason = "end_turn"
-        self._calls = 0
-        self._recoveries = 0
-        self._limits = Limits(self._engine.settings.model)
-        self._picture_refused = False
-        self._announced = 0
+        self._calls = ModelCalls(parts, emit)
+        self._ended = ""
+        """How it ended, if not with the model's last answer: ``error`` or ``interrupted``."""
         self._started = time.monotonic()
 
     @property
     def failed(self) -> bool:
         """Whether it ended in an error."""
-        return self._stop_reason == "error"
+        return self._ended == "error"
 
     def _tell(self, level: str, title: str, text: str = "", hint: str = "") -> None:
         self._emit(events.Notice(level=level, title=title, text=text, hint=hint))
@@ -163,7 +81,7 @@ class Turn:
             )
             self._fail("internal", message, retryable=True, hint=UNEXPECTED_HINT)
         except (KeyboardInterrupt, SystemExit):
-            self._stop_reason = "interrupted"
+            self._ended = "interrupted"
             raise
         finally:
             self._tracker.end_turn()
@@ -175,9 +93,9 @@ class Turn:
             finally:
                 self._emit(
                     events.TurnFinished(
-                        stop_reason=self._stop_reason,
-                        text=self._answer,
-                        steps=self._calls,
+                        stop_reason=self._ended or self._calls.stop_reason,
+                        text=self._calls.answer,
+                        steps=self._calls.made,
                         usage=self._tracker.turn.usage,
                         cost_usd=self._tracker.turn.known_cost_usd,
                         duration_ms=int(1000 * (time.monotonic() - self._started)),
@@ -202,7 +120,7 @@ class Turn:
             await to_completion(self._failed(error))
         except NobodyToAsk as refusal:
             await to_completion(self._record.answer_open_calls(NOT_APPROVED))
-            self._stop_reason = "error"
+            self._ended = "error"
             self._emit(unanswered(refusal))
         except HookBlocked as blocked:
             refused = isinstance(blocked, _PromptRefused)
@@ -219,7 +137,7 @@ class Turn:
 
     async def _step(self) -> bool:
         """One model call with its tool calls; True if the turn goes on."""
-        self._guards.before_call(self._calls)
+        self._guards.before_call(self._calls.made)
         if larger := self._guards.take_escalation():
             await self._active.take_over(larger)
             self._emit(self._active.changed)
@@ -229,7 +147,7 @@ class Turn:
             prepared = await self._steps.compute(self._engine.request)
             if addition := await value_of(before_model(prepared.request)):
                 await self._record.append(notice(addition))
-        completed = await self._ask_within_the_window()
+        completed = await self._calls.ask()
         await self._guards.after_call(self._active.profile, self._record, self._emit)
         calls = [block for block in completed.blocks if isinstance(block, ToolCall)]
         await self._toolbox.run(calls, self._emit)
@@ -245,10 +163,11 @@ class Turn:
         work that is due, and take in the user's words.
         """
         await self._active.introduce()
-        self._tell_of_tools()
+        if news := self._active.take_news():
+            self._emit(news)
         partial = self._record.view.partial
         if partial.strip():
-            await self._record.append(_cut_short(partial, self._record.view.model))
+            await self._record.append(cut_short(partial, self._record.view.model))
         await self._record.answer_open_calls()
         await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
         if prompt is not None:
@@ -281,7 +200,7 @@ class Turn:
         """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
         if self._told_to_go_on >= MOST_STOPS:
             return False
-        fields = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._answer}
+        fields = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._calls.answer}
         said = await self._hooks.may_end(fields, self._emit)
         if said.ended:
             self._tell("info", "A hook ended the turn", said.ended, "")
@@ -359,292 +278,15 @@ class Turn:
                     return False
         return False
 
-    # A call
-
-    async def _ask_within_the_window(self) -> Completed:
-        """Ask the model; if the request turns out not to fit, shrink it and retry, within limits."""
-        while True:
-            try:
-                if not self._engine.fits:
-                    await self._steps.run(self._engine.recover(), self._emit)
-                if not self._engine.fits:
-                    # As small as it can be: a bound that is still too high does not keep it from being tried.
-                    self._engine.meter.forget_bound()
-                budget, tokens = self._engine.budget, self._engine.tokens
-                if not budget.fits(tokens):
-                    size = f"The next request has about {tokens:,} tokens; {self._active.profile.id} takes"
-                    room = f"{budget.limit:,} (its window of {budget.window:,} less {budget.reserve:,} for the answer)"
-                    raise TooLarge(f"{size} {room}.", tokens=tokens, limit=budget.limit)  # noqa: TRY301
-                last = self._record.view.last_call
-                if last is not None and last.seq != self._announced:
-                    cold = await self._steps.compute(self._engine.cold_send)
-                    if cold is not None:
-                        # Once for each answer, what a call with an expired cache costs.
-                        self._announced = last.seq
-                        self._tell("info", "The cache is cold", cold.text())
-                return await self._ask(await self._steps.compute(self._engine.request))
-            except TooLarge:
-                raise
-            except ContextOverflow as overflow:
-                shorter_answer = self._learn_limit(overflow)
-                if isinstance(overflow, RequestTooLarge):
-                    self._engine.learn_too_many_bytes()
-                # A request that a bound of ours forbids is refused once, and then sent as small as it can be.
-                self._recoveries += not overflow.bound
-                if self._recoveries > self._engine.settings.compaction.max_compaction_recoveries:
-                    raise
-                if shorter_answer and self._engine.fits:
-                    continue
-                if not await self._steps.run(self._engine.recover(), self._emit) and not overflow.bound:
-                    raise
-            except ToolsRefused:
-                if self._record.view.prefix is None or not self._record.view.prefix.tools:
-                    raise
-                await self._active.introduce()
-                self._tell_of_tools()
-            except PictureRefused as refused:
-                # First smaller pictures, then none, so this loop ends.
-                again, self._picture_refused = self._picture_refused, True
-                if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
-                    raise
-            except ModelError as error:
-                if not self._limits.is_limit(error):
-                    raise
-                await self._discard_reply()
-                if not (await self._hand_over(error) or await self._wait(error)):
-                    raise
-
-    async def _hand_over(self, error: ModelError) -> bool:
-        """Go on with the next fallback whose key is there, and tell what that costs; False if there is none."""
-        active, catalogue = self._active, catalogue_of(self._engine.settings)
-        before = active.profile.name
-        while name := self._limits.fallback():
-            title = f"{name} cannot go on for {before}"
-            try:
-                if str(catalogue.resolve(name)) == before:
-                    continue
-                if (missing := catalogue.missing_key(name)) is not None:
-                    self._tell("warning", title, f"It needs a key: {missing}.")
-                    continue
-                await active.take_over(name)
-            except UnknownModel as unknown:
-                self._tell("warning", title, unknown.message)
-                continue
-            self._note(error, handed_to=active.profile.name)
-            price = _price_of_reading(active.profile, self._engine.tokens)
-            self._tell(
-                "warning",
-                f"{active.profile.name} goes on for {before}",
-                f"{error.happened.rstrip('.')}.{_reset_of(error)} {price}",
-                f"/model {before} goes back to it; model.fallbacks says who goes on.",
-            )
-            self._emit(active.changed)
-            return True
-        return False
-
-    async def _wait(self, error: ModelError) -> bool:
-        """Wait until the limit resets; False if that would be longer than the settings allow."""
-        pause = self._limits.pause(error)
-        if pause is None:
-            return False
-        self._note(error, retry_s=pause)
-        until = time.time() + pause
-        self._emit(events.Retrying(attempt=1, delay_s=pause, kind=error.kind, message=error.happened, until=until))
-        await sleep_until(until)
-        return True
-
-    def _note(self, error: ModelError, **more: object) -> None:
-        self._record.note("error", {"kind": error.kind, "message": error.message, **more})
-
-    def _learn_limit(self, overflow: ContextOverflow) -> bool:
-        """Adopt the limit that the provider's error states, and tell the user if it is lower than was known.
-
-        True if that means asking for a shorter answer from now on.
-        """
-        before, reserve = self._engine.window.tokens, self._engine.budget.reserve
-        self._engine.learn_limit(overflow.limit, overflow.tokens, bound=overflow.bound)
-        after = self._engine.window.tokens
-        if after < before:
-            self._tell(
-                "warning",
-                f"{self._active.profile.id} takes {after:,} tokens, not {before:,}",
-                "The request was too long for it. It is made to fit and sent again; nothing is lost.",
-                "From now on that is taken to be its window. /context shows what fits.",
-            )
-        return self._engine.budget.reserve < reserve
-
-    def _tell_of_tools(self) -> None:
-        """Tell the user, once, that the model is given no tools, or not yet the one for their first agents."""
-        if self._active.take_chat_news():
-            self._tell(
-                "warning",
-                f"{self._active.profile.id} calls no tools",
-                "It is asked without them: it answers from what is in the conversation, and changes nothing.",
-                "Attach files with @, run commands with !, or choose a model that calls tools with /model.",
-            )
-        elif self._active.take_agent_news():
-            self._tell(
-                "info",
-                "Your first agents wait",
-                "A new tool in front of the conversation would cost its cache, so the model is told of them with the "
-                "next summary, or sooner where that costs nothing.",
-                "/compact writes a summary now; a new session has them at once.",
-            )
-
-    async def _ask(self, prepared: Prepared) -> Completed:
-        profile = self._active.profile
-        with self._guards.calling(profile, prepared.tokens, self._record, self._emit):
-            self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
-            last = self._record.view.last_call
-            self._caches.sends(
-                profile.name,
-                prepared.request,
-                self._engine.cache,
-                edits=self._record.view.edits,
-                last=last.usage if last is not None else None,
-            )
-            self._reply = Reply()
-            try:
-                await self._listen(prepared)
-            finally:
-                # A complete answer counts, its cost and its calls, whatever stops the turn now.
-                completed = self._reply.completed
-                if completed is not None:
-                    completed = await to_completion(self._enter(completed, prepared, last))
-        if completed is None:
-            raise ModelError(f"{profile.name} ended its answer without completing it.")
-        return completed
-
-    async def _enter(self, completed: Completed, prepared: Prepared, last: Message | None) -> Completed:
-        """Append a complete answer; `last`: the call before. Returns it with its calls as they will be run."""
-        profile, duration_ms = self._active.profile, int(1000 * (time.monotonic() - self._reply.began))
-        await self._time(completed, prepared, last.usage if last is not None else None)
-        cost = cost_usd(completed.usage, profile.prices)
-        missed = self._caches.answered(
-            completed.usage,
-            self._engine.model.rates(completed.usage.input_tokens),
-            reason=completed.cache_miss,
-            answer=completed.answer_id,
-        )
-        if missed is not None:
-            self._record.note("cache_miss", {**missed._asdict(), "text": missed.text()})
-        completed = as_meant(completed, prepared.request.tools, in_text=profile.loose_calls)
-        completed = structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
-        message = Message(
-            role="assistant",
-            blocks=completed.blocks,
-            model=profile.name,
-            prefix_hash=prepared.prefix_hash,
-            usage=completed.usage,
-            cost_usd=cost,
-            stop_reason=completed.stop_reason,
-            duration_ms=duration_ms,
-        )
-        # This is the whole answer, so no partial one remains to be saved, and its usage is no longer to be added.
-        self._reply = Reply()
-        self._account.answered()
-        self._tracker.record(profile.name, completed.usage, cost)
-        message = structs.replace(message, seq=await self._record.append(message))
-        self._calls += 1
-        event = answered(message)
-        self._stop_reason, self._answer = message.stop_reason, event.text
-        self._emit(event)
-        calls = any(isinstance(block, ToolCall) for block in message.blocks)
-        if message.stop_reason == "end_turn" and not (self._answer.strip() or calls):
-            if self._calls > 1:
-                # After tool calls some models have nothing to add.
-                hint = "what it did is shown above; ask it to sum up"
-                self._tell("info", "The model ended without a word", hint=hint)
-            else:
-                hint = "send the message again, or try another model with /model"
-                self._tell("warning", "The model answered nothing", hint=hint)
-        self._emit(
-            events.ContextChanged(
-                tokens=self._engine.tokens,
-                window=self._engine.window.tokens,
-                measured=self._engine.meter.measured,
-                cost_usd=self._tracker.session.known_cost_usd,
-                turn_cost_usd=self._tracker.turn.known_cost_usd,
-                reading=self._active.speed.reading,
-                writing=self._active.speed.writing,
-            )
-        )
-        return completed
-
-    async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
-        """Measure the model's speed by a call; `last`: the usage of the call before."""
-        if not self._active.profile.local:
-            return
-        usage, kept, cold = completed.usage, 0, self._engine.cache.cold
-        if not usage.input_tokens:
-            # The server reports no usage: estimate it. How much it had cached is known only if everything was new.
-            written = self._engine.meter.tokens_of_text(self._record.view, self._reply.text, "prose")
-            usage = Usage(input_tokens=prepared.tokens if cold else 0, output_tokens=written)
-        elif last is not None and not cold and self._engine.meter.measured:
-            kept = last.input_tokens + last.output_tokens
-        await self._active.took(completed.timings or self._reply.timings, usage, kept)
-
-    async def _listen(self, prepared: Prepared) -> None:
-        """Receive the answer into `_reply`."""
-        request = structs.replace(prepared.request, follows=self._caches.newest)
-        async with aclosing(stream_with_retries(self._active.model, request)) as stream:
-            async for event in stream:
-                self._reply.first = self._reply.first or time.monotonic()
-                match event:
-                    case TextDelta():
-                        self._reply.text += valid_text(event.text)
-                        self._emit(events.TextDelta(text=event.text))
-                        if time.monotonic() - self._reply.saved_at >= PARTIAL_EVERY_S:
-                            await self._save_partial()
-                    case ReasoningDelta():
-                        self._emit(events.ReasoningDelta(text=event.text))
-                    case ToolCallDelta():
-                        self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
-                    case Metered():
-                        self._account.used_so_far(self._active.profile, event.usage)
-                    case Retrying():
-                        await self._retrying(event)
-                    case Completed():
-                        self._account.used_so_far(self._active.profile, event.usage)
-                        self._reply.completed = event
-                        return
-
-    async def _save_partial(self) -> None:
-        reply = self._reply
-        piece = Partial(text=reply.text[reply.saved :], model=self._active.profile.name, restart=reply.restart)
-        reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
-        await self._record.append(piece)
-
-    async def _retrying(self, event: Retrying) -> None:
-        error, attempt, delay_s = event.error, event.attempt, event.delay_s
-        await self._discard_reply()
-        fields = {"kind": error.kind, "message": error.message, "attempt": attempt, "retry_s": delay_s}
-        self._record.note("error", fields)
-        self._emit(
-            events.Retrying(
-                attempt=attempt, retries=event.retries, delay_s=delay_s, kind=error.kind, message=error.happened
-            )
-        )
-
-    async def _discard_reply(self) -> None:
-        """Make the text streamed so far void, also after a restart; what it cost counts."""
-        if self._reply.saved:
-            await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
-        self._reply = Reply()
-        await self._account.broke_off()
-
     # How it ends
 
     async def _leave(self, answer: str = INTERRUPTED) -> None:
         """Make the log valid: save the text streamed so far, and answer calls that were not run with `answer`."""
-        await self._account.broke_off()
-        if self._reply.text.strip():
-            await self._record.append(_cut_short(self._reply.text, self._active.profile.name))
-            self._answer = self._reply.text
+        await self._calls.break_off()
         await self._record.answer_open_calls(answer)
 
     async def _interrupted(self) -> None:
-        self._stop_reason = "interrupted"
+        self._ended = "interrupted"
         await self._leave()
         await self._record.append(notice("[interrupted by the user]", "interrupted"))
 
@@ -656,29 +298,12 @@ class Turn:
         if error.__cause__ is not None:
             fields["traceback"] = "".join(traceback.format_exception(error.__cause__))
         self._record.note("error", fields)
-        message = f"{error.message.rstrip('.')}.{resets}" if (resets := _reset_of(error)) else error.message
+        message = f"{error.message.rstrip('.')}.{resets}" if (resets := reset_of(error)) else error.message
         self._fail(error.kind, message, retryable=error.retryable, hint=HINTS.get(error.kind, ""))
 
     def _fail(self, kind: str, message: str, *, retryable: bool, hint: str) -> None:
-        self._stop_reason = "error"
+        self._ended = "error"
         self._emit(events.TurnFailed(kind=kind, message=message, retryable=retryable, hint=hint))
-
-
-def _reset_of(error: ModelError) -> str:
-    """A sentence, after a space, on when a provider's limit resets; empty if it did not say."""
-    resets = error.retry_after or 0.0
-    return f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_TOLD_S else ""
-
-
-def _price_of_reading(profile: ModelProfile, tokens: int) -> str:
-    """A sentence on what it costs that a model reads the conversation once without a cache."""
-    rates = profile.rates(tokens)
-    if rates is None and (profile.local or profile.prices == FREE):
-        return "Handing over costs nothing."
-    if rates is None:
-        return "What handing over costs is not known."
-    cost = tokens * max(1.0, rates.write) * rates.input_usd / MILLION
-    return f"Handing over costs about {money_text(cost)}: {tokens:,} tokens, once without a cache."
 
 
 class _PromptRefused(HookBlocked):
@@ -687,7 +312,3 @@ class _PromptRefused(HookBlocked):
 
 def _of_hook(said: Say) -> list[Message]:
     return [notice(f"[a hook of the user says] {said.told}", "hook")] if said.told else []
-
-
-def _cut_short(text: str, model: str) -> AnyEntry:
-    return Message(role="assistant", blocks=(Text(text),), model=model, stop_reason="interrupted")

@@ -9,10 +9,11 @@ from typing import Final
 from msgspec import structs
 
 from tui_agent.agent import events
+from tui_agent.agent.events import Emit
 from tui_agent.agent.history.as_events import text_of, user_blocks
+from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.pictures import attach, smaller_text
-from tui_agent.agent.turn.steps import Emit
-from tui_agent.agent.turn.turn import Parts, Turn
+from tui_agent.agent.turn.turn import Turn
 from tui_agent.conversation.blocks import Image, Text, valid_text
 from tui_agent.conversation.entries import (
     Message,
