@@ -11,13 +11,13 @@ import pytest
 from acp.exceptions import RequestError
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block, text_block
 from acp.schema import (
+    AcpMcpServer,
     AgentMessageChunk,
     AgentPlanUpdate,
     AgentThoughtChunk,
     AvailableCommandsUpdate,
     CurrentModeUpdate,
     McpServerStdio,
-    SseMcpServer,
     ToolCallProgress,
     ToolCallStart,
     ToolCallUpdate,
@@ -63,8 +63,8 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
         (program.home / "commands").mkdir()
         (program.home / "commands" / "greet.md").write_text("Say hello to $ARGUMENTS.")
         async with editing(program, editor, "--ask", "ask") as (connection, process):
-            sse = SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/", headers=[])
-            session = await connection.new_session(cwd=folder, mcp_servers=[sse])
+            through = AcpMcpServer(type="acp", name="old", server_id="old-1")
+            session = await connection.new_session(cwd=folder, mcp_servers=[through])
             one = session.session_id
             assert session.modes is not None
             assert [each.id for each in session.modes.available_modes] == ["plan", "ask", "auto", "allow"]
@@ -105,7 +105,7 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             assert used.cost is not None
             thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk))
             assert "A minus." in thoughts
-            assert "sse" in thoughts
+            assert "its transport (acp) is not supported" in thoughts
             (named,) = editor.of(AvailableCommandsUpdate)
             assert {"context", "compact", "review"} <= {each.name for each in named.available_commands}
             sent = json.loads(asked_for(server.requests)[0].body)["messages"][0]["content"]

@@ -1,13 +1,16 @@
-"""A server of tools over streamable HTTP (MCP 2025-06-18) on 127.0.0.1, written from the specification, without SDK.
+"""A server of tools on 127.0.0.1, written from the specification, without SDK: over streamable HTTP (MCP 2025-06-18) at
+``/mcp``, and over the transport before it (HTTP with SSE, MCP 2024-11-05) at ``/sse``.
 
 With ``oauth`` it wants a token, and is its own authorization server (RFC 6749, 7591, 7636, 8414, 9728): it enforces
-PKCE and one use of each code, and whoever opens the address to sign in is signed in.
+PKCE and one use of each code and refresh token, and whoever opens the address to sign in is signed in. A `secret` makes
+it know one client only (RFC 6749, 2.3.1), which has to send it.
 """
 
 import base64
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import secrets
 import threading
@@ -32,13 +35,19 @@ PACKED = {"name": "packed", "description": "The same, packed.", "inputSchema": {
 class McpHttpServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, *, oauth: bool = False) -> None:
+    def __init__(self, *, oauth: bool = False, secret: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.oauth = oauth
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.codes: dict[str, str] = {}
         self.tokens: set[str] = set()
         self.registered = 0
+        self.secret = secret
+        self.renewals: set[str] = set()
+        self.renewed = 0
+        self.asked: list[dict[str, str]] = []
+        """What was asked at ``/authorize``."""
+        self.streams: dict[str, io.BufferedIOBase] = {}
         self.headers: list[dict[str, str]] = []
 
 
@@ -59,22 +68,36 @@ class _Handler(BaseHTTPRequestHandler):
                 {
                     "issuer": here,
                     "authorization_endpoint": f"{here}/authorize",
-                    "token_endpoint": f"{here}/token",
-                    "registration_endpoint": f"{here}/register",
+                    "token_endpoint": f"{here}/oauth/token",
+                    **({} if self.server.secret else {"registration_endpoint": f"{here}/register"}),
                     "response_types_supported": ["code"],
                     "grant_types_supported": ["authorization_code", "refresh_token"],
                     "code_challenge_methods_supported": ["S256"],
-                    "token_endpoint_auth_methods_supported": ["none"],
+                    "token_endpoint_auth_methods_supported": ["client_secret_post" if self.server.secret else "none"],
                 },
             )
         elif url.path == "/authorize":
             given = {name: values[0] for name, values in parse_qs(url.query).items()}
+            self.server.asked.append(given)
             code = secrets.token_hex(8)
             self.server.codes[code] = given["code_challenge"]
             back = urlencode({"code": code, "state": given["state"]})
             self._answer(302, {}, Location=f"{given['redirect_uri']}?{back}")
+        elif url.path == "/sse":
+            self._events()
         else:
             self._answer(405, {})
+
+    def _events(self) -> None:
+        """The stream on which everything is answered; it ends with the server or the client."""
+        name = secrets.token_hex(8)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(f"event: endpoint\ndata: /messages?session={name}\n\n".encode())
+        self.server.streams[name] = self.wfile
+        with contextlib.suppress(OSError):
+            self.connection.recv(1)  # returns when the client hangs up
 
     def do_DELETE(self) -> None:
         self._answer(200, {})
@@ -85,23 +108,43 @@ class _Handler(BaseHTTPRequestHandler):
             case "/register":
                 self.server.registered += 1
                 self._answer(201, {**json.loads(body), "client_id": "me", "token_endpoint_auth_method": "none"})
-            case "/token":
+            case "/oauth/token":
                 self._token({name: values[0] for name, values in parse_qs(body.decode()).items()})
             case "/mcp":
                 self.server.headers.append(dict(self.headers))
                 self._message(json.loads(body))
+            case "/messages":
+                self.stream = self.server.streams[parse_qs(urlsplit(self.path).query)["session"][0]]
+                self._message(json.loads(body))
+                self._send(202, b"")
             case _:
                 self._answer(404, {})
 
     def _token(self, given: dict[str, str]) -> None:
+        if self.server.secret and given.get("client_secret") != self.server.secret:
+            self._answer(401, {"error": "invalid_client"})
+            return
+        if given.get("grant_type") == "refresh_token":
+            if given.get("refresh_token") not in self.server.renewals:
+                self._answer(400, {"error": "invalid_grant"})
+                return
+            self.server.renewals.discard(given["refresh_token"])
+            self.server.renewed += 1
+            self._issue()
+            return
         challenge = self.server.codes.pop(given.get("code", ""), "")
         digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
         if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != challenge:
             self._answer(400, {"error": "invalid_grant"})
             return
-        token = secrets.token_hex(16)
+        self._issue()
+
+    def _issue(self) -> None:
+        token, renewal = secrets.token_hex(16), secrets.token_hex(16)
         self.server.tokens.add(token)
-        self._answer(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+        self.server.renewals.add(renewal)
+        told = {"access_token": token, "token_type": "Bearer", "expires_in": 3600}
+        self._answer(200, {**told, "refresh_token": renewal})
 
     def _message(self, message: dict[str, Any]) -> None:
         token = self.headers.get("authorization", "").removeprefix("Bearer ")
@@ -136,7 +179,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return
         self._answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
+    stream: io.BufferedIOBase | None = None
+
     def _answer(self, status: int, body: dict[str, Any], **headers: str) -> None:
+        if self.stream is not None:
+            if body:
+                self.stream.write(b"event: message\ndata: " + json.dumps(body).encode() + b"\n\n")
+            return
         self._send(status, json.dumps(body).encode(), **headers)
 
     def _flood(self) -> None:
@@ -160,8 +209,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*, oauth: bool = False) -> Iterator[McpHttpServer]:
-    server = McpHttpServer(oauth=oauth)
+def serving(*, oauth: bool = False, secret: str = "") -> Iterator[McpHttpServer]:
+    server = McpHttpServer(oauth=oauth, secret=secret)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server

@@ -100,7 +100,7 @@ class FrontEnd:
             agent_capabilities=AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
-                mcp_capabilities=McpCapabilities(http=True, sse=False, acp=False),
+                mcp_capabilities=McpCapabilities(http=True, sse=True, acp=False),
                 session_capabilities=SessionCapabilities(
                     list=SessionListCapabilities(),
                     fork=SessionForkCapabilities(),
@@ -297,13 +297,13 @@ def _with_servers(settings: Settings, servers: Iterable[Server]) -> tuple[Settin
             case McpServerStdio():
                 env = {each.name: each.value for each in server.env}
                 given[name] = ToolServer(command=server.command, args=tuple(server.args), env=env)
-            case HttpMcpServer():
+            case HttpMcpServer() | SseMcpServer():
                 headers = {each.name: each.value for each in server.headers}
-                given[name] = ToolServer(url=server.url, headers=headers)
+                given[name] = ToolServer(url=server.url, type=server.type, headers=headers)
             case _:
                 refused.append(
                     f"The server {one_line(server.name, 60)} is left out: its transport ({server.type}) is not "
-                    "supported, only stdio and streamable HTTP are."
+                    "supported."
                 )
     if not given:
         return settings, refused

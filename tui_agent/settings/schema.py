@@ -359,11 +359,31 @@ class FileHistory(Struct, frozen=True, kw_only=True):
     """Seconds that comparing the project's files may take, before a command and after it."""
 
 
+class OAuth(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How to sign in at a server that does not register clients by itself."""
+
+    client_id: str = ""
+    """The registered client; beginning with https://, the address of the document that describes it."""
+    client_secret: str = ""
+    scopes: tuple[str, ...] = ()
+    """What to ask for; empty: what the server names."""
+    callback_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """The port of the redirect address that was registered, http://localhost:PORT/callback; 0: any."""
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    """client_credentials: the program signs in by itself, without a user."""
+    private_key: str = ""
+    """For client_credentials without a secret: the client's key (PEM), which signs what it sends."""
+    algorithm: str = "RS256"
+    """How the key signs."""
+    issuer: str = ""
+    """For client_credentials: the authorization server that may get them; empty: the one the server names."""
+
+
 class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A server of tools (Model Context Protocol), as `mcp.servers` and the project's `.mcp.json` name it.
 
-    `command` starts one that is talked to over its standard input and output, `url` is where one listens (streamable
-    HTTP). In texts ``${NAME}`` and ``${NAME:-otherwise}`` stand for environment variables.
+    `command` starts one that is talked to over its standard input and output, `url` is where one listens. In texts
+    ``${NAME}`` and ``${NAME:-otherwise}`` stand for environment variables.
     """
 
     command: str = ""
@@ -371,7 +391,10 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     url: str = ""
+    type: Literal["", "stdio", "http", "sse"] = ""
+    """sse: the older transport; empty: that for an address that ends in ``/sse``, else streamable HTTP."""
     headers: dict[str, str] = field(default_factory=dict)
+    oauth: OAuth | None = None
     enabled: bool = True
     call_seconds: Annotated[float, Meta(gt=0)] | None = None
     """Seconds that one call may take; null: `mcp.call_seconds`."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeGuard
 import msgspec
 
 from tui_agent.settings.keys import SERVER_NAME
-from tui_agent.settings.schema import ToolServer
+from tui_agent.settings.schema import OAuth, ToolServer
 
 _TOKEN: Final = re.compile(
     r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|(?<![\[{,\s:]),(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL
@@ -16,7 +16,7 @@ _OWN: Final = frozenset(ToolServer.__struct_fields__)
 _SAID: Final = frozenset(
     (
         *("type", "transport", "disabled", "timeout", "httpUrl", "serverUrl", "http_headers", "env_http_headers"),
-        *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust"),
+        *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust", "auth"),
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
@@ -45,9 +45,8 @@ def server_from(given: object) -> Printed:
     """Parse a server as any agent writes it. Raises ValueError."""
     if not isinstance(given, Mapping):
         raise ValueError("expected a section with `command` and `args`, or `url`")  # noqa: TRY004
-    if (given.get("type") or given.get("transport")) == "sse":
-        raise ValueError("the transport sse is not supported, only stdio and streamable HTTP")
     known = {str(key): value for key, value in given.items() if key in _OWN and value is not None}
+    known["type"] = "sse" if "sse" in (given.get("type"), given.get("transport")) else ""
     if given.get("disabled") is True or given.get("enabled") is False:
         known["enabled"] = False
     for other in ("httpUrl", "serverUrl"):
@@ -58,6 +57,7 @@ def server_from(given: object) -> Printed:
     command = known.get("command")
     if isinstance(command, list | tuple) and command:  # opencode writes the program and its arguments as one list
         known["command"], known["args"] = command[0], [*command[1:], *known.get("args", ())]
+    known["oauth"], notes = _oauth(given)
     seconds = given.get("tool_timeout_sec", given.get("timeout"))
     if "call_seconds" not in known and isinstance(seconds, int | float) and seconds > 0:
         known["call_seconds"] = seconds / _MILLISECONDS if seconds >= _MILLISECONDS else seconds
@@ -69,7 +69,7 @@ def server_from(given: object) -> Printed:
         raise ValueError("expected either `command` or `url`")
     if server.url and not server.url.startswith(("http://", "https://", "${")):
         raise ValueError("its url must begin with http:// or https://")
-    unknown = [str(key) for key in given if key not in _OWN and key not in _SAID]
+    unknown = [str(key) for key in given if key not in _OWN and key not in _SAID] + notes
     return Printed(server, (f"not used: {', '.join(unknown)}",) if unknown else ())
 
 
@@ -121,6 +121,20 @@ def _texts(value: object) -> dict[str, object]:
 
 def _names(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list | tuple) else []
+
+
+def _oauth(given: Mapping[str, object]) -> tuple[dict[str, object] | None, list[str]]:
+    """The section on signing in, by any agent's names for its fields; and those that are not used."""
+    section = given.get("oauth") or given.get("auth")
+    if not _is_map(section):
+        return None, []
+    named = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(key)).lower(): value for key, value in section.items()}
+    named["scopes"] = named.pop("scope", None) or named.get("scopes") or ()
+    if isinstance(scopes := named["scopes"], str):
+        named["scopes"] = scopes.replace(",", " ").split()
+    ours = OAuth.__struct_fields__
+    used = {key: value for key, value in named.items() if key in ours and value not in ("", None, 0, ())}
+    return used or None, [f"oauth.{key}" for key in named if key not in (*ours, "enabled")]
 
 
 def _from_variables(given: Mapping[str, object]) -> dict[str, str]:

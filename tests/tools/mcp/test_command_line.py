@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.settings import load_settings
+from tui_agent.settings import OAuth, ToolServer, load_settings
 from tui_agent.settings.servers import server_from, without_comments
 from tui_agent.tools.mcp.command_line import BadServer, run_action
 from tui_agent.tools.mcp.configuration import configured
@@ -123,3 +123,40 @@ def test_the_servers_of_vs_code_are_a_projects(tmp_path: Path) -> None:
     assert server.source == "project"
     with pytest.raises(KeyError):
         server.resolved({})
+
+
+def test_a_registered_client_is_added_with_its_secret_which_is_never_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_CLIENT_SECRET", "s-1")
+    (tmp_path / "home").mkdir()
+    words = ["hub", "https://a.b/mcp", "--client-id", "me", "--client-secret", "--callback-port", "8080"]
+    run(tmp_path, "add", *words)
+    written = json.loads((tmp_path / "home/config.json").read_text())["mcp"]["servers"]["hub"]
+    assert written["oauth"] == {"client_id": "me", "client_secret": "s-1", "callback_port": 8080}
+    assert "s-1" not in run(tmp_path, "get", "hub")
+    with pytest.raises(BadServer, match="needs a number"):
+        run(tmp_path, "add", "two", "https://a.b/mcp", "--callback-port", "x")
+
+
+@pytest.mark.parametrize(
+    ("printed", "oauth"),
+    [
+        (
+            {"oauth": {"clientId": "a", "callbackPort": 8080, "scopes": "read write"}},
+            OAuth(client_id="a", callback_port=8080, scopes=("read", "write")),
+        ),
+        (
+            {"auth": {"CLIENT_ID": "a", "CLIENT_SECRET": "b", "scopes": ["read"]}},
+            OAuth(client_id="a", client_secret="b", scopes=("read",)),
+        ),
+        (
+            {"oauth": {"clientId": "a", "clientSecret": "b", "scope": "x"}},
+            OAuth(client_id="a", client_secret="b", scopes=("x",)),
+        ),
+        ({"oauth": {"enabled": True}}, None),
+        ({"oauth": False}, None),
+    ],
+)
+def test_signing_in_is_read_as_any_agent_writes_it(printed: dict[str, object], oauth: OAuth | None) -> None:
+    assert server_from({"url": "https://a.b/mcp", **printed}) == (ToolServer(url="https://a.b/mcp", oauth=oauth), ())

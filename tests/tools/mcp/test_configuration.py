@@ -44,7 +44,6 @@ def test_only_the_user_may_believe_a_server(tmp_path: Path) -> None:
         ("{", "Expecting"),
         ({"mcpServers": []}, "no section mcpServers"),
         ({"mcpServers": {"a": {}}}, "either `command` or `url`"),
-        ({"mcpServers": {"a": {"type": "sse", "url": "https://x"}}}, "sse is not supported"),
         ({"mcpServers": {"a": {"url": "file:///etc/passwd"}}}, "must begin with http"),
         ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, "Expected `array`"),
         ({"mcpServers": {"!": {"command": "x"}}}, "no name for a server"),

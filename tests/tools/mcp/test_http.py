@@ -1,7 +1,9 @@
 """Servers that listen at an address, and signing in at them."""
 
 import asyncio
+import json
 import math
+import socket
 import stat
 import urllib.request
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from tests.servers.mcp_http import serving
 from tests.tools.mcp.connecting import talking
-from tui_agent.settings import Mcp, ToolServer
+from tui_agent.settings import Mcp, OAuth, ToolServer
 from tui_agent.tools.mcp import process
 from tui_agent.tools.mcp.configuration import Unavailable
 from tui_agent.tools.mcp.servers import ToolServers
@@ -95,3 +97,57 @@ async def test_a_token_that_is_refused_later_asks_to_sign_in_again(
             with pytest.raises(Unavailable, match="asks you to sign in: /mcp login web"):
                 await servers._connections["web"].read("x://y")
         await servers.close()
+
+
+async def test_the_transport_before_streamable_http_is_spoken(tmp_path: Path) -> None:
+    with serving() as server:
+        for asked in (ToolServer(url=f"{server.url}/sse"), ToolServer(url=f"{server.url}/sse?x=1", type="sse")):
+            async with talking(asked, tmp_path) as talk:
+                assert (await talk.call("echo", text="hello")).text == "hello"
+
+
+async def test_a_registered_client_signs_in_with_its_secret_scopes_and_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER", "true")
+    monkeypatch.setenv("SECRET_OF_MINE", "s-1")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with serving(oauth=True, secret="s-1") as server:
+        oauth = OAuth(client_id="mine", client_secret="${SECRET_OF_MINE}", scopes=("read", "write"), callback_port=port)
+        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
+        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        address = await servers.sign_in("web")
+        with await asyncio.to_thread(urllib.request.urlopen, address):
+            pass
+        await servers._signing_in["web"]
+        assert [status.standing for status in servers.statuses()] == ["started"]
+        await servers.close()
+        (asked,) = server.asked
+        assert (asked["client_id"], asked["scope"]) == ("mine", "read write")
+        assert asked["redirect_uri"] == f"http://localhost:{port}/callback"
+        assert server.registered == 0
+
+
+async def test_a_token_that_expired_between_two_runs_is_renewed_without_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER", "true")
+    with serving(oauth=True, secret="s-1") as server:
+        oauth = OAuth(client_id="mine", client_secret="s-1")
+        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
+        servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        address = await servers.sign_in("web")
+        with await asyncio.to_thread(urllib.request.urlopen, address):
+            pass
+        await servers._signing_in["web"]
+        await servers.close()
+        server.tokens.clear()
+        (file,) = (tmp_path / "home" / "mcp" / "sign-ins").iterdir()
+        file.write_text(json.dumps({**json.loads(file.read_text()), "expires": "1"}))
+        again = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
+        await again._connections["web"].start()
+        await again.close()
+        assert server.renewed == 1
+        assert len(server.asked) == 1, "nobody signed in again"

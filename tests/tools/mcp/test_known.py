@@ -4,8 +4,10 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from tests.servers.openai_chat_rules import check_schema
-from tui_agent.tools.mcp.known import known_tool
+from tui_agent.tools.mcp.known import known_tool, prompt_arguments
 
 
 def test_a_list_gets_items_where_its_schema_has_none() -> None:
@@ -34,3 +36,22 @@ def test_a_schema_that_is_nested_deep_or_long_is_refused_at_once() -> None:
         assert time.process_time() - began < 1
         assert why in problem
         assert tool.schema == '{"type":"object"}'
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ("", {}),
+        ("one", {"topic": "one"}),
+        ("one two three", {"topic": "one", "text": "two three"}),
+        ('"one two" three', {"topic": "one two", "text": "three"}),
+        ("'one two' it's  the rest", {"topic": "one two", "text": "it's  the rest"}),
+        ('text="a b" one two', {"text": "a b", "topic": "one two"}),
+        ("text=a", {"text": "a"}),
+        ("other=a b", {"topic": "other=a", "text": "b"}),
+        ('topic="unclosed', {"topic": '"unclosed'}),
+        ('say "it" here', {"topic": "say", "text": '"it" here'}),
+    ],
+)
+def test_a_prompts_arguments_are_typed_in_order_or_by_name(typed: str, given: dict[str, str]) -> None:
+    assert prompt_arguments(("topic", "text"), typed) == given

@@ -1,7 +1,9 @@
 """`tui-agent mcp`: adding, listing, showing and removing servers, with the syntax of Claude Code's `claude mcp`."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from getpass import getpass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +21,11 @@ _VALUES: Final = {
     **dict.fromkeys(("-t", "--transport"), "transport"),
     **dict.fromkeys(("-e", "--env"), "env"),
     **dict.fromkeys(("-H", "--header"), "header"),
+    "--client-id": "client_id",
+    "--callback-port": "callback_port",
 }
+_SECRET: Final = "MCP_CLIENT_SECRET"  # noqa: S105
+"""The variable with the secret of `--client-secret`; without it, the secret is asked for."""
 _SCOPES: Final = ("user", "local", "project")
 
 
@@ -67,6 +73,9 @@ def _read(words: Sequence[str]) -> _Given:
         if is_command or not word.startswith("-"):
             rest.append(word)
             continue
+        if name == "--client-secret" and not equals:
+            options["client_secret"] = [os.environ.get(_SECRET) or getpass("Client secret: ")]
+            continue
         if name not in _VALUES:
             raise BadServer(f"unknown option {name}; put `--` before the command of a server")
         if not equals:
@@ -86,7 +95,12 @@ def _add(given: _Given, home: Path, project: Path, settings: Settings) -> str:
     if transport == "stdio":
         server |= {"command": command[0], "args": command[1:], "env": _pairs(given.options.get("env", []), "=")}
     elif len(command) == 1:
-        server |= {"url": command[0], "headers": _pairs(given.options.get("header", []), ":")}
+        oauth = {key: given.one(key, "") for key in ("client_id", "client_secret") if key in given.options}
+        port = given.one("callback_port", "0")
+        if not port.isdigit():
+            raise BadServer(f"--callback-port needs a number, got {port!r}")
+        headers = _pairs(given.options.get("header", []), ":")
+        server |= {"url": command[0], "headers": headers, "oauth": {**oauth, "callback_port": int(port)}}
     else:
         raise BadServer(f"a server at an address has no arguments: {' '.join(command[1:])}")
     return _keep(name, server, given.one("scope", "user"), home, project, settings)
@@ -156,6 +170,8 @@ def _shown(given: _Given, home: Path, project: Path | None, settings: Settings) 
     where = f"your settings ({home / USER_FILE})" if server.source == "user" else f"this project ({SERVERS_FILE})"
     secret = {"env": dict.fromkeys(server.server.env, "…"), "headers": dict.fromkeys(server.server.headers, "…")}
     told = {**_as_written(server.server), **{key: value for key, value in secret.items() if value}}
+    if oauth := server.server.oauth:
+        told["oauth"] = {"client_id": oauth.client_id, "scopes": oauth.scopes, "client_secret": "…"}
     lines = [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in told.items()]
     head = (server.name, f"  from: {where}", f"  state: {_state(server, Choices(home))}")
     return "\n".join((*head, *lines))

@@ -49,7 +49,16 @@ class Configured(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """A digest of what runs or is connected to, not of how it is used."""
         server = self.server
-        told = [server.command, server.args, server.env, server.cwd, server.url, server.headers, str(self.folder)]
+        told: list[object] = [
+            server.command,
+            server.args,
+            server.env,
+            server.cwd,
+            server.url,
+            server.headers,
+            str(self.folder),
+        ]
+        told += [server.oauth] if server.oauth else []
         return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
 
     @property
@@ -73,16 +82,18 @@ class Configured(msgspec.Struct, frozen=True):
 
             return _VARIABLE.sub(value, text)
 
-        server = self.server
-        return msgspec.structs.replace(
-            server,
-            command=filled(server.command),
-            args=tuple(map(filled, server.args)),
-            env={name: filled(text) for name, text in server.env.items()},
-            cwd=filled(server.cwd),
-            url=filled(server.url),
-            headers={name: filled(text) for name, text in server.headers.items()},
-        )
+        def whole(value: object) -> object:
+            match value:
+                case str():
+                    return filled(value)
+                case dict():
+                    return {key: whole(each) for key, each in value.items()}
+                case list():
+                    return list(map(whole, value))
+                case _:
+                    return value
+
+        return msgspec.convert(whole(msgspec.to_builtins(self.server)), ToolServer)
 
 
 class Unavailable(Exception):

@@ -25,7 +25,7 @@ from tui_agent.tools.mcp.known import (
     KnownPrompt,
     KnownServer,
     known_tool,
-    mend_list,
+    mend,
     unique,
 )
 from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unsolicited, running
@@ -116,8 +116,11 @@ class Connection:
     async def sign_in(self, show: Callable[[str], None]) -> None:
         """Let the user sign in if the server asks for that; calls `show` with the address. Raises `Unavailable`."""
         await self.close()
+        granted = await self._tokens.get_tokens() if self._unauthorized.scopes else None
+        scopes = f"{(granted and granted.scope) or ''} {self._unauthorized.scopes}"
         self._tokens.forget()
-        async with SignIn(show) as self._sign_in:
+        oauth = self.configured.server.oauth
+        async with SignIn(show, scopes, oauth.callback_port if oauth else 0) as self._sign_in:
             try:
                 async with self._starting:
                     await self._started(SIGNING_IN_S)
@@ -425,7 +428,7 @@ class _RepairedStream:
     def _taken(self, message: "SessionMessage | Exception") -> "SessionMessage | Exception":
         if isinstance(message, Exception):
             return message
-        mend_list(getattr(message.message, "result", None))
+        mend(getattr(message.message, "result", None))
         if hasattr(message.message, "method"):
             self._unasked.add()
             if self._unasked.too_many:

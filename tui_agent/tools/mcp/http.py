@@ -1,11 +1,14 @@
-"""Servers at an address: streamable HTTP, with OAuth sign-in if the server asks for it.
+"""Servers at an address: streamable HTTP or the older SSE, with OAuth sign-in if the server asks for it.
 
-The SDK's own provider implements OAuth: discovery, registration, PKCE, renewal. This module stores its tokens, in a
+The SDK's own providers implement OAuth: discovery, registration, PKCE, renewal. This module stores their tokens, in a
 private file, and serves the redirect address on this machine while somebody signs in.
 """
 
 import asyncio
 import contextlib
+import re
+import time
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,14 +19,14 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.settings import ToolServer
+from tui_agent.settings import OAuth, ToolServer
 from tui_agent.tools.mcp.process import MAX_MESSAGE
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import TransportStreams
     from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthMetadata, OAuthToken
 
 SIGNING_IN_S: Final = 300.0
 """Seconds the user has to sign in."""
@@ -32,18 +35,18 @@ FAILED: Final = "<!doctype html><title>tui-agent</title><p>That did not work. Go
 
 
 class Unauthorized:
-    """Records that the server asked for a sign-in."""
+    """Records that the server asked for a sign-in, and for which scopes where the present ones do not suffice."""
 
     def __init__(self) -> None:
         self.asked = False
+        self.scopes = ""
 
     async def note(self, response: "httpx2.Response") -> None:
-        self.asked = self.asked or response.status_code == 401 or _wants_more(response)
-
-
-def _wants_more(response: "httpx2.Response") -> bool:
-    """Whether the token is good, and not for this: the server asks for one with another scope (RFC 6750)."""
-    return response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", "")
+        told = response.headers.get("www-authenticate", "")
+        more = response.status_code == 403 and "insufficient_scope" in told  # RFC 6750
+        self.asked = self.asked or response.status_code == 401 or more
+        if more and (named := re.search(r'scope="([^"]*)"', told)):
+            self.scopes = named[1]
 
 
 async def bound(response: "httpx2.Response") -> None:
@@ -98,7 +101,8 @@ class Tokens:
         return OAuthToken.model_validate_json(text) if text else None
 
     async def set_tokens(self, tokens: "OAuthToken") -> None:
-        await asyncio.to_thread(self._write, "tokens", tokens.model_dump_json())
+        ends = str(time.time() + tokens.expires_in) if tokens.expires_in else ""
+        await asyncio.to_thread(self._write, {"tokens": tokens.model_dump_json(), "expires": ends})
 
     async def get_client_info(self) -> "OAuthClientInformationFull | None":
         from mcp.shared.auth import OAuthClientInformationFull
@@ -107,7 +111,19 @@ class Tokens:
         return OAuthClientInformationFull.model_validate_json(text) if text else None
 
     async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
-        await asyncio.to_thread(self._write, "client", client_info.model_dump_json())
+        await asyncio.to_thread(self._write, {"client": client_info.model_dump_json()})
+
+    async def set_metadata(self, metadata: "OAuthMetadata") -> None:
+        """Store where tokens are renewed."""
+        await asyncio.to_thread(self._write, {"metadata": metadata.model_dump_json()})
+
+    def renewal(self) -> "tuple[float | None, OAuthMetadata | None]":
+        """When the token expires, and where it is renewed."""
+        from mcp.shared.auth import OAuthMetadata
+
+        kept = self._read()
+        metadata, ends = kept.get("metadata"), kept.get("expires")
+        return float(ends) if ends else None, OAuthMetadata.model_validate_json(metadata) if metadata else None
 
     def _read(self) -> dict[str, str]:
         try:
@@ -115,27 +131,34 @@ class Tokens:
         except (OSError, msgspec.DecodeError):
             return {}
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, more: dict[str, str]) -> None:
         make_private_folder(self._path.parent)
-        write_file(self._path, msgspec.json.encode({**self._read(), name: text}))
+        write_file(self._path, msgspec.json.encode({**self._read(), **more}))
 
 
 class SignIn:
-    """One sign-in: calls `show` with the address to open. Enter this context before it begins."""
+    """One sign-in: calls `show` with the address to open. Enter this context before it begins.
 
-    def __init__(self, show: Callable[[str], None]) -> None:
+    `scopes` are asked for besides what the server names; `port` is that of the redirect address (0: any).
+    """
+
+    def __init__(self, show: Callable[[str], None], scopes: str = "", port: int = 0) -> None:
         self._show = show
+        self.scopes = scopes
+        self._port = port
         self._server: asyncio.Server | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     @property
     def address(self) -> str:
         """The redirect address."""
+        if self._port:
+            return f"http://localhost:{self._port}/callback"  # as it is registered, by the pages of most servers
         port = self._server.sockets[0].getsockname()[1] if self._server else 0
         return f"http://127.0.0.1:{port}/callback"
 
     async def __aenter__(self) -> "SignIn":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -152,6 +175,8 @@ class SignIn:
             raise OAuthFlowError("it asks to sign in again")
         if urlsplit(url).scheme not in ("https", "http"):
             raise ValueError("the address to sign in at is not one of the web")
+        if self._answer.done():  # the server asks once more, as for other scopes
+            self._answer = asyncio.get_running_loop().create_future()
         self._show(url)
         import webbrowser
 
@@ -190,23 +215,97 @@ async def listening(
     server: ToolServer, tokens: Tokens, unauthorized: Unauthorized, sign_in: SignIn | None = None
 ) -> AsyncGenerator["TransportStreams", None]:
     """The server's message streams for the SDK's client. With `sign_in`, the user signs in if the server asks."""
-    from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
-    auth = _provider(server, tokens, sign_in) if sign_in is not None or tokens.there else None
-    async with create_mcp_http_client(headers=server.headers or None, auth=auth) as client:
-        client.event_hooks["response"] += [unauthorized.note, bound]
-        async with streamable_http_client(server.url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams:
+    alone = server.oauth is not None and server.oauth.grant == "client_credentials"
+    auth = _provider(server, tokens, sign_in) if alone or sign_in is not None or tokens.there else None
+
+    def client(
+        headers: dict[str, str] | None = None,
+        timeout: "httpx2.Timeout | None" = None,
+        auth: "httpx2.Auth | None" = auth,
+    ) -> "httpx2.AsyncClient":
+        made = create_mcp_http_client(headers=server.headers or None, timeout=timeout, auth=auth)
+        made.event_hooks["response"] += [unauthorized.note, bound]
+        return made
+
+    if server.type == "sse" or (not server.type and urlsplit(server.url).path.endswith("/sse")):
+        from mcp.client.sse import sse_client
+
+        async with sse_client(server.url, httpx_client_factory=client, auth=auth) as streams:
             yield streams
+        return
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with (
+        client() as http,
+        streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams
 
 
 def _provider(server: ToolServer, tokens: Tokens, sign_in: SignIn | None) -> "OAuthClientProvider":
+    """The SDK's provider for a server: one of its own for programs that sign in by themselves."""
     from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import OAuthClientMetadata
+    from mcp.client.auth.extensions import client_credentials
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
     from pydantic import AnyUrl
 
+    oauth = server.oauth or OAuth()
+    known, scopes = oauth.client_id, " ".join(oauth.scopes)
+    if oauth.grant == "client_credentials":
+        scope, issuer = scopes or None, oauth.issuer or None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about a missing issuer; it is the user's to name
+            if not oauth.private_key:
+                return client_credentials.ClientCredentialsOAuthProvider(
+                    server.url, tokens, known, oauth.client_secret, scope=scope, issuer=issuer
+                )
+            signed = client_credentials.SignedJWTParameters(
+                issuer=known, subject=known, signing_key=oauth.private_key, signing_algorithm=oauth.algorithm
+            )
+            return client_credentials.PrivateKeyJWTOAuthProvider(
+                server.url, tokens, known, signed.create_assertion_provider(), scope, issuer
+            )
+
+    class Provider(OAuthClientProvider):
+        """Also takes a registered client, and renews a token that expired between two runs of the program."""
+
+        @override
+        async def _initialize(self) -> None:
+            await super()._initialize()
+            ends, metadata = await asyncio.to_thread(tokens.renewal)
+            self.context.token_expiry_time = ends
+            self.context.oauth_metadata = metadata
+            if known and not described:
+                self.context.client_info = OAuthClientInformationFull(
+                    client_id=known, client_secret=oauth.client_secret or None, redirect_uris=[AnyUrl(address)]
+                )
+                self._choose_method()
+
+        @override
+        async def _perform_authorization(self) -> "httpx2.Request":
+            context = self.context
+            more = sign_in.scopes if sign_in is not None else ""
+            wanted = f"{scopes or context.client_metadata.scope or ''} {more}".split()
+            context.client_metadata.scope = " ".join(dict.fromkeys(wanted)) or None
+            self._choose_method()
+            if context.oauth_metadata is not None:
+                await tokens.set_metadata(context.oauth_metadata)
+            return await super()._perform_authorization()
+
+        def _choose_method(self) -> None:
+            """How a registered client sends its secret: the standard's way, unless the server takes only the other."""
+            client, metadata = self.context.client_info, self.context.oauth_metadata
+            if client is None or not known or described:
+                return
+            taken = (metadata and metadata.token_endpoint_auth_methods_supported) or ["client_secret_basic"]
+            basic = "client_secret_basic" in taken or "client_secret_post" not in taken
+            secret = "client_secret_basic" if basic else "client_secret_post"
+            client.token_endpoint_auth_method = secret if oauth.client_secret else "none"
+
+    described = known.startswith("https://")
     address = sign_in.address if sign_in is not None else "http://127.0.0.1/callback"
     metadata = OAuthClientMetadata(client_name="tui-agent", redirect_uris=[AnyUrl(address)])
-    if sign_in is None:
-        return OAuthClientProvider(server.url, metadata, tokens)
-    return OAuthClientProvider(server.url, metadata, tokens, sign_in.open, sign_in.code)
+    shown, answered = (sign_in.open, sign_in.code) if sign_in is not None else (None, None)
+    return Provider(server.url, metadata, tokens, shown, answered, known if described else None)

@@ -6,7 +6,7 @@ would fail: the schema of such a tool goes into its description instead.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,9 @@ MAX_NAME: Final = 64
 PREFIX: Final = "mcp__"
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_TYPED: Final = re.compile(
+    r"""(?:(?P<name>[\w.-]+)=)?(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)(?!\S)|(?P<plain>\S+))""", re.DOTALL
+)
 _PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
@@ -76,6 +79,25 @@ class KnownServer(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
+def prompt_arguments(names: Sequence[str], typed: str) -> dict[str, str]:
+    """A prompt's arguments as typed: in order or as ``name=value``, with quotes around several words. The last one
+    needs none: it is the rest of the line.
+    """
+    given: dict[str, str] = {}
+    words: list[tuple[int, str]] = []
+    for word in _TYPED.finditer(typed):
+        value = word["quoted"] if word["quoted"] is not None else word["plain"]
+        if word["name"] in names:
+            given[word["name"]] = value
+        else:
+            words.append((word.start(), value if word["name"] is None else word[0]))
+    free = [name for name in names if name not in given]
+    if free and len(words) > len(free):
+        begin = words[len(free) - 1][0]
+        words[len(free) - 1 :] = [(begin, typed[begin:].strip())]
+    return given | dict(zip(free, (value for _, value in words), strict=False))
+
+
 def tool_name(server: str, tool: str) -> str:
     """The name by which the model calls a server's tool: deterministic, and short enough for every provider."""
     name = f"{PREFIX}{server}__{_NOT_IN_NAMES.sub('_', tool)}"
@@ -97,12 +119,16 @@ def known_tool(name: str, description: str, schema: Mapping[str, object], *, rea
     return KnownTool(one_line(name, 200), told, text, reads), problem
 
 
-def mend_list(result: object) -> None:
-    """Change the tools in a response so that the SDK's strict parser accepts the list: a schema that it would refuse
-    goes into the description, and anything that is not a tool is dropped.
+def mend(result: object) -> None:
+    """Change a response so that the SDK's strict parser accepts it. One that does not name its type is complete (MCP
+    2026-07-28). In a list of tools, a schema that the parser would refuse goes into the description, and anything that
+    is not a tool is dropped.
     """
-    listed = result.get("tools") if isinstance(result, dict) else None
-    if not isinstance(result, dict) or not isinstance(listed, list):
+    if not isinstance(result, dict):
+        return
+    result.setdefault("resultType", "complete")
+    listed = result.get("tools")
+    if not isinstance(listed, list):
         return
     tools = [tool for tool in listed if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
     for tool in tools:

@@ -13,7 +13,7 @@ from tui_agent.settings import Mcp, ToolServer
 from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
-from tui_agent.tools.mcp.known import KnownServer, Lists, tool_name
+from tui_agent.tools.mcp.known import KnownServer, Lists, prompt_arguments, tool_name
 from tui_agent.tools.mcp.search import Entry, Index
 from tui_agent.tools.mcp.server_tool import ServerTool
 
@@ -209,21 +209,21 @@ class ToolServers:
             ) from error
 
     async def prompt(self, name: str, prompt: str, argument: str) -> str:
-        """The text of a server's prompt, with the argument typed after its name. Raises ToolFailure."""
+        """The text of a server's prompt, with the arguments typed after its name. Raises ToolFailure."""
         from tui_agent.tools.mcp.results import text_of_prompt
 
         known = next((each for each in self._known.get(name, KnownServer()).prompts if each.name == prompt), None)
         if known is None or not self.is_on(name):
             raise ToolFailure(f"The server {name} has no prompt {one_line(prompt, 60)}.", f"/mcp {name} lists them.")
         names = [each.rstrip("?") for each in known.arguments]
-        words = argument.split(maxsplit=max(0, len(names) - 1)) if names else []
-        missing = [each for each in known.arguments[len(words) :] if not each.endswith("?")]
+        given = prompt_arguments(names, argument)
+        missing = [each for each in known.arguments if not each.endswith("?") and each not in given]
         if missing:
             raise ToolFailure(
-                f"/{name}:{prompt} needs {', '.join(missing)}.", f"Give in this order: {' '.join(names)}."
+                f"/{name}:{prompt} needs {', '.join(missing)}.",
+                f'Give in this order: {" ".join(names)}; or by name, as in {missing[0]}="some words".',
             )
         try:
-            given = dict(zip(names, words, strict=False))
             return await asyncio.to_thread(text_of_prompt, await self._connections[name].prompt(prompt, given))
         except Unavailable as error:
             raise ToolFailure(str(error), f"/mcp {name} says more.") from error
@@ -259,9 +259,14 @@ class ToolServers:
         """
         connection = self._connections[name]
         shown: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def show(address: str) -> None:
+            if not shown.done():
+                shown.set_result(address)
+
         if (before := self._signing_in.pop(name, None)) is not None:
             before.cancel()
-        task = asyncio.create_task(connection.sign_in(shown.set_result), name=f"signing in at {name}")
+        task = asyncio.create_task(connection.sign_in(show), name=f"signing in at {name}")
         self._signing_in[name] = task
         task.add_done_callback(_seen)
         waiting: list[asyncio.Future[Any]] = [task, shown]
