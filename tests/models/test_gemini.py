@@ -167,12 +167,12 @@ def test_older_messages_are_encoded_once() -> None:
     assert len(encoder._pieces._made) == 5
 
 
-def chunk(*parts: dict[str, Any], finish_reason: str | None = None, **fields: Any) -> types.GenerateContentResponse:
-    candidate = {"content": {"role": "model", "parts": list(parts)}, "finish_reason": finish_reason}
-    return types.GenerateContentResponse.model_validate({"candidates": [candidate], **fields})
+def chunk(*parts: dict[str, Any], finish_reason: str | None = None, **fields: Any) -> bytes:
+    candidate = {"content": {"role": "model", "parts": list(parts)}, "finishReason": finish_reason, "new": 1}
+    return json.dumps({"candidates": [candidate], **fields, "new": {}}).encode()
 
 
-def read(*chunks: types.GenerateContentResponse, taken: frozenset[str] = frozenset()) -> Completed:
+def read(*chunks: bytes, taken: frozenset[str] = frozenset()) -> Completed:
     reply = GeminiReply(FLASH, taken)
     for each in chunks:
         reply.read(each)
@@ -219,10 +219,10 @@ def test_an_answer_without_content_or_known_reason_is_an_error() -> None:
 
 def test_usage_of_a_chunk_replaces_what_it_tells() -> None:
     told = [
-        {"prompt_token_count": 10},
-        {"prompt_token_count": 12, "thoughts_token_count": 3},
-        {"candidates_token_count": 4},
+        {"promptTokenCount": 10},
+        {"promptTokenCount": 12, "thoughtsTokenCount": 3},
+        {"candidatesTokenCount": 4},
     ]
-    completed = read(*(chunk(usage_metadata=each) for each in told), chunk(finish_reason="STOP"))
+    completed = read(*(chunk(usageMetadata=each) for each in told), chunk(finish_reason="STOP"))
     assert completed.usage.input_tokens == 12
     assert completed.usage.reasoning_tokens == 3

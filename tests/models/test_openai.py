@@ -35,7 +35,7 @@ from tui_agent.models.adapter import Connection
 from tui_agent.models.base import AdapterFailed, AuthFailed, ContextOverflow, InvalidRequest, ModelError, Unavailable
 from tui_agent.models.call_repair import as_meant
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
-from tui_agent.models.errors import ErrorReply, failure
+from tui_agent.models.errors import ErrorReply, ServerRefusedError, failure
 from tui_agent.models.http import read_error
 from tui_agent.models.openai.adapter import reasons
 from tui_agent.models.openai.chat_reply import ChatReply
@@ -55,7 +55,7 @@ def refused(refusal: ErrorReply) -> ModelError:
 
 def read(*chunks: object, end: bool = True) -> ChatReply:
     """A reply that these chunks make."""
-    reply = ChatReply("m", refused)
+    reply = ChatReply("m")
     for chunk in chunks:
         list(reply.read(msgspec.json.encode(chunk)))
     if end:
@@ -226,9 +226,9 @@ async def test_a_call_that_was_held_back_before_the_stream_is_the_answer(monkeyp
     ],
 )
 def test_an_error_in_a_stream_is_what_it_says(error: dict[str, object], meant: type[ModelError]) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ServerRefusedError) as caught:
         read(delta(content="a"), {"error": error}, end=False)
-    assert type(caught.value) is meant
+    assert type(refused(caught.value.refusal)) is meant
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,9 @@ def test_why_an_answer_ended(told: str, meant: str) -> None:
 def test_what_ends_an_answer() -> None:
     assert not read(delta(content="a"), end=False).complete
     assert read(delta("stop", content="a"), end=False).complete
-    assert not ChatReply("m", refused).complete
+    assert not ChatReply("m").complete
     assert read(delta("content_filter", content="a")).completed().stop_reason == "refusal"
-    with pytest.raises(ContextOverflow):
+    with pytest.raises(ServerRefusedError, match="maximum context length"):
         read({"error": {"message": "maximum context length", "code": 400}})
 
 

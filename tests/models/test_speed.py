@@ -3,17 +3,11 @@
 import pytest
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.models.base import ModelError
-from tui_agent.models.errors import ErrorReply
 from tui_agent.models.ollama.reply import OllamaReply
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.speed import Speed, Speedometer, Timings
 
 MODEL = "ollama:qwen3:8b"
-
-
-def _failed(refusal: ErrorReply) -> ModelError:
-    return ModelError(refusal.text)
 
 
 def test_ollama_tells_durations_in_nanoseconds() -> None:
@@ -30,7 +24,7 @@ def test_ollama_tells_durations_in_nanoseconds() -> None:
 
 
 def test_llama_cpp_tells_what_it_had_to_read() -> None:
-    reply = ChatReply("m", _failed)
+    reply = ChatReply("m")
     reply.read(b'{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}')
     reply.read(
         b'{"choices":[],"timings":{"cache_n":800,"prompt_n":100,"prompt_ms":500.0,"predicted_n":8,"predicted_ms":250}}'

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -292,18 +291,3 @@ class Connection(Generic[Client]):
             pass
         else:
             await self._release(client)
-
-
-def raised_in(error: BaseException, package: str) -> bool:
-    """Whether an error was raised in a package's code: of its frames and ours, the innermost is the package's.
-
-    Distinguishes an SDK's errors about unreadable answers from bugs in the code that calls it.
-    """
-    innermost = ""
-    trace: TracebackType | None = error.__traceback__
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        if module.startswith((f"{package}.", f"{__package__.partition('.')[0]}.")):
-            innermost = module
-        trace = trace.tb_next
-    return innermost.startswith(f"{package}.")

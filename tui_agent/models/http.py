@@ -1,13 +1,15 @@
-"""The HTTP client for servers with one of OpenAI's APIs, and for Ollama.
+"""The HTTP client for all providers but Anthropic's, and the reader of all their streams.
 
-It is our own, on ``httpx2``, which Anthropic's SDK needs anyway. OpenAI's SDK takes 0.6 s of CPU and 24 MB to import,
-encodes every request on the event loop, splits lines of a stream at U+2028, takes a web page for an empty answer, and
-has types that other servers do not conform to. Ollama's lacks ``truncate`` and ``shift``, without which the server
-silently drops the oldest messages of a request that is too long, and drops the ids of calls.
+It is our own, on ``httpx2``, which Anthropic's SDK needs anyway. The other SDKs encode every request on the event
+loop. Google's also takes comments and a byte order mark in a stream for errors, and has no timeout for a silent server.
+OpenAI's takes 0.6 s of CPU and 24 MB to import, splits lines of a stream at U+2028, takes a web page for an empty
+answer, and has types that other servers do not conform to. Ollama's lacks ``truncate`` and ``shift``, without which the
+server silently drops the oldest messages of a request that is too long, and drops the ids of calls.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,23 +30,36 @@ if TYPE_CHECKING:
     import httpx2
 
 _BOM = b"\xef\xbb\xbf"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 LONGEST_REFUSAL = 100_000
 """The most bytes of an error response that are read."""
 
 
 class HttpClient:
-    """Calls one server. After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`."""
+    """Calls one server, with the `key` as a bearer's token, with `headers`, or as `auth` signs its requests in.
 
-    def __init__(self, url: str, key: str, idle_timeout_s: float) -> None:
+    After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        idle_timeout_s: float,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        auth: "httpx2.Auth | None" = None,
+    ) -> None:
         import httpx2
 
-        headers = {"authorization": f"Bearer {key}"} if key else {}
+        headers = {**headers, **({"authorization": f"Bearer {key}"} if key else {})}
         host = host_of(url)
         if key and host.endswith(".azure.com"):
             headers["api-key"] = key
         self.url = url.rstrip("/")
         self._http = httpx2.AsyncClient(
             headers=headers,
+            auth=auth,
             timeout=httpx2.Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S),
             verify=tls(),
             trust_env=not is_local(host),
@@ -74,7 +89,7 @@ class HttpClient:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/x-ndjson"}
         async with self._http.stream("POST", self.url + path, content=body, headers=headers) as answer:
             if not answer.is_success:
-                raise ServerRefusedError(_refusal(answer, await _beginning(answer)))
+                raise ServerRefusedError(read_error(await _beginning(answer), answer.headers, answer.status_code))
             if "html" in answer.headers.get("content-type", ""):
                 raise WrongServerError(self.url)
             async for piece in answer.aiter_bytes():
@@ -93,7 +108,7 @@ class HttpClient:
         except httpx2.RemoteProtocolError:
             answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
         if not answer.is_success:
-            raise ServerRefusedError(_refusal(answer, answer.content[:LONGEST_REFUSAL]))
+            raise ServerRefusedError(read_error(answer.content[:LONGEST_REFUSAL], answer.headers, answer.status_code))
         if "html" in answer.headers.get("content-type", ""):
             raise WrongServerError(self.url)
         return answer.content
@@ -109,7 +124,7 @@ async def events_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]
     async for line in lines_in(pieces):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if whole or (line.lstrip().startswith(b"{") and not data):
+        if whole or (not data and (line.lstrip().startswith((b"{", b"[{")) or line.strip() == b"[")):
             whole.append(line)
         elif not line:
             if any(data):  # an event without data is none (HTML standard, server-sent events)
@@ -149,26 +164,26 @@ async def _beginning(answer: "httpx2.Response") -> bytes:
     return read[:LONGEST_REFUSAL]
 
 
-def _refusal(answer: "httpx2.Response", body: bytes) -> ErrorReply:
-    refusal = read_error(body)
-    told: object = None
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        told = msgspec.json.decode(body)
-    waits = seconds_to_reset(answer.headers, told, refusal.text)
-    return refusal._replace(status=answer.status_code, retry_after=waits)
-
-
-def read_error(body: bytes) -> ErrorReply:
-    """Parse an error in any server's format; `status` is the one in the body, else 0.
+def read_error(body: bytes, headers: Mapping[str, str] = _NO_HEADERS, status: int = 0) -> ErrorReply:
+    """Parse an error in any server's format. Without a `status`, it is the one in the body, else 0.
 
     OpenAI and most others: ``{"error": {"message", "type", "code"}}``; OpenRouter adds the upstream server's answer as
     ``metadata.raw``. Older vLLM: ``{"object": "error", "message", "type"}``; text-generation-inference and LM Studio:
-    ``{"error": "…"}``; FastAPI: ``{"detail": …}``.
+    ``{"error": "…"}``; FastAPI: ``{"detail": …}``; Gemini: ``{"error": {"message", "status", "code", "details"}}``.
     """
+    told: object = None
     try:
         told = msgspec.json.decode(body)
+        refusal = _error_in(told)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return ErrorReply(0, "", body.decode(errors="replace"))
+        refusal = ErrorReply(0, "", body.decode(errors="replace"))
+    waits = seconds_to_reset(headers, told, refusal.text)
+    return refusal._replace(status=status or refusal.status, retry_after=waits)
+
+
+def _error_in(told: object) -> ErrorReply:
+    if isinstance(told, list) and told:
+        told = told[0]
     if not isinstance(told, dict):
         return ErrorReply(0, "", error_text_in(told))
     error = told.get("error", told)
@@ -177,8 +192,10 @@ def read_error(body: bytes) -> ErrorReply:
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]
-    kinds = [str(each) for each in (error.get("code"), error.get("type")) if isinstance(each, str | int) and each]
+    status = error.get("status")
+    named = (status if str(status).isupper() else None, error.get("code"), error.get("type"))
+    kinds = [str(each) for each in named if isinstance(each, str | int) and each]
     text = " ".join(part if isinstance(part, str) else msgspec.json.encode(part).decode() for part in parts if part)
     statuses = [each for each in map(error.get, ("status_code", "status", "code")) if isinstance(each, int)]
-    status = next((each for each in statuses if each >= 400), 0) or max(map(status_of, kinds), default=0)
-    return ErrorReply(status, kinds[0] if kinds else "", text, written=str(error.get("failed_generation") or ""))
+    number = next((each for each in statuses if each >= 400), 0) or max(map(status_of, kinds), default=0)
+    return ErrorReply(number, kinds[0] if kinds else "", text, written=str(error.get("failed_generation") or ""))

@@ -1,11 +1,12 @@
 """Claude, with Anthropic's SDK.
 
 The SDK takes seconds to import and encodes requests on the event loop. So it is imported on first use, in a thread, and
-gets requests as bytes; it only authenticates, sends them, and reads the stream.
+gets requests as bytes; it signs them in and sends them, reports errors, and describes models.
 """
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncGenerator
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,7 +16,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter, raised_in
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
 from tui_agent.models.anthropic.features import (
     Feature,
@@ -44,6 +45,7 @@ from tui_agent.models.errors import (
     no_key,
     unreadable,
 )
+from tui_agent.models.http import events_in
 from tui_agent.models.provider import Provider
 from tui_agent.models.resets import seconds_to_reset
 from tui_agent.tls import tls
@@ -121,10 +123,17 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         try:
             if "html" in stream.response.headers.get("content-type", ""):
                 raise WrongServerError(str(client.base_url))
-            async for data in stream:
-                yield data
+            async with contextlib.aclosing(self._data_of(stream)) as events:
+                async for data in events:
+                    yield data
         finally:
             await stream.close()
+
+    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[object, None]:
+        """The data of each event of a stream."""
+        async with contextlib.aclosing(events_in(stream.response.aiter_bytes())) as events:
+            async for data in events:
+                yield data
 
     def _options(self) -> Options:
         thinking, without = self._thinking, self._without
@@ -250,7 +259,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
                 return no_key(self._provider, str(error))
             case anthropic.AnthropicError():
                 return await self._refused(ErrorReply(0, "", str(error)))
-            case ValueError() if raised_in(error, "anthropic"):
+            case json.JSONDecodeError():
                 return unreadable(self._provider)
             case _:
                 return None
@@ -260,11 +269,8 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
     """The HTTP client for the SDK's client, and its timeouts. Imports the SDK: call it in a thread."""
     from anthropic import DefaultAsyncHttpxClient, Timeout
 
-    from tui_agent.models.anthropic.streams import without_mark
-
     timeout = Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
-    hooks = {"response": [without_mark]}
-    return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout, event_hooks=hooks), timeout
+    return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout), timeout
 
 
 def _is_supported(told: object, *path: str) -> bool:

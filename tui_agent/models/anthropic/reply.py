@@ -1,5 +1,6 @@
 """Reads the streamed answers of Anthropic's Messages API."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
 from tui_agent.models.encoding import encode, unused_id
+from tui_agent.models.errors import ServerRefusedError
+from tui_agent.models.http import read_error
 from tui_agent.text import one_line
 
 _STOP: dict[str, StopReason] = {
@@ -132,12 +135,15 @@ class AnthropicReply:
         self._id = self._cache_miss = ""
 
     def read(self, data: object) -> Iterator[StreamEvent]:
-        """Read one event. Raises `msgspec.ValidationError` if it is malformed."""
+        """Read one event. Raises `ServerRefusedError`; ValueError if it is malformed."""
         told = self._read(data)
         return iter(() if told is None else (told,))
 
     def _read(self, data: object) -> StreamEvent | None:
+        data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
         kind = data.get("type") if isinstance(data, dict) else None
+        if kind == "error":
+            raise ServerRefusedError(read_error(encode(data)))
         if kind not in _KNOWN:
             return None
         event = msgspec.convert(data, _Event)

@@ -1,5 +1,6 @@
 """Claude on Amazon Bedrock, with Anthropic's SDK and the credentials that AWS's SDK finds."""
 
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -48,6 +49,11 @@ class BedrockModel(AnthropicModel):
 
         path = f"/model/{quote(self._profile.id, safe=':')}/invoke-with-response-stream"
         return await client.post(path, content=body, cast_to=object, stream=True, stream_cls=AsyncStream[object])
+
+    @override
+    async def _data_of(self, stream: "AsyncStream[object]") -> AsyncGenerator[object, None]:
+        async for data in stream:  # AWS frames its events, which the SDK reads
+            yield data
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:

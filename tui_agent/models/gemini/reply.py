@@ -1,8 +1,11 @@
 """Reads the streamed answers of the Gemini API."""
 
+import json
 from base64 import b64encode
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import reduce
+from operator import getitem
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
@@ -19,6 +22,8 @@ from tui_agent.models.base import (
     Unavailable,
 )
 from tui_agent.models.encoding import encode, unused_id
+from tui_agent.models.errors import ServerRefusedError
+from tui_agent.models.http import read_error
 
 if TYPE_CHECKING:
     from google.genai.types import (
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
         GenerateContentResponseUsageMetadata,
         Part,
     )
+    from pydantic import BaseModel
+
+Answer = TypeVar("Answer", bound="BaseModel")
 
 _STOP: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -44,6 +52,24 @@ _STOP: dict[str, StopReason] = {
     "IMAGE_RECITATION": "refusal",
 }
 _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
+
+
+def in_types_of_sdk(kind: type[Answer], told: Any) -> Answer:
+    """An answer in the SDK's types. They forbid fields that are newer than they are, so those are left out.
+
+    Raises ``pydantic.ValidationError``.
+    """
+    from pydantic import ValidationError
+
+    while True:
+        try:
+            return kind.model_validate(told)
+        except ValidationError as error:
+            newer = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+            if not newer:
+                raise
+            for *path, name in newer:
+                reduce(getitem, path, told).pop(name)
 
 
 @dataclass(slots=True)
@@ -73,12 +99,15 @@ class GeminiReply:
         self._reason_text = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one chunk, as the SDK parsed it."""
+        """Read one chunk. Raises `ServerRefusedError`, ``pydantic.ValidationError`` and ``json.JSONDecodeError``."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"{type(data).__name__} is no data of an event")
+        told = json.loads(data)
+        if isinstance(told, list) or "error" in told:
+            raise ServerRefusedError(read_error(data))
         from google.genai.types import GenerateContentResponse
 
-        if not isinstance(data, GenerateContentResponse):
-            raise TypeError(f"{type(data).__name__} is no chunk of an answer")
-        return self._read(data)
+        return self._read(in_types_of_sdk(GenerateContentResponse, told))
 
     def _read(self, chunk: "GenerateContentResponse") -> list[StreamEvent]:
         self.started = True

@@ -116,9 +116,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     def _reply(self, request: ModelRequest) -> OpenAiReply:
         taken = call_ids(request.messages)
         if self._service.api == "responses":
-            return ResponsesReply(self._profile.id, self._refusal, taken)
+            return ResponsesReply(self._profile.id, taken)
         # Local servers report "length" also if the window is full; the reply tells the two apart by `max_tokens`.
-        return ChatReply(self._profile.id, self._refusal, taken, request.max_tokens if self._service.local else 0)
+        return ChatReply(self._profile.id, taken, request.max_tokens if self._service.local else 0)
 
     @override
     async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[object, None]:
@@ -368,7 +368,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             return False
         return True
 
-    def _refusal(self, refusal: ErrorReply) -> ModelError:
+    @override
+    async def _refused(self, refusal: ErrorReply) -> ModelError:
         if refusal.status == 401 and self._provider.key and not os.environ.get(self._provider.key):
             return no_key(self._provider)
         if refusal.status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(refusal.text.lower()):
@@ -385,10 +386,6 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         window = self._profile.window
         if loaded and (not window or loaded < window):
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider", fixed_window=True)
-
-    @override
-    async def _refused(self, refusal: ErrorReply) -> ModelError:
-        return self._refusal(refusal)
 
     @override
     def _unreachable(self, text: str) -> ModelError:

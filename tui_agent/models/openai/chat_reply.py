@@ -4,7 +4,6 @@ Servers send calls in pieces or whole, with or without an index or an id; empty 
 chunk, or never; reasoning under three names. This reader accepts all of that.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,7 +14,6 @@ from tui_agent.conversation.wire import is_object, read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     Metered,
-    ModelError,
     ReasoningDelta,
     StopReason,
     StreamEvent,
@@ -24,7 +22,7 @@ from tui_agent.models.base import (
     Unavailable,
 )
 from tui_agent.models.encoding import encode, unused_id
-from tui_agent.models.errors import ErrorReply
+from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
 from tui_agent.models.speed import Timings
 
@@ -157,22 +155,14 @@ class _OpenCall:
 class ChatReply:
     """Reads the stream's chunks in order; `complete` after a finish reason or the end marker.
 
-    `failed` makes the error for a failure that the server reports in the stream. `taken` are the ids of the
-    conversation's earlier calls; a call without an unused id gets a new one. `max_tokens` is the request's (0: do not
-    distinguish a full window from it).
+    `taken` are the ids of the conversation's earlier calls; a call without an unused id gets a new one. `max_tokens` is
+    the request's (0: do not distinguish a full window from it).
     """
 
-    def __init__(
-        self,
-        model: str,
-        failed: Callable[[ErrorReply], ModelError],
-        taken: frozenset[str] = frozenset(),
-        max_tokens: int = 0,
-    ) -> None:
+    def __init__(self, model: str, taken: frozenset[str] = frozenset(), max_tokens: int = 0) -> None:
         self.complete = False
         self.started = False
         self._model = model
-        self._failed = failed
         self._taken = set(taken)
         self._max_tokens = max_tokens
         self._blocks: list[_Open | _OpenCall] = []
@@ -184,7 +174,7 @@ class ChatReply:
         self._timings: Timings | None = None
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one event's data. Raises `msgspec.DecodeError`, and the `ModelError` that the server reports."""
+        """Read one event's data. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == _END:
@@ -195,7 +185,7 @@ class ChatReply:
         if bytes(chunk.error) not in (b"", b"null") and not self.complete:
             refusal = read_error(data)
             if not refusal.written:
-                raise self._failed(refusal)
+                raise ServerRefusedError(refusal)
             self.take_in(refusal.written)
         events: list[StreamEvent] = []
         if chunk.model:

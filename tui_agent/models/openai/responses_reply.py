@@ -1,6 +1,5 @@
 """Reads the streamed answers of OpenAI's Responses API."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,7 +10,6 @@ from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import (
     Completed,
     Metered,
-    ModelError,
     ReasoningDelta,
     StopReason,
     StreamEvent,
@@ -19,7 +17,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
 )
 from tui_agent.models.encoding import unused_id
-from tui_agent.models.errors import ErrorReply
+from tui_agent.models.errors import ErrorReply, ServerRefusedError
 from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
 
@@ -109,17 +107,13 @@ class _Open:
 class ResponsesReply:
     """Reads the stream's events in order; `complete` after the event that ends the response.
 
-    `failed` makes the error for a failure that the server reports. `taken` are the ids of the conversation's earlier
-    calls; a new call with one of them gets another id.
+    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
     """
 
-    def __init__(
-        self, model: str, failed: Callable[[ErrorReply], ModelError], taken: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
         self.complete = False
         self.started = False
         self._model = model
-        self._failed = failed
         self._taken = set(taken)
         self._items: dict[int, _Open] = {}
         self._usage = Usage()
@@ -127,7 +121,7 @@ class ResponsesReply:
         self._id = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one event's data. Raises `msgspec.DecodeError`, and the `ModelError` that the server reports."""
+        """Read one event's data. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         if data.strip() == b"[DONE]" or _kinds.decode(data).type not in _KNOWN:
@@ -138,7 +132,7 @@ class ResponsesReply:
             return self._response(event.type, event.response)
         if event.type == "error":
             told = event.error or _Error(event.code, "", event.message)
-            raise self._failed(ErrorReply(0, told.code or told.type or "", told.message or ""))
+            raise ServerRefusedError(ErrorReply(0, told.code or told.type or "", told.message or ""))
         item_event = self._item(event)
         return [item_event] if item_event is not None else []
 
@@ -158,7 +152,7 @@ class ResponsesReply:
         self._model, self._id = told.model or self._model, told.id or self._id
         if kind == "response.failed":
             error = told.error or _Error()
-            raise self._failed(ErrorReply(0, error.code or "server_error", error.message or ""))
+            raise ServerRefusedError(ErrorReply(0, error.code or "server_error", error.message or ""))
         if told.usage is not None:
             self._usage = _counted(told.usage)
         if kind in _ENDINGS:

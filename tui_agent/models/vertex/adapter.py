@@ -1,6 +1,8 @@
-"""Claude and Gemini on Google's Vertex AI, with their SDKs and Google's default credentials."""
+"""Claude and Gemini on Google's Vertex AI, with Google's default credentials."""
 
+import asyncio
 import os
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -12,12 +14,12 @@ from tui_agent.models.anthropic.request import Options
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.adapter import GeminiModel
+from tui_agent.models.http import HttpClient
 from tui_agent.models.provider import Provider
 
 if TYPE_CHECKING:
     from anthropic import AsyncStream
-    from google.genai import Client
-    from google.genai.types import HttpOptions
+    from httpx2 import Auth, Request, Response
 
     from tui_agent.models.anthropic.adapter import ClaudeClient
 
@@ -84,17 +86,45 @@ class GeminiOnVertex(GeminiModel):
     """A Gemini model served by Vertex AI, which needs a project instead of a key."""
 
     @override
-    def _client(self, options: "HttpOptions") -> "Client":
-        from google.genai import Client
-
+    def _client(self) -> HttpClient:
         credentials, project = _signed_in(self._provider)
-        options.api_version = "v1"
         region = _first(REGIONS[::-1]) or DEFAULT_REGION
-        return Client(vertexai=True, project=project, location=region, credentials=credentials, http_options=options)
+        address = os.environ.get("GOOGLE_VERTEX_BASE_URL") or _address(region)
+        url = f"{address.rstrip('/')}/v1/projects/{project}/locations/{region}/publishers/google"
+        return HttpClient(url, "", self._idle_timeout_s, auth=_google_auth(credentials))
 
     @override
     async def _failure(self, error: Exception) -> ModelError | None:
         return await super()._failure(error) or _refused_credentials(error)
+
+
+def _address(region: str) -> str:
+    """The address of a region (Google Cloud, Vertex AI: locations)."""
+    match region:
+        case "global":
+            return "https://aiplatform.googleapis.com"
+        case "us" | "eu":
+            return f"https://aiplatform.{region}.rep.googleapis.com"
+        case _:
+            return f"https://{region}-aiplatform.googleapis.com"
+
+
+def _google_auth(credentials: Any) -> "Auth":
+    """Signs requests in with Google's credentials, which are renewed when they have expired."""
+    import httpx2
+    from google.auth.transport.requests import Request as Transport
+
+    transport = Transport()
+
+    class GoogleAuth(httpx2.Auth):
+        @override
+        async def async_auth_flow(self, request: "Request") -> "AsyncGenerator[Request, Response]":
+            headers: dict[str, str] = {}
+            await asyncio.to_thread(credentials.before_request, transport, request.method, str(request.url), headers)
+            request.headers.update(headers)
+            yield request
+
+    return GoogleAuth()
 
 
 def _signed_in(provider: Provider) -> tuple[Any, str]:
