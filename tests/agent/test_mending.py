@@ -266,12 +266,12 @@ async def test_a_model_lent_to_one_turn_is_given_back_on_every_way_out(monkeypat
     own = Scripted(says)
     async with Agent(own, persistence=Persistence(store=Filling())) as agent:
         await turn(agent, "Hello.")
-        agent.turns.have_answered("Read", "offline")
+        agent.turns.answer_next_with("Read", "offline")
         told = await turn(agent, "Read nothing.")
         assert agent.profile is own.profile
         assert not own.closed
         assert next(event.model for event in told if isinstance(event, events.AssistantMessage)).startswith("offline")
-        agent.turns.have_answered("Read", "offline")
+        agent.turns.answer_next_with("Read", "offline")
         full = True
         with pytest.raises(DiskFull):
             await turn(agent, "Read nothing.")

@@ -108,7 +108,7 @@ class OwnCommands:
         """
         if prompt.server and self._offered is not None:
             return await self._offered.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
-        model = await asyncio.to_thread(self._lent, prompt.model) if prompt.model else ""
+        model = await asyncio.to_thread(self._model_of, prompt.model) if prompt.model else ""
         try:
             words = shlex.split(argument)
         except ValueError:
@@ -141,7 +141,7 @@ class OwnCommands:
         text = "".join((*pieces, prompt.text[end:])).strip()
         if argument and not _ARGUMENT.search(prompt.text):
             text += f"\n\nArguments: {argument}"
-        self._turns.have_answered(text, model)
+        self._turns.answer_next_with(text, model)
         return text
 
     def _is_file(self, path: str) -> bool:
@@ -151,7 +151,7 @@ class OwnCommands:
         parts, given = self._parts, msgspec.json.encode(arguments).decode()
         return await parts.toolbox.call_for_user(tool, given, parts.steps.tell)
 
-    def _lent(self, name: str) -> str:
+    def _model_of(self, name: str) -> str:
         """The model that a command names. Raises `ToolFailure` if it cannot be asked."""
         settings = self._parts.record.engine.settings
         meant = meant_model(settings, name, self._parts.active.profile.name)

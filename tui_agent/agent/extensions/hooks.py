@@ -61,17 +61,17 @@ class HookBlocked(Exception):
     """A hook refused the user's prompt, or ended the turn; the message is its reason."""
 
 
-class Say(NamedTuple):
+class HookAnswer(NamedTuple):
     """The combined answer of an event's hooks.
 
-    refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. told: text for
+    refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text for
     the model. arguments: a replacement for those of the call, as JSON text. ended: why the turn is to end.
     """
 
     refused: str = ""
     asked: str = ""
     allowed: str = ""
-    told: str = ""
+    context: str = ""
     arguments: str = ""
     ended: str = ""
 
@@ -112,8 +112,8 @@ class Hooks:
         self._heard = frozenset(get_args(Event)) if facts is None or facts.subtask is None else _OF_SUBTASKS
         self._state: tuple[object, ...] | None = None
         self._found = Found()
-        self._told: tuple[str, ...] = ()
-        """The problems that the user was told of."""
+        self._reported: tuple[str, ...] = ()
+        """The problems that the user has seen."""
         self._trusted: frozenset[Hook] | None = None
         """The project's hooks that were there at first; None: not read yet."""
         self._starts = "resume" if facts is not None and facts.resumed else "startup"
@@ -140,25 +140,27 @@ class Hooks:
         if self._trusted is None:
             self._trusted = frozenset(hook for hook in found.hooks if hook.source == "project")
         new = [hook for hook in found.hooks if hook.source == "project" and hook not in self._trusted]
-        told = [f"{hook.file}: {hook.name} is new since the session was opened: /trust lets it run." for hook in new]
+        problems = [
+            f"{hook.file}: {hook.name} is new since the session was opened: /trust lets it run." for hook in new
+        ]
         hooks = tuple(hook for hook in found.hooks if hook not in new)
-        return found._replace(hooks=hooks, problems=(*found.problems, *told))
+        return found._replace(hooks=hooks, problems=(*found.problems, *problems))
 
-    async def begin_turn(self, emit: Emit) -> Say:
+    async def begin_turn(self, emit: Emit) -> HookAnswer:
         """Reload changed files; at the first turn, run the hooks for the start of the session."""
         if self._facts is None:
-            return Say()
-        before, found = self._told, await asyncio.to_thread(self.look)
-        self._told = found.problems
+            return HookAnswer()
+        before, found = self._reported, await asyncio.to_thread(self.look)
+        self._reported = found.problems
         for problem in found.problems if found.problems != before else ():
             emit(events.Notice(level="warning", title="A hook cannot be used", text=problem))
         return await self.begin_step(emit)
 
-    async def begin_step(self, emit: Emit) -> Say:
+    async def begin_step(self, emit: Emit) -> HookAnswer:
         """Run the hooks for the start of the session or subtask, if they have not been, and again after a summary."""
         facts = self._facts
         if facts is None or not self._starts:
-            return Say()
+            return HookAnswer()
         source, self._starts, self._begun = self._starts, "", True
         if facts.subtask is not None:
             return await self.fire("SubagentStart", {}, emit, (facts.subtask.kind,))
@@ -169,10 +171,10 @@ class Hooks:
         self._starts = "compact" if self._facts is not None and self._facts.subtask is None else ""
         await self.fire("PostCompact", {"trigger": "auto", "compact_summary": text}, emit)
 
-    async def may_end(self, told: Mapping[str, object], emit: Emit) -> Say:
+    async def may_end(self, fields: Mapping[str, object], emit: Emit) -> HookAnswer:
         """Run the hooks for the end of a turn, or of the subtask."""
         return await self.fire(
-            "Stop" if self._facts is None or self._facts.subtask is None else "SubagentStop", told, emit
+            "Stop" if self._facts is None or self._facts.subtask is None else "SubagentStop", fields, emit
         )
 
     async def close(self, reason: str = "other") -> None:
@@ -189,39 +191,39 @@ class Hooks:
     def notify(self, kind: str, message: str, emit: Emit) -> None:
         """Run the hooks for a notification, without waiting for them."""
         if self._facts is not None and any(hook.event == "Notification" for hook in self._found.hooks):
-            told = {"message": message, "title": "tui-agent", "notification_type": kind}
-            self._run_unawaited(self.fire("Notification", told, emit, (kind,)))
+            fields = {"message": message, "title": "tui-agent", "notification_type": kind}
+            self._run_unawaited(self.fire("Notification", fields, emit, (kind,)))
 
     async def fire(
-        self, event: Event, told: Mapping[str, object], emit: Emit, subjects: Sequence[str] = (), about: str = ""
-    ) -> Say:
+        self, event: Event, fields: Mapping[str, object], emit: Emit, subjects: Sequence[str] = (), about: str = ""
+    ) -> HookAnswer:
         """Run the hooks of an event in parallel. Never raises: failures are reported with the hook's name.
 
         subjects, about: see `Hook.wants`.
         """
         facts = self._facts
         if event not in self._heard or facts is None:
-            return Say()
+            return HookAnswer()
         if self._state is None:
             await asyncio.to_thread(self.look)
         wanted = [hook for hook in self._found.hooks if hook.wants(event, subjects, about)]
         if not wanted:
-            return Say()
-        data = msgspec.json.encode(await self._payload(event, told, facts, emit))
+            return HookAnswer()
+        data = msgspec.json.encode(await self._payload(event, fields, facts, emit))
         for hook in wanted:
             if not hook.waits:
                 self._run_unawaited(_answer(hook, data, facts, self.judge, emit))
         answers = await asyncio.gather(*(_answer(hook, data, facts, self.judge, emit) for hook in wanted if hook.waits))
-        return Say(
+        return HookAnswer(
             refused=_joined(answer.refused for answer in answers),
             asked=_joined(answer.asked for answer in answers),
             allowed=_joined(answer.allowed for answer in answers),
-            told=_joined(answer.told for answer in answers)[:MAX_CONTEXT_CHARS],
+            context=_joined(answer.context for answer in answers)[:MAX_CONTEXT_CHARS],
             arguments=next((answer.arguments for answer in reversed(answers) if answer.arguments), ""),
             ended=_joined(answer.ended for answer in answers),
         )
 
-    async def _payload(self, event: Event, told: Mapping[str, object], facts: Facts, emit: Emit) -> dict[str, object]:
+    async def _payload(self, event: Event, fields: Mapping[str, object], facts: Facts, emit: Emit) -> dict[str, object]:
         transcript, subtask = facts.transcript, facts.subtask
         if transcript is not None:
             try:
@@ -241,10 +243,10 @@ class Hooks:
             "permission_mode": _MODES.get(facts.mode(), "default"),
             "hook_event_name": event,
             **of_subtask,
-            **told,
+            **fields,
         }
 
-    def _run_unawaited(self, work: Awaitable[Say]) -> None:
+    def _run_unawaited(self, work: Awaitable[HookAnswer]) -> None:
         task: asyncio.Task[object] = asyncio.ensure_future(work)
         self._unawaited.add(task)
         task.add_done_callback(self._unawaited.discard)
@@ -258,11 +260,11 @@ def _joined(texts: Iterable[str]) -> str:
     return "\n".join(filter(None, texts))
 
 
-async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, emit: Emit) -> Say:
-    def failed(why: str) -> Say:
+async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, emit: Emit) -> HookAnswer:
+    def failed(why: str) -> HookAnswer:
         hint = f"everything goes on without it; it is in {hook.file}"
         emit(events.Notice(level="warning", title=f"A hook failed: {hook.name}", text=why, hint=hint))
-        return Say()
+        return HookAnswer()
 
     try:
         if hook.prompt:
@@ -280,7 +282,7 @@ async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, em
     text = output.strip()
     if not text.startswith("{"):
         # Of other events, what a hook prints is for whoever runs it by hand.
-        return Say(told=valid_text(text)) if hook.event in _TELLING else Say()
+        return HookAnswer(context=valid_text(text)) if hook.event in _TELLING else HookAnswer()
     try:
         said = _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -290,18 +292,18 @@ async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, em
     return _understood(said, hook, emit)
 
 
-def _refusing(hook: Hook, reason: str, emit: Emit) -> Say:
+def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
     """What a hook's refusal amounts to on its event."""
     reason = valid_text(reason)[:MAX_CONTEXT_CHARS]
     if hook.event in _DONE:
-        return Say(told=reason)
+        return HookAnswer(context=reason)
     if hook.event in _NO_REFUSAL:
         emit(events.Notice(level="warning", title=hook.name, text=reason))
-        return Say()
-    return Say(refused=reason)
+        return HookAnswer()
+    return HookAnswer(refused=reason)
 
 
-async def _judged(hook: Hook, data: bytes, judge: Judge | None) -> Say:
+async def _judged(hook: Hook, data: bytes, judge: Judge | None) -> HookAnswer:
     """What the small model says to a hook's prompt. Raises ValueError if it does not answer in the form asked for."""
     if judge is None:
         raise ToolFailure("there is no small model to ask")
@@ -310,7 +312,7 @@ async def _judged(hook: Hook, data: bytes, judge: Judge | None) -> Say:
     answer = await judge(_JUDGE, question if "$ARGUMENTS" in hook.prompt else f"{question}\n\n{event}")
     verdict = msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1], type=_Judged)
     if verdict.ok:
-        return Say()
+        return HookAnswer()
     return _refusing(hook, verdict.reason or f"The hook {hook.name} refuses it.", lambda _: None)
 
 
@@ -402,27 +404,27 @@ _decoder = msgspec.json.Decoder(_Said)
 _NOTHING: Final = _Specific()
 
 
-def _understood(said: _Said, hook: Hook, emit: Emit) -> Say:
+def _understood(said: _Said, hook: Hook, emit: Emit) -> HookAnswer:
     """Interpret a hook's answer."""
     specific = said.hook_specific_output or _NOTHING
     asked = specific.decision or _Decision()
     decision = asked.behavior or specific.permission_decision or said.decision
     reason = asked.message or specific.permission_decision_reason or said.reason or f"The hook {hook.name} says so."
-    told = valid_text(specific.additional_context or "")
+    context = valid_text(specific.additional_context or "")
     ended = ""
     if said.goes_on is False or asked.interrupt:
         ended = valid_text(said.stop_reason or reason)[:MAX_CONTEXT_CHARS]
         if hook.event in ("Stop", "SubagentStop"):
             # On these events the turn ends anyway, and nothing keeps it.
-            return Say(told=told, ended=ended)
+            return HookAnswer(context=context, ended=ended)
     if decision in ("block", "deny"):
         refusal = _refusing(hook, reason, emit)
-        return refusal._replace(told=_joined((refusal.told, told)), ended=ended)
+        return refusal._replace(context=_joined((refusal.context, context)), ended=ended)
     changed = asked.updated_input if asked.updated_input is not None else specific.updated_input
-    return Say(
+    return HookAnswer(
         asked=valid_text(reason)[:MAX_CONTEXT_CHARS] if decision == "ask" else "",
         allowed=valid_text(reason)[:MAX_CONTEXT_CHARS] if decision in ("allow", "approve") else "",
-        told=told,
+        context=context,
         arguments=json.dumps(changed, ensure_ascii=False) if changed is not None else "",
         ended=ended,
     )

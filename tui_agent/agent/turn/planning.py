@@ -39,7 +39,7 @@ class Planning:
         self._registry = registry
         self._opened_in = self._loosest = gate.mode
         self._head = 0
-        self._told_plan_mode = False
+        self._knows_plan_mode = False
 
     async def news(self, words: str) -> list[Message | ModeChanged]:
         """What enters with the user's words to tell the model of the mode, also of changes that the words make; call
@@ -62,8 +62,8 @@ class Planning:
             entries.append(ModeChanged(mode=mode, before=gate.mode))
             approved = notice(approval(plan, mode, edited=False), "approval")
             entries.append(structs.replace(approved, outcome=Outcome(steps=plan.steps)))
-        knows = await in_thread(knows_of_plan_mode, log, self._head, self._told_plan_mode)
-        self._head, self._told_plan_mode = log.head, knows
+        knows = await in_thread(knows_of_plan_mode, log, self._head, self._knows_plan_mode)
+        self._head, self._knows_plan_mode = log.head, knows
         plans = (mode or gate.mode) == "plan"
         if plans != (knows and not entries):
             entries.append(notice(PLAN_BEGUN, "plan_begun") if plans else notice(PLAN_OVER, "plan_over"))

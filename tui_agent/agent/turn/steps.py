@@ -227,7 +227,7 @@ class StepRunner:
         said = await self._hooks.fire("PreCompact", fields, emit, (trigger,))
         if said.refused or said.ended:
             return Refusal(f"a hook of the user prevents it: {said.refused or said.ended}", final=True)
-        return Instructions(said.told) if said.told else None
+        return Instructions(said.context) if said.context else None
 
     async def judge(self, instruction: str, text: str) -> str:
         """What the small model answers to a hook's question. Raises `ToolFailure` if it cannot be asked."""

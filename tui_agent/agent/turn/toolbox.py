@@ -25,7 +25,7 @@ from tui_agent.agent.extensions.claude_forms import (
     result_for_claude,
 )
 from tui_agent.agent.extensions.hook_files import Event
-from tui_agent.agent.extensions.hooks import Hooks, Say
+from tui_agent.agent.extensions.hooks import HookAnswer, Hooks
 from tui_agent.agent.history.as_events import finished
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
@@ -349,13 +349,13 @@ class Toolbox:
                     return "error", _refusal(instead)
                 call = msgspec.structs.replace(call, arguments=instead.arguments) if instead is not None else call
             intercepted = call
-            before = await self._hear_hooks("PreToolUse", call, emit)
+            before = await self._ask_hooks("PreToolUse", call, emit)
             if before.refused:
                 return "denied", _refusal(f"A hook of the user refuses this call: {before.refused}")
             if before.arguments:
                 call = _changed(call, before)
             while True:
-                asking = _HookedAsk(call, ask, self._hear_hooks, self._hooks, emit)
+                asking = _HookedAsk(call, ask, self._ask_hooks, self._hooks, emit)
                 verdict = await self.gate.check(tool, call, asking, doubted=before.asked, trusted=before.allowed)
                 if not asking.changes.arguments:
                     break
@@ -380,7 +380,7 @@ class Toolbox:
                 output = msgspec.structs.replace(output, text=f"{output.text}\n{changed}")
             output = await self._with_notes(call, output, before, emit)
         except ToolFailure as failure:
-            return "error", await self._with_notes(call, _refusal(str(failure)), Say(), emit)
+            return "error", await self._with_notes(call, _refusal(str(failure)), HookAnswer(), emit)
         except (NobodyToAsk, KeyboardInterrupt, GeneratorExit):
             raise
         except OSError as error:
@@ -394,7 +394,7 @@ class Toolbox:
             return "error", _broke(call.name, error)
         return ("error" if output.is_error else "ok"), output
 
-    async def _hear_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> Say:
+    async def _ask_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> HookAnswer:
         """What the user's hooks say to an event of a call."""
         names, about = names_of(call.name), object_in(call.arguments)
         target = next((about[key] for key in ("command", "path", "url") if isinstance(about.get(key), str)), "")
@@ -408,15 +408,15 @@ class Toolbox:
         ended, self._ended_by_hook = self._ended_by_hook, ""
         return ended
 
-    async def _with_notes(self, call: ToolCall, output: ToolOutput, before: Say, emit: Emit) -> ToolOutput:
+    async def _with_notes(self, call: ToolCall, output: ToolOutput, before: HookAnswer, emit: Emit) -> ToolOutput:
         """The result with the additions of hooks: a note if they changed the call, and their text for the model."""
         if output.is_error:
             failed = {"error": output.text[:HOOK_CHARS], "is_interrupt": False}
-            after = await self._hear_hooks("PostToolUseFailure", call, emit, **failed)
+            after = await self._ask_hooks("PostToolUseFailure", call, emit, **failed)
         else:
             response = result_for_claude(call, output, self._workspace.root, HOOK_CHARS)
-            after = await self._hear_hooks("PostToolUse", call, emit, tool_response=response)
-        notes = [f"[a hook of the user says] {text}" for text in (before.told, after.told) if text]
+            after = await self._ask_hooks("PostToolUse", call, emit, tool_response=response)
+        notes = [f"[a hook of the user says] {text}" for text in (before.context, after.context) if text]
         if before.arguments:
             notes.insert(0, f"[a hook of the user changed the arguments of this call to {call.arguments}]")
         if not notes:
@@ -531,23 +531,25 @@ async def _all_of(tasks: Sequence[asyncio.Future[None]]) -> list[PermissionQuest
 class _HookedAsk:
     """Asks the user's hooks about a call, then the user. `changes`: how the hook that allowed it changed it."""
 
-    def __init__(self, call: ToolCall, ask: Ask, hear: Callable[..., Awaitable[Say]], hooks: Hooks, emit: Emit) -> None:
-        self._call, self._ask, self._hear, self._hooks, self._emit = call, ask, hear, hooks, emit
-        self.changes = Say()
+    def __init__(
+        self, call: ToolCall, ask: Ask, ask_hooks: Callable[..., Awaitable[HookAnswer]], hooks: Hooks, emit: Emit
+    ) -> None:
+        self._call, self._ask, self._ask_hooks, self._hooks, self._emit = call, ask, ask_hooks, hooks, emit
+        self.changes = HookAnswer()
 
     async def __call__(self, question: PermissionQuestion) -> PermissionAnswer:
-        said = await self._hear("PermissionRequest", self._call, self._emit)
+        said = await self._ask_hooks("PermissionRequest", self._call, self._emit)
         if said.refused:
             return PermissionAnswer(allowed=False, feedback=f"A hook of the user says: {said.refused}")
         if said.allowed:
-            self.changes = said if said.arguments else Say()
+            self.changes = said if said.arguments else HookAnswer()
             return PermissionAnswer(allowed=True)
         name = names_of(self._call.name)[0]
         self._hooks.notify("permission_prompt", f"tui-agent needs your permission to use {name}", self._emit)
         return await self._ask(question)
 
 
-def _changed(call: ToolCall, said: Say) -> ToolCall:
+def _changed(call: ToolCall, said: HookAnswer) -> ToolCall:
     """The call with the arguments that a hook gave it."""
     return msgspec.structs.replace(call, arguments=_json(arguments_from_claude(call.name, object_in(said.arguments))))
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.hooks import MOST_STOPS, HookBlocked, Say
+from tui_agent.agent.extensions.hooks import MOST_STOPS, HookAnswer, HookBlocked
 from tui_agent.agent.history.as_events import said, text_of
 from tui_agent.agent.turn.guards import not_done
 from tui_agent.agent.turn.hints import HINTS, unanswered
@@ -45,8 +45,8 @@ class Turn:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
         self._planning = parts.planning
         self._offered, self._hooks, self._interceptors = parts.offered, parts.hooks, parts.interceptors
-        self._told_to_go_on = self._waits = 0
-        self._said_by_hooks: list[Message] | None = None
+        self._kept_going = self._queued_as = 0
+        self._from_hooks: list[Message] | None = None
         self._engine = self._record.engine
         self._emit = emit
         self._calls = ModelCalls(parts, emit)
@@ -68,7 +68,7 @@ class Turn:
 
         `waits`: instead of a `prompt`, the number of the entry as which it is queued.
         """
-        self._waits = waits
+        self._queued_as = waits
         self._tracker.start_turn()
         try:
             await self._run(prompt)
@@ -171,14 +171,14 @@ class Turn:
         await self._record.answer_open_calls()
         await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
         if prompt is not None:
-            said = await self._submitted(prompt)
+            said = await self._ask_hooks(prompt)
             if said.ended or said.refused:
                 raise _PromptRefused(said.ended or said.refused)
-            self._said_by_hooks = _of_hook(said)
+            self._from_hooks = _of_hook(said)
         try:
             self._guards.ceiling.check()
         except ModelError:
-            await self._hear(prompt)
+            await self._take_in(prompt)
             raise
         for warning in self._engine.warnings():
             self._tell("warning", "A context layer rests", warning)
@@ -186,35 +186,35 @@ class Turn:
         first = await self._steps.start(steps, self._emit)
         if prompt is not None and first is not None and not isinstance(first, WriteInBackground):
             # Context work that takes a while comes first; meanwhile the user's words are safe on disk.
-            self._waits = await self._record.append(queued_of(prompt))
+            self._queued_as = await self._record.append(queued_of(prompt))
             prompt = None
         if first is not None:
             await self._steps.run(steps, self._emit, first)
-        await self._hear(prompt)
+        await self._take_in(prompt)
 
-    async def _submitted(self, prompt: Message) -> Say:
+    async def _ask_hooks(self, prompt: Message) -> HookAnswer:
         """What the user's hooks say to a prompt."""
         return await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
 
     async def _goes_on_for_hooks(self) -> bool:
         """Ask the user's hooks whether the turn may end; True if one of them wants it to go on."""
-        if self._told_to_go_on >= MOST_STOPS:
+        if self._kept_going >= MOST_STOPS:
             return False
-        fields = {"stop_hook_active": self._told_to_go_on > 0, "last_assistant_message": self._calls.answer}
+        fields = {"stop_hook_active": self._kept_going > 0, "last_assistant_message": self._calls.answer}
         said = await self._hooks.may_end(fields, self._emit)
         if said.ended:
             self._tell("info", "A hook ended the turn", said.ended, "")
         if not said.refused or said.ended:
             return False
-        self._told_to_go_on += 1
+        self._kept_going += 1
         await self._record.append(notice(f"[a hook of the user has you go on] {said.refused}", "hook"))
         return True
 
-    async def _hear(self, prompt: Message | None) -> None:
+    async def _take_in(self, prompt: Message | None) -> None:
         """Take in queued texts, then `prompt`."""
         delivered = await self._deliver()
         if prompt is not None:
-            await self._take_in_prompt(prompt, self._said_by_hooks or [])
+            await self._take_in_prompt(prompt, self._from_hooks or [])
         elif not delivered:
             entries = await self._planning.news("")
             await self._record.append(*entries)
@@ -230,10 +230,10 @@ class Turn:
                 self._emit(said(structs.replace(whole, seq=seq), queued.seq))
                 continue
             needed = True
-            if queued.seq == self._waits and self._said_by_hooks is not None:
-                await self._take_in_prompt(whole, self._said_by_hooks, queued.seq)
+            if queued.seq == self._queued_as and self._from_hooks is not None:
+                await self._take_in_prompt(whole, self._from_hooks, queued.seq)
                 continue
-            answer = await self._submitted(whole)
+            answer = await self._ask_hooks(whole)
             if not (answer.ended or answer.refused):
                 await self._take_in_prompt(whole, _of_hook(answer), queued.seq)
                 continue
@@ -253,7 +253,7 @@ class Turn:
         read = await self._offered.resources(text) if self._offered is not None else ()
         because += [notice(each, "resource") for each in read]
         withdrawn = (Withdrawn(queued=queued),) if queued else ()
-        before = self._record.view.unanswered_prompt() if queued in (0, self._waits) else None
+        before = self._record.view.unanswered_prompt() if queued in (0, self._queued_as) else None
         if before is not None and before.blocks == fitted.blocks:
             log, seq = self._record.view.log, before.seq
             stands = {each.blocks for each in log.path().after(log.group_start(seq) - 1).of(Message)}
@@ -310,5 +310,5 @@ class _PromptRefused(HookBlocked):
     """The user's prompt did not enter the conversation."""
 
 
-def _of_hook(said: Say) -> list[Message]:
-    return [notice(f"[a hook of the user says] {said.told}", "hook")] if said.told else []
+def _of_hook(answer: HookAnswer) -> list[Message]:
+    return [notice(f"[a hook of the user says] {answer.context}", "hook")] if answer.context else []

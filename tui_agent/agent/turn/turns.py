@@ -62,7 +62,7 @@ class Turns:
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
-        self._wished = ("", "")
+        self._next_model = ("", "")
         """The expanded text of a user's own command, and the model to answer a turn that starts with it."""
 
     def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> AsyncGenerator[events.AgentEvent, None]:
@@ -137,7 +137,7 @@ class Turns:
                 # A compaction that the user asked for is running: keep their words on disk meanwhile.
                 waits = await self._record.append(queued_of(message))
                 message = None
-            (begins, model), self._wished = self._wished, ("", "")
+            (begins, model), self._next_model = self._next_model, ("", "")
             wished = begins and text.startswith(begins) and model != self._parts.active.profile.name
             async with self._lock, self._answered_by(model if wished else ""):
                 await self._turns(message, waits, tell)
@@ -150,9 +150,9 @@ class Turns:
                 )
                 tell(nothing)
 
-    def have_answered(self, text: str, model: str) -> None:
+    def answer_next_with(self, text: str, model: str) -> None:
         """Note that this model answers the next turn if it starts with this text; empty: the active one does."""
-        self._wished = (text, model)
+        self._next_model = (text, model)
 
     @asynccontextmanager
     async def _answered_by(self, name: str) -> AsyncIterator[None]:
