@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -124,8 +124,7 @@ class SessionRefused(SessionError):
 class Session:
     """An open session.
 
-    `resumed`: it has a conversation already. `fresh`: its folder was created now, and is removed again if nothing is
-    said. `notices` are for the user.
+    `resumed`: it has a conversation already. `notices` are for the user.
     """
 
     id: str
@@ -133,30 +132,23 @@ class Session:
     agent: Agent
     notices: tuple[Notice, ...]
     resumed: bool
-    fresh: bool
     persistence: DiskPersistence
-    small: SmallModels
     home: Path
     background: BackgroundCommands
     sandbox: Sandbox
     offered: OfferedTools
+    closing: AsyncExitStack
 
     async def rename(self, title: str) -> None:
         """Change the session's title in the list. Raises `StorageError`."""
         await self.persistence.store.set_meta({TITLE: title})
 
     async def close(self) -> None:
-        """End what runs, write what is pending, close the files. Closes everything even if it raises `StorageError`."""
-        async with AsyncExitStack() as last_first:
-            if self.fresh and not len(self.agent.engine.view.log):
-                last_first.push_async_callback(asyncio.to_thread, shutil.rmtree, self.folder, ignore_errors=True)
-            last_first.push_async_callback(self.persistence.close)
-            last_first.push_async_callback(asyncio.to_thread, keep_ratios, self.agent.engine, self.home)
-            last_first.push_async_callback(asyncio.to_thread, self.sandbox.close)
-            last_first.push_async_callback(self.sandbox.proxy.close)
-            last_first.push_async_callback(self.offered.servers.close)
-            for part in (self.background, self.small, self.agent):
-                last_first.push_async_callback(part.close)
+        """End what runs, write what is pending, close the files; a new session's folder is removed if nothing was said.
+
+        Closes everything even if it raises `StorageError`.
+        """
+        await self.closing.aclose()
 
 
 async def open_session(
@@ -173,20 +165,10 @@ async def open_session(
     decide what follows from its alerts. `buffers` are files that an editor has open.
     """
     try:
-        found = await _found(arguments)
-        try:
-            home, name = arguments.home, found.folder.name
-            beside = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
-            kept = await Persistence.on_disk(found.folder, subtasks=beside)
-            try:
-                return await _open(settings, arguments, ask, kept, watchdog, found, buffers)
-            except BaseException:
-                await kept.close()
-                raise
-        except BaseException:
-            if found.made:
-                await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
-            raise
+        async with AsyncExitStack() as closing:
+            session = await _open(settings, arguments, ask, watchdog, buffers, closing)
+            session.closing = closing.pop_all()
+            return session
     except StorageError as error:
         raise SessionError(error.message, error.hint) from error
     except (RuleError, RememberedError) as error:
@@ -249,11 +231,24 @@ async def _open(
     settings: Settings,
     arguments: Arguments,
     ask: Ask,
-    kept: DiskPersistence,
     watchdog: Watchdog | None,
-    found: _Found,
     buffers: Buffers | None,
+    closing: AsyncExitStack,
 ) -> Session:
+    """Open a session; `closing` gets what has to be done at its end, or if this fails."""
+    found = await _found(arguments)
+    home, name = arguments.home, found.folder.name
+
+    session: Session | None = None
+
+    async def remove_if_unused() -> None:
+        if found.made and not (session is not None and len(session.agent.engine.view.log)):
+            await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
+
+    closing.push_async_callback(remove_if_unused)
+    beside = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
+    kept = await Persistence.on_disk(found.folder, subtasks=beside)
+    closing.push_async_callback(kept.close)
     check_names(settings)
     settings = await _with_window(settings, kept.store)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
@@ -276,7 +271,6 @@ async def _open(
         checkpoints=settings.checkpoints.enabled,
         never_clear=list(map(str, readable)),
     )
-    limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
     background = BackgroundCommands(settings.output.stream_bytes)
     engine.running = lambda: background.running
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
@@ -288,7 +282,11 @@ async def _open(
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
     tools.append(Recall(kept.recall))
-    offered = await asyncio.to_thread(servers_of, settings, arguments, store.folder, workspace)
+    project = arguments.project if arguments.trusted else None
+    servers = await asyncio.to_thread(
+        ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project
+    )
+    offered = OfferedTools(servers, settings.mcp)
     small = SmallModels(settings)
     facts = Facts(
         store.folder.name,
@@ -310,11 +308,7 @@ async def _open(
         ask=ask,
         workspace=workspace,
         session=SessionParts(
-            guards=Guards(
-                CostCeiling(limits, tracker, view.log),
-                watch_of(settings, view, tracker, tools, ask, watchdog),
-                settings.agent.max_turns,
-            ),
+            guards=guards_of(settings, view, tracker, tools, ask, watchdog),
             small=small,
             briefing=briefing_of(settings, arguments, places, tools, offered),
             subtasks=subtasks,
@@ -324,6 +318,10 @@ async def _open(
             hooks=hooks,
         ),
     )
+    closing.push_async_callback(asyncio.to_thread, keep_ratios, engine, arguments.home)
+    closing.push_async_callback(asyncio.to_thread, sandbox.close)
+    for part in (sandbox.proxy, servers, background, small, agent):
+        closing.push_async_callback(part.close)
     if not store.read_only and "cwd" not in await store.meta():
         await store.set_meta({"cwd": noted_folder(arguments.folder)})
     program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
@@ -340,40 +338,53 @@ async def _open(
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
-    notices += ignored_of(settings, arguments)
-    notices += await asyncio.to_thread(style_notices, settings, places.shelves)
+    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, places.shelves, servers)))
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     if small_parent:
         notices.append(Notice(level="warning", title="Small-tier parent", **small_parent._asdict()))
-    notices += server_notices(offered)
-    return Session(
-        store.folder.name,
-        store.folder,
-        agent,
-        tuple(notices),
-        bool(entries),
-        found.made,
-        kept,
-        small,
-        arguments.home,
-        background,
-        sandbox,
-        offered,
+    session = Session(
+        id=store.folder.name,
+        folder=store.folder,
+        agent=agent,
+        notices=tuple(notices),
+        resumed=bool(entries),
+        persistence=kept,
+        home=arguments.home,
+        background=background,
+        sandbox=sandbox,
+        offered=offered,
+        closing=closing,
     )
+    return session
 
 
-def ignored_of(settings: Settings, arguments: Arguments) -> list[Notice]:
-    """Notices on what is ignored of an untrusted project; its ignored settings are in the notices of `settings`."""
-    found = () if arguments.trusted else brought(arguments.folder, settings.context.instruction_files)
-    hint = "--trust uses it" if arguments.one_shot else "/trust uses it"
+def _notices(
+    settings: Settings, arguments: Arguments, shelves: tuple[Shelf, ...], servers: ToolServers
+) -> Iterator[Notice]:
+    """Notices on what of the project and the user's folders is ignored, missing, or waits for a decision. Reads files.
+
+    Ignored settings of an untrusted project are in the notices of `settings`.
+    """
     new = () if arguments.trusted else arguments.new_in_project
+    found = () if arguments.trusted else brought(arguments.folder, settings.context.instruction_files)
+    names = [each.name for each in found if Path(each.name).name != CONFIG]
+    hint = "--trust uses it" if arguments.one_shot else "/trust uses it"
     if new:
         told = "\n".join((*new, "You were not shown this when you trusted the project: all that it brings is ignored"))
-        return [Notice(level="warning", title="Changed since you trusted it", text=told, hint=hint)]
-    names = [each.name for each in found if Path(each.name).name != CONFIG]
-    if not names:
-        return []
-    return [Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)]
+        yield Notice(level="warning", title="Changed since you trusted it", text=told, hint=hint)
+    elif names:
+        yield Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)
+    if (style := settings.session.style) and not style_text(shelves, style):
+        told = f"There is no style {style} that could be used: answers are written as always."
+        yield Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")
+    for text in servers.problems:
+        yield Notice(level="warning", title="MCP servers", text=text)
+    if waiting := servers.new:
+        listed = "\n".join(f"{server.name}: {server.shown}" for server in waiting)
+        name = waiting[0].name
+        hint = f"/mcp on {name} starts it, now and in later sessions; /mcp off {name} asks no more."
+        told = f"This project names MCP servers, which would run:\n{listed}"
+        yield Notice(level="info", title="MCP servers", text=told, hint=hint)
 
 
 async def files_of(
@@ -417,15 +428,6 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         shelves=tuple(shelves),
         style=settings.session.style,
     )
-
-
-def style_notices(settings: Settings, shelves: tuple[Shelf, ...]) -> list[Notice]:
-    """A notice if there is no output style of the configured name. Reads files."""
-    name = settings.session.style
-    if not name or style_text(shelves, name):
-        return []
-    told = f"There is no style {name} that could be used: answers are written as always."
-    return [Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")]
 
 
 def sandbox_of(
@@ -496,44 +498,26 @@ def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> P
     )
 
 
-def watch_of(
+def guards_of(
     settings: Settings,
     view: View,
     tracker: UsageTracker,
     tools: Iterable[Tool],
     ask: Ask,
     watchdog: Watchdog | None = None,
-) -> WatchdogGuard:
-    """The watchdog of a conversation, by default the built-in one; silent if guards are set to show no notices."""
+) -> Guards:
+    """Ceiling and watchdog, by default the built-in one; silent if guards are set to show no notices."""
+    limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
     mode = settings.watchdog.mode
     effects: dict[str, Effect] = {tool.definition.name: tool.effect for tool in tools}
-
-    return WatchdogGuard(
+    watch = WatchdogGuard(
         watchdog or default_watchdog(settings.watchdog),
         Observer(view, tracker, lambda name: effects.get(name, "none")),
         "off" if mode == "warn" and not settings.safety.notices else mode,
         ask,
         lambda profile: larger_model(settings, profile),
     )
-
-
-def servers_of(settings: Settings, arguments: Arguments, session: Path, workspace: Workspace) -> OfferedTools:
-    """The MCP servers and their tools. Reads files."""
-    project = arguments.project if arguments.trusted else None
-    servers = ToolServers.opened(settings.mcp, arguments.home, session, workspace.folders, project)
-    return OfferedTools(servers, settings.mcp)
-
-
-def server_notices(offered: OfferedTools) -> list[Notice]:
-    """Notices on the servers: those that wait for the user's decision, with the commands that would run."""
-    found = [Notice(level="warning", title="MCP servers", text=text) for text in offered.servers.problems]
-    new = offered.servers.new
-    if new:
-        listed = "\n".join(f"{server.name}: {server.shown}" for server in new)
-        hint = f"/mcp on {new[0].name} starts it, now and in later sessions; /mcp off {new[0].name} asks no more."
-        told = f"This project names MCP servers, which would run:\n{listed}"
-        found.append(Notice(level="info", title="MCP servers", text=told, hint=hint))
-    return found
+    return Guards(CostCeiling(limits, tracker, view.log), watch, settings.agent.max_turns)
 
 
 def briefing_of(

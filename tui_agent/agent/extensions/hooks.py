@@ -64,8 +64,8 @@ class HookBlocked(Exception):
 class HookAnswer(NamedTuple):
     """The combined answer of an event's hooks.
 
-    refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text for
-    the model. arguments: a replacement for those of the call, as JSON text. ended: why the turn is to end.
+    refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text
+    for the model. arguments: a replacement for those of the call, as JSON text. ended: why the turn is to end.
     """
 
     refused: str = ""
@@ -140,11 +140,9 @@ class Hooks:
         if self._trusted is None:
             self._trusted = frozenset(hook for hook in found.hooks if hook.source == "project")
         new = [hook for hook in found.hooks if hook.source == "project" and hook not in self._trusted]
-        problems = [
-            f"{hook.file}: {hook.name} is new since the session was opened: /trust lets it run." for hook in new
-        ]
-        hooks = tuple(hook for hook in found.hooks if hook not in new)
-        return found._replace(hooks=hooks, problems=(*found.problems, *problems))
+        why = "is new since the session was opened: /trust lets it run."
+        problems = (*found.problems, *(f"{hook.file}: {hook.name} {why}" for hook in new))
+        return found._replace(hooks=tuple(hook for hook in found.hooks if hook not in new), problems=problems)
 
     async def begin_turn(self, emit: Emit) -> HookAnswer:
         """Reload changed files; at the first turn, run the hooks for the start of the session."""
