@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,9 +80,7 @@ def append_to_file(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the directory entries of `folder`; does nothing on Windows, which needs no such call. Raises OSError."""
-    if sys.platform == "win32":
-        return
+    """Sync the directory entries of `folder`. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -579,20 +579,9 @@ def queued_of(message: Message) -> Queued:
 
 def delivered(queued: Queued, entry: Entry) -> Message:
     """The message that a queued entry becomes, with the header of `entry`, which delivers it."""
-    return Message(
-        seq=entry.seq,
-        parent=entry.parent,
-        time=entry.time,
-        role="user",
-        blocks=queued.blocks,
-        kind=queued.kind,
-        typed=queued.typed,
-        summary=queued.summary,
-        outcome=queued.outcome,
-        artifact=queued.artifact,
-        duration_ms=queued.duration_ms,
-        stop_reason=queued.stop_reason,
-    )
+    header = {"seq": entry.seq, "parent": entry.parent, "time": entry.time}
+    fields = {name: getattr(queued, name) for name in Queued.__struct_fields__}
+    return Message(role="user", **{**fields, **header})
 
 
 def tool_result(

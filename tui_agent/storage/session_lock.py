@@ -1,9 +1,9 @@
 """The lock of a session's only writer. The operating system releases it however the process ends."""
 
 import errno
+import fcntl
 import os
 import socket
-import sys
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
@@ -63,7 +63,7 @@ class SessionLock:
         except OSError:
             return False
         try:
-            _lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             return error.errno in _LOCK_HELD
         finally:
@@ -75,7 +75,7 @@ class SessionLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # A child that is being started has a copy of the descriptor, which would hold the lock on.
-            _unlock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
@@ -84,7 +84,7 @@ def _lock_patiently(descriptor: int, path: Path) -> None:
     until = monotonic() + LEFT_BEHIND_S
     while True:
         try:
-            return _lock(descriptor)
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in _LOCK_HELD or monotonic() > until or not _is_left_behind(path):
                 raise
@@ -102,7 +102,7 @@ def _holder(path: Path) -> Holder | None:
 def _is_left_behind(path: Path) -> bool:
     """Whether the holder was a process on this machine that has died."""
     holder = _holder(path)
-    if sys.platform == "win32" or holder is None or holder.host != socket.gethostname():
+    if holder is None or holder.host != socket.gethostname():
         return False
     try:
         os.kill(holder.pid, 0)
@@ -131,27 +131,3 @@ def _busy(folder: Path, path: Path) -> SessionBusy:
         pid=holder.pid,
         since=holder.since,
     )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    # On Windows, others cannot read a locked region, so we lock one far behind the holder's name.
-    _LOCK_OFFSET = 1 << 30
-
-    def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-
-    def _unlock(descriptor: int) -> None:
-        """Closing the file is enough."""
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _unlock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

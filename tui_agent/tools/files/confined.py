@@ -77,7 +77,7 @@ def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int
                 with suppress(OSError):
                     os.unlink(name, dir_fd=folder)
                 raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def temporary_name(path: Path) -> str:
@@ -239,7 +239,7 @@ def make_folders(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     """Sync a rename to disk. Errors are ignored: some file systems cannot sync a folder, and the content is synced."""
     with suppress(OSError, ToolFailure), open_folder(path) as descriptor:
         os.fsync(descriptor)

@@ -18,7 +18,7 @@ import msgspec
 from tui_agent.conversation.entries import FileChange, FileState
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.files.confined import explained, folder_of, make_folders, temporary_name
+from tui_agent.tools.files.confined import explained, folder_of, make_folders, sync_folder, temporary_name
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.states import ABSENT, Stamp, look_at, look_in
 from tui_agent.tools.gate.guarded import INSTRUCTION_FILES, is_guarded_name
@@ -187,7 +187,7 @@ def put_back(step: FileStep, content: bytes) -> None:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=folder)
                 raise
-            _sync(path.parent)
+            sync_folder(path.parent)
 
 
 def _impossible(file: FilePast, now: FileState, read: Read) -> str:
@@ -271,7 +271,7 @@ def _remove(path: Path, step: FileStep) -> None:
     with folder_of(path) as folder:
         _require(step, path, folder)
         os.unlink(path.name, dir_fd=folder)
-    _sync(path.parent)
+    sync_folder(path.parent)
     # Remove the folders that were made for it too; rmdir fails if they contain anything else.
     for above in list(path.parents)[: step.made]:
         try:
@@ -289,12 +289,3 @@ def _remove_empty(folder: Path) -> None:
     for place, _, _ in os.walk(folder, topdown=False):
         with suppress(OSError):
             Path(place).rmdir()
-
-
-def _sync(folder: Path) -> None:
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -106,11 +105,3 @@ def _look(folder: int, name: str, found: os.stat_result, keep: int) -> Seen:
                 whole += chunk
     state = FileState("file", stat.S_IMODE(found.st_mode), size, digest.hexdigest())
     return Seen(state, bytes(whole) if size <= keep else None, found)
-
-
-def real_and_plain(path: Path) -> bool:
-    """Whether an absolute path has no link among its folders and can be encoded in the log."""
-    with suppress(OSError, ValueError, UnicodeEncodeError):
-        str(path).encode()
-        return path.is_absolute() and os.path.realpath(path.parent) == str(path.parent)
-    return False
