@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from tui_agent.context.economics import Situation as Situation
     from tui_agent.context.economics import StepPrice as StepPrice
     from tui_agent.context.effects import AsyncMemoryHost as AsyncMemoryHost
-    from tui_agent.context.effects import CompactionResult as CompactionResult
     from tui_agent.context.effects import MemoryHost as MemoryHost
     from tui_agent.context.effects import Refusal as Refusal
     from tui_agent.context.effects import carry_out as carry_out
@@ -182,7 +181,7 @@ _PLACES = {
     "context.changes": "StepPreview",
     "context.counting": "Ratios",
     "context.economics": "CacheState Situation StepPrice",
-    "context.effects": "AsyncMemoryHost CompactionResult MemoryHost Refusal carry_out carry_out_async",
+    "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
     "context.engine": "ContextEngine Layer Prepared",
     "context.forecast": "Forecast StepAhead",
     "context.layers.digests": "DigestPlan",

@@ -16,7 +16,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.context.effects import CompactionResult, Refusal
+from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Delivered, Queued, Summarized
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.session import Session
@@ -56,7 +56,7 @@ async def long_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIt
         assert server.violations == []
 
 
-async def compacting(session: Session) -> "asyncio.Task[CompactionResult]":
+async def compacting(session: Session) -> "asyncio.Task[events.ContextStep]":
     """A compaction that has begun to ask its model."""
     begun = asyncio.Event()
     session.agent.listen(lambda event: begun.set() if isinstance(event, events.ContextStepStarted) else None)

@@ -36,7 +36,6 @@ from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner
 from tui_agent.agent.turn.toolbox import AfterTool, BeforeModel, BeforeTool, Interceptors, Toolbox
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.cache_watch import CacheWatch
-from tui_agent.context.effects import CompactionResult
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
@@ -400,15 +399,15 @@ class Agent:
 
     # Context steps; `context` has the others
 
-    async def compact(self, focus: str = "") -> CompactionResult:
+    async def compact(self, focus: str = "") -> events.ContextStep:
         """Summarise the older turns now. Raises `AgentBusy`, `StorageError`."""
         return await self.context.compact("compact", focus)
 
-    async def compact_if_needed(self, focus: str = "") -> CompactionResult:
+    async def compact_if_needed(self, focus: str = "") -> events.ContextStep:
         """Summarise the older turns if a threshold is passed or it pays off. Raises `AgentBusy`, `StorageError`."""
         return await self.context.compact_if_needed(focus)
 
-    async def checkpoint(self, note: str = "") -> CompactionResult:
+    async def checkpoint(self, note: str = "") -> events.ContextStep:
         """Write the completion record of the task that just ended. Raises `AgentBusy`, `StorageError`."""
         return await self.context.compact("checkpoint", note)
 

@@ -13,7 +13,7 @@ from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
-from tui_agent.context.effects import CompactionResult, Refusal, StepDone, Steps, step_of
+from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
 from tui_agent.context.forecast import Forecast, expired
 from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse, ThresholdMark, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
@@ -110,7 +110,8 @@ class AgentContext:
     """What the model of one conversation is shown, for people and programs to read and change.
 
     Changes wait for a running step; each is an entry of the log and can be undone. While a turn runs they raise
-    `AgentBusy`; all raise `StorageError`. `recaller`: the source that `recall` searches; None: nothing is searched.
+    `AgentBusy`; all raise `StorageError`. What writes summaries returns a `ContextStep` whose `error` says why nothing
+    was done, if so. `recaller`: the source that `recall` searches; None: nothing is searched.
     """
 
     def __init__(self, parts: Parts, turns: Turns, texts: Texts, recaller: RecallSource | None) -> None:
@@ -306,17 +307,18 @@ class AgentContext:
         """
         return self._steps.stop_writing("Stopped by the user.")
 
-    async def compact(self, step: SummaryStep = "compact", focus: str = "") -> CompactionResult:
+    async def compact(self, step: SummaryStep = "compact", focus: str = "") -> events.ContextStep:
         """Summarise the older turns (``compact``), or the task that just ended (``checkpoint``), now."""
-        return await self._done(lambda: self._engine.compact(step, focus), anew=True)
+        return step_event(await self._done(lambda: self._engine.compact(step, focus), anew=True))
 
-    async def compact_if_needed(self, focus: str = "") -> CompactionResult:
+    async def compact_if_needed(self, focus: str = "") -> events.ContextStep:
         """Summarise the older turns if a threshold is passed or it pays off."""
         self._turns.must_be_idle()
         situation = self._engine.situation(between_turns=True)
         due = await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation))
         if not isinstance(due, Plan):
-            return CompactionResult(self._engine.tokens, self._engine.tokens, error="nothing is due")
+            tokens = self._engine.tokens
+            return events.ContextStep(step="summary", seq=0, before=tokens, after=tokens, error="nothing is due")
         return await self.compact(focus=focus)
 
     async def draft(self, step: SummaryStep = "compact", focus: str = "") -> Draft | Refusal:
@@ -341,13 +343,13 @@ class AgentContext:
         """
         return self._engine.current(draft, text)
 
-    async def accept(self, draft: Draft, text: str | None = None) -> CompactionResult:
+    async def accept(self, draft: Draft, text: str | None = None) -> events.ContextStep:
         """Put a draft into the conversation, with another text if one is given.
 
         Messages since it was written stay after it. If what it replaces has changed meanwhile, or the text is no
         smaller than that, nothing is done and the result says why.
         """
-        return await self._done(lambda: self._engine.enter(draft, text))
+        return step_event(await self._done(lambda: self._engine.enter(draft, text)))
 
     # Other changes
 

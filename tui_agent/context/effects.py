@@ -177,6 +177,11 @@ class StepDone(NamedTuple):
     saving_usd: float = 0.0
     details: tuple[tuple[str, object], ...] = ()
 
+    @property
+    def seq(self) -> int:
+        """The number of its entry; 0: none."""
+        return self.entry.seq if self.entry is not None else 0
+
 
 def step_of(entry: AnyContextEntry) -> StepDone:
     """The step that an entry in the log stands for."""
@@ -239,16 +244,6 @@ class Answer(NamedTuple):
     usage: Usage
     cost_usd: float | None
     signed: str = ""
-
-
-class CompactionResult(NamedTuple):
-    """The outcome of a compaction or checkpoint: tokens before and after, the entry (0: none), and any error."""
-
-    before: int
-    after: int
-    seq: int = 0
-    text: str = ""
-    error: str = ""
 
 
 Effect: TypeAlias = (

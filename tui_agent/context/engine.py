@@ -43,12 +43,12 @@ from tui_agent.context.effects import (
     Append,
     AwaitWriting,
     BeforeSummary,
-    CompactionResult,
     Instructions,
     NotYet,
     Refusal,
     SaveText,
     StepDone,
+    StepName,
     Steps,
     StepStarted,
     WriteInBackground,
@@ -626,11 +626,12 @@ class ContextEngine:
     def _change_asked_for(self, plan: AnyContextEntry | Refusal) -> Steps[StepDone | Refusal]:
         return plan if isinstance(plan, Refusal) else (yield from self.change(plan))
 
-    def compact(self, step: Literal["compact", "checkpoint"] = "compact", subject: str = "") -> Steps[CompactionResult]:
+    def compact(self, step: Literal["compact", "checkpoint"] = "compact", subject: str = "") -> Steps[StepDone]:
         """Write a summary or completion record and enter it without review.
 
         If nothing can be summarised and the request does not fit, shrink it as `recover` does.
         """
+        name: StepName = "summary" if step == "compact" else "checkpoint"
         before = self.tokens
         draft = yield from self.draft(step, subject)
         if isinstance(draft, Draft):
@@ -642,8 +643,8 @@ class ContextEngine:
                 parts.pop()
             return result
         if step == "compact" and not self.fits and (yield from self.recover()):
-            return CompactionResult(before, self.tokens, len(self.view.log), draft.reason)
-        return CompactionResult(before, before, error=draft.reason)
+            return StepDone(name, before, self.tokens, draft.reason, text=draft.reason)
+        return StepDone(name, before, before, "asked for", error=draft.reason)
 
     # Writing summaries
 
@@ -824,7 +825,7 @@ class ContextEngine:
 
     def enter(
         self, draft: Draft, text: str | None = None, *, waited_s: float = 0.0, merged: Draft | None = None
-    ) -> Steps[CompactionResult]:
+    ) -> Steps[StepDone]:
         """Enter a draft, with another text if given, together with other context work that is due.
 
         The cache after a boundary is lost, so clearing old results and entering `merged` summaries is free at that
@@ -832,7 +833,7 @@ class ContextEngine:
         """
         now = self.current(draft, text)
         if isinstance(now, Refusal):
-            return CompactionResult(self.tokens, self.tokens, error=now.reason)
+            return StepDone(draft.plan.step, self.tokens, self.tokens, "asked for", error=now.reason)
         result = yield from self._enter(now, waited_s=waited_s)
         if now.plan.boundaries or now.boundary.signed:
             return result  # the reasoning behind a signed summary stays only if what is kept stays as it is
@@ -860,7 +861,7 @@ class ContextEngine:
         if isinstance(draft, Draft):
             yield from self._enter(draft)
 
-    def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[CompactionResult]:
+    def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[StepDone]:
         here = self.situation()
         price = step_price(here, after=draft.after, tail=max(0, draft.after - here.budget.fixed))
         boundary = structs.replace(draft.boundary, waited_s=waited_s, **_saved(price))

@@ -14,7 +14,7 @@ from compaction_kit.semantic_corpus import build_semantic_heldout_session, build
 from compaction_kit.session import SeededSession, Turn, build_seeded_session
 
 from tests.profiles import model_named
-from tui_agent.context.effects import Answer, AskModel, CompactionResult, MemoryHost, Refusal
+from tui_agent.context.effects import Answer, AskModel, MemoryHost, Refusal, StepDone
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
@@ -71,7 +71,7 @@ class Play:
     def compact(self) -> str:
         """All that the model is shown after a compaction, in lower case."""
         done = self._host.run(self._engine.compact())
-        assert isinstance(done, CompactionResult)
+        assert isinstance(done, StepDone)
         assert done.seq, done.error
         assert self._engine.fits
         blocks = (block for message in self._engine.view.messages() for block in message.blocks)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.events import ContextStep
     from tui_agent.context.changes import PreviewedStep
-    from tui_agent.context.effects import CompactionResult, Refusal
+    from tui_agent.context.effects import Refusal
     from tui_agent.tools.recall import RecallHit, RecallHits
 
 RECALL_HITS: Final = 8
@@ -152,7 +152,7 @@ async def done(agent: "Agent", note: str) -> Reply:
     return _summarized(await agent.checkpoint(note), "Checkpoint written")
 
 
-def _summarized(result: "CompactionResult", done: str) -> Reply:
+def _summarized(result: "ContextStep", done: str) -> Reply:
     if result.error:
         return Reply("The context stays as it is", result.error, failed=True)
     return Reply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)

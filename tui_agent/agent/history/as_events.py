@@ -180,7 +180,7 @@ def step_event(done: StepDone) -> events.ContextStep:
     """The event of an engine's step."""
     return events.ContextStep(
         step=done.step,
-        seq=done.entry.seq if done.entry is not None else 0,
+        seq=done.seq,
         before=done.before,
         after=done.after,
         items=done.items,

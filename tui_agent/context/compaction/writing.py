@@ -23,7 +23,6 @@ from tui_agent.context.effects import (
     ArchiveTurns,
     AskModel,
     AskWriter,
-    CompactionResult,
     Effect,
     Outcome,
     Refusal,
@@ -153,9 +152,7 @@ def write_signed(
     return draft if isinstance(draft, Refusal) else structs.replace(draft, how=SIGNED, spent_usd=answer.cost_usd)
 
 
-def enter_draft(
-    draft: Draft, boundary: Boundary, view: View, thread: str, renewed: Prefix | None
-) -> Steps[CompactionResult]:
+def enter_draft(draft: Draft, boundary: Boundary, view: View, thread: str, renewed: Prefix | None) -> Steps[StepDone]:
     """Append the entries of a draft, and report the step. `renewed`: a prefix to adopt now, since the cache is lost.
 
     `boundary`: the draft's, with what is known at this moment. `thread`: the name of the history to which replaced
@@ -172,7 +169,7 @@ def enter_draft(
     ):
         entries.append(renewed)
     seq = expect(int, (yield Append(tuple(entries)))) - len(entries) + 1
-    yield StepDone(
+    done = StepDone(
         plan.step,
         plan.before,
         draft.after,
@@ -190,7 +187,8 @@ def enter_draft(
             ("sections_added", draft.sections_added),
         ),
     )
-    return CompactionResult(plan.before, draft.after, seq, boundary.text)
+    yield done
+    return done
 
 
 def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situation) -> WriterChoice:
