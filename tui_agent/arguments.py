@@ -317,14 +317,25 @@ def _trace_parser() -> _Parser:
 def _replay_parser() -> _Parser:
     parser = _new_parser(
         "tui-agent replay",
-        "SESSION [--policy NAME]... [--model ID]... [--window N] [--set KEY=VALUE]... [--json] [--plot FILE.svg]",
+        "SESSION... [--from AGENT]... [--policy NAME]... [--model ID]... [--window N]... [--set KEY=VALUE]...\n"
+        "         [--json] [--plot FILE.svg] [--html FILE] [--results FILE] [--shard I/N] [--jobs N]\n"
+        "         [--executor ADDRESS] [--check FILE]",
     )
     parser.description = (
-        "Replay a recorded session offline under other context policies, and compare what it costs and what stays\n"
-        "in view. SESSION: the id or folder of a session, a session file of another agent, or JSON Lines\n"
-        "(role, text, tool_calls, tool_call_id)."
+        "Replay recorded sessions offline under other context policies, and compare what they cost and what stays\n"
+        "in view. SESSION: the id or folder of a session, a session file of another agent, JSON Lines\n"
+        "(role, text, tool_calls, tool_call_id), or for many a folder or a glob."
     )
-    parser.add_argument("recording", metavar="SESSION", help="the recorded session")
+    parser.add_argument("recordings", nargs="*", metavar="SESSION", help="the recorded sessions")
+    parser.add_argument(
+        "--from",
+        dest="agents",
+        action="append",
+        default=[],
+        choices=("claude-code", "codex", "gemini-cli", "pi", "tui-agent"),
+        metavar="AGENT",
+        help="all sessions of claude-code, codex, gemini-cli, pi or tui-agent on this machine",
+    )
     parser.add_argument(
         "--policy", action="append", default=[], metavar="NAME", help="replay under this policy (default: all)"
     )
@@ -332,7 +343,12 @@ def _replay_parser() -> _Parser:
         "--model", action="append", default=[], metavar="ID", help="at this model's prices (default: its own)"
     )
     parser.add_argument(
-        "--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (default: its own)"
+        "--window",
+        action="append",
+        type=_tokens,
+        default=[],
+        metavar="N",
+        help="input tokens of the model (default: its own)",
     )
     parser.set_defaults(settings=[])
     parser.add_argument(
@@ -340,6 +356,15 @@ def _replay_parser() -> _Parser:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--plot", default="", metavar="FILE.svg", help="plot dollars against what stays verbatim")
+    many = parser.add_argument_group("many sessions")
+    many.add_argument("--html", default="", metavar="FILE", help="write the report as a page; it has figures only")
+    many.add_argument("--results", default="", metavar="FILE", help="where results are kept, as JSON Lines")
+    many.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="only the Ith of N parts")
+    many.add_argument("--jobs", type=_tokens, default=0, metavar="N", help="processes (default: one per core)")
+    many.add_argument("--executor", default="", metavar="ADDRESS", help="a cluster instead: dask://HOST:PORT")
+    many.add_argument(
+        "--check", default="", metavar="FILE", help="check that no word of the sessions is in this report"
+    )
     return parser
 
 
@@ -474,6 +499,13 @@ def _key_and_value(text: str) -> tuple[str, str, str]:
     if not equals:
         raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
     return ("--set", key.strip(), value)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    number, _, shards = text.partition("/")
+    if not (number.isdecimal() and shards.isdecimal()) or int(number) > int(shards) or not int(shards):
+        raise argparse.ArgumentTypeError(f"expected I/N, such as 2/8, got {text!r}")
+    return int(number), int(shards)
 
 
 def _tokens(text: str) -> int:

@@ -191,30 +191,76 @@ def _write(path: Path, pieces: Iterable[str]) -> None:
     try:
         write_file(path, page)
     except OSError as error:
-        raise UsageError(f"--html: {path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     _say(f"written: {path} ({len(page):,} bytes)")
 
 
 def _replay(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
-    from tui_agent.replay.command import replay_report
     from tui_agent.storage.recordings.recording import UnreadableRecording
 
-    options = parsed.options
     settings = _load(parsed, folder, home, environ)[1]
     try:
-        report = replay_report(
-            options.recording,
-            home,
-            settings,
-            names=options.policy,
-            models=options.model,
-            window=options.window,
-            as_json=options.json,
-            picture=options.plot,
-        )
+        return (_replay_many if _means_many(parsed.options) else _replay_one)(parsed.options, home, settings)
     except UnreadableRecording as error:
         raise UsageError(str(error)) from error
+
+
+def _means_many(options: Namespace) -> bool:
+    from tui_agent.storage.log import LOG_NAME
+
+    if not (options.recordings or options.agents):
+        raise UsageError("replay: name a SESSION, a folder of sessions, or --from AGENT")
+    named = [Path(each).expanduser() for each in options.recordings]
+    folder = any(path.is_dir() and not (path / LOG_NAME).is_file() for path in named)
+    given = (options.agents, options.html, options.results, options.executor, options.check, options.jobs)
+    return len(named) != 1 or folder or "*" in options.recordings[0] or any(given) or options.shard != (0, 1)
+
+
+def _replay_one(options: Namespace, home: Path, settings: "Settings") -> int:
+    from tui_agent.replay.command import replay_report
+
+    report = replay_report(
+        options.recordings[0],
+        home,
+        settings,
+        names=options.policy,
+        models=options.model,
+        windows=options.window,
+        as_json=options.json,
+        picture=options.plot,
+    )
     _print(report)
+    return ExitCode.DONE
+
+
+def _replay_many(options: Namespace, home: Path, settings: "Settings") -> int:
+    from tui_agent.replay.many import Stopped
+    from tui_agent.reports import replays
+
+    wanted = replays.Wanted(
+        options.recordings, options.agents, options.policy, options.model, options.window, options.shard
+    )
+    if options.check:
+        try:
+            report = Path(options.check).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--check: {options.check} cannot be read: {error}") from error
+        found = replays.recordings_of(wanted, home)
+        leaked = replays.leaks(report, found)
+        _print(f"{', '.join(leaked)}: of the sessions" if leaked else f"No word of {len(found):,} sessions is in it.")
+        return ExitCode.FAILED if leaked else ExitCode.DONE
+    results = Path(options.results).expanduser() if options.results else home / "replays.jsonl"
+    try:
+        summary = replays.replay_many(
+            wanted, home, settings, results=results, jobs=options.jobs, executor=options.executor
+        )
+    except (Stopped, OSError) as error:
+        raise UsageError(str(error)) from error
+    if options.html:
+        _write(Path(options.html), replays.as_page(summary))
+    if options.plot:
+        _write(Path(options.plot), replays.as_picture(summary))
+    _print(replays.as_json(summary) if options.json else replays.as_text(summary))
     return ExitCode.DONE
 
 

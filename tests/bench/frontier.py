@@ -17,7 +17,7 @@ from tests.bench.policies import SMALL, scripts
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
-from tui_agent.replay.plot import plot
+from tui_agent.replay.plot import dots, plot
 from tui_agent.replay.script import Script
 from tui_agent.replay.simulation import Outcome, policies, preset_policy, simulate
 from tui_agent.settings import POLICIES, Policy, Settings, load_settings
@@ -129,7 +129,7 @@ def draw(path: Path, paths: Sequence[str] = ()) -> None:
         profile = look_up(CATALOGUE.quick_profile(model))
         small = look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
         outcomes += [simulate(script, each, make, profile, small=small, window=WINDOW) for each, make in made.items()]
-    path.write_text(plot(name, outcomes), encoding="utf-8")
+    path.write_text(plot(name, dots(outcomes)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from tests.replay.metered import Provider, claude_code_lines, write
 from tests.replay.sessions import Session
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
-from tui_agent.replay.command import with_recorded_cache
 from tui_agent.replay.forecast import Accuracy, compare, error_of
 from tui_agent.replay.recorded import AS_RECORDED, as_recorded, measure
+from tui_agent.replay.replaying import with_recorded_cache
 from tui_agent.replay.script import make_script
 from tui_agent.replay.simulation import simulate
 from tui_agent.settings import Settings

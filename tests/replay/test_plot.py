@@ -7,16 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.replay.pictures import elements
-from tui_agent.replay.billing import Bill
-from tui_agent.replay.plot import LINE_HEIGHT, axis, frontier, plot, spread
-from tui_agent.replay.simulation import Evidence, Outcome
+from tui_agent.replay.plot import LINE_HEIGHT, Dot, axis, frontier, plot, spread
 
 
-def outcome(policy: str, cost: float, verbatim: int, *, overflows: int = 0, model: str = "m") -> Outcome:
+def outcome(policy: str, cost: float, verbatim: int, *, overflows: int = 0, model: str = "m") -> Dot:
     """`verbatim` is of 1,000."""
-    evidence = Evidence(needed=1000, in_view=verbatim)
-    evidence.depths[0] = verbatim
-    return Outcome(policy, model, 200_000, Bill(call_cost_usd=cost, calls_over_window=overflows), evidence, 0, 0)
+    return Dot(policy, model, 200_000, cost, verbatim / 1000, not overflows)
 
 
 def test_what_another_beats_in_both_is_not_on_the_frontier() -> None:

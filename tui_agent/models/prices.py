@@ -45,6 +45,13 @@ def prices_by_name(model: str) -> Prices | None:
     return _prices(info.get_prices(_at_full_price())) if info is not None else None
 
 
+def all_models() -> list[str]:
+    """The ids of all models whose prices are known, whoever sells them."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    return [model.id for seller in get_snapshot().providers for model in seller.models]
+
+
 def sold_anywhere(model: str) -> ModelProfile | None:
     """A model by its id alone, as its maker sells it, else the first seller that lists it; None if there is none.
 

@@ -41,7 +41,7 @@ LARGEST_FETCH = 20_000
 class PromptPart:
     """A block of a prompt. `mentions` occur in its text; it says where to fetch each of `fetchable`.
 
-    `recorded` is the message that it shows, in full or in part; `text` is its text if that is not in the recording.
+    `recorded` is the message that it shows, in full or in part; `text` is its text if that is not all of `recorded`.
     `depths` says for a summary's mentions through how many summaries each has passed; the default is one.
     """
 
@@ -52,6 +52,10 @@ class PromptPart:
     recorded: RecordedMessage | None = None
     text: str = ""
     depths: Mapping[int, int] = field(default_factory=dict)
+
+    def shows(self, text: str) -> bool:
+        """Whether this text stands in this part."""
+        return text in (self.text or (self.recorded.text if self.recorded is not None else ""))
 
     def depth(self, mention: int) -> int:
         """The number of summaries that a mention in this part has passed through; 0: it is verbatim."""

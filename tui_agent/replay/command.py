@@ -1,72 +1,20 @@
-"""`tui-agent replay`: replays a recording under each policy on each model, and reports as a table or as JSON."""
+"""`tui-agent replay` of one recording: reads it, replays it under each policy on each model, and reports."""
 
-import math
-import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import count
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
-import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tui_agent.conversation.entries import ContextEntry, Usage
-from tui_agent.conversation.profile import ModelProfile, Prices
-from tui_agent.models.base import UnknownModel
-from tui_agent.models.catalogue import Catalogue, catalogue_of
-from tui_agent.models.choice import model_of_tier
-from tui_agent.models.prices import look_up, sold_anywhere
-from tui_agent.models.usage import cost_usd
-from tui_agent.replay.billing import WRITING_SPEED
-from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, compare, error_of
-from tui_agent.replay.plot import plot
-from tui_agent.replay.recorded import AS_RECORDED, as_recorded, measure
-from tui_agent.replay.script import Measured, Script, make_script
-from tui_agent.replay.simulation import Outcome, policies, simulate
+from tui_agent.replay.plot import dots, plot
+from tui_agent.replay.recorded import AS_RECORDED
+from tui_agent.replay.replaying import OWN, Replay
+from tui_agent.replay.simulation import policies
+from tui_agent.replay.tables import document, table
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_recording
-from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
-from tui_agent.text import printable
-
-BAR_AFTER_S: Final = 0.8
-"""Seconds after which progress is shown on a terminal."""
-SHOWN_PROBLEMS: Final = 5
-"""The most unusable lines of the recording that the table lists."""
-_BAR_WIDTH = 30
-_BAR_EVERY_S = 0.1
-SHOWN_CALLS: Final = 5
-"""The most calls with a wrongly predicted cache read that the table lists; JSON has all."""
-_MOMENTS: Final[Mapping[Moment, str]] = {
-    "prompt": "prompts",
-    "insert": "messages beside results",
-    "step": "other calls",
-    "pause": "pauses longer than its time to live",
-    "edit": "edits",
-}
-_COMPARED: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
-_HEADINGS = (
-    "policy",
-    "cost $",
-    "sent",
-    "read",
-    "written",
-    "sum",
-    "verbatim",
-    "depth",
-    "evidence",
-    "pointed",
-    "waits",
-    "wait s",
-)
-_NOTE = (
-    "cost: calls, summaries and what was fetched again. sent, read, written: tokens of all prompts,\n"
-    "and of them from and to the cache. sum: compactions. evidence: of the names and numbers an answer\n"
-    "used and a tool had told, the share still in view; verbatim: the share in view where it was said;\n"
-    "depth: through how many summaries the rest of it had passed (1: of the turns, 2: of a summary);\n"
-    "pointed: the share not in view that something in view led to. waits: calls\n"
-    f"that had to wait for a summary; wait s: how long in all, at {WRITING_SPEED} written tokens a second."
-)
+from tui_agent.storage.recordings.recording import UnreadableRecording
 
 
 def replay_report(
@@ -74,370 +22,51 @@ def replay_report(
     home: Path,
     settings: Settings,
     *,
-    names: list[str],
-    models: list[str],
-    window: int,
+    names: Sequence[str],
+    models: Sequence[str],
+    windows: Sequence[int],
     as_json: bool,
     picture: str = "",
 ) -> str:
     """The report on the recording `named` (a file, a session's id or folder).
 
     `names` are policies (empty: all), `models` model ids (empty: the recording's own, else the frontier model of the
-    settings), `window` is in tokens (0: that of the settings, else the model's). `picture` is the file for a plot of
-    the frontier (empty: none). Raises `UnreadableRecording`.
+    settings), `windows` are in tokens (0 or empty: that of the settings, else the model's). `picture` is the file for a
+    plot of the frontier (empty: none). Raises `UnreadableRecording`.
     """
+    target = Path(picture).expanduser()
+    if picture and (target.is_dir() or not target.parent.is_dir()):
+        why = "it is a folder" if target.is_dir() else f"there is no folder {target.parent}"
+        raise UnreadableRecording(f"--plot: {target} cannot be written: {why}. Name a file in a folder that exists.")
+    chosen = list(policies(names, settings))
+    with progress() as bar:
+        task = bar.add_task("reading", total=None)
+        recording = read_recording(named, home, lambda done, total: bar.update(task, completed=done, total=total))
+        replay = Replay(recording, settings, step=lambda: bar.advance(task))
+        profiles = [replay.profile(model) for model in models or [OWN]]
+        chosen = [AS_RECORDED, *chosen] if replay.tells_requests else chosen
+        widths = [width or max(0, settings.context.context_window) for width in windows or [0]]
+        steps = len(replay.script.calls) * len(chosen) * len(profiles) * len(widths)
+        bar.reset(task, description="replaying", total=steps)
+        for profile in profiles:
+            for width in widths:
+                replay.run(chosen, profile, width)
     if picture:
-        _check_picture(Path(picture).expanduser())
-    chosen, catalogue = policies(names, settings), catalogue_of(settings)
-    window = window or max(0, settings.context.context_window)
-    bar = ProgressBar()
-    try:
-        recording = read_recording(named, home, lambda done, total: bar.show("reading", done, total))
-        profiles = [_profile(catalogue, "--model", model) for model in models or [_default_model(recording, settings)]]
-        profiles = [with_recorded_cache(profile, recording) for profile in profiles]
-        measured = measure(recording)
-        script = make_script(recording, measured)
-        if measured is not None or any(isinstance(entry, ContextEntry) for entry in recording.log):
-            chosen = {AS_RECORDED: as_recorded(recording, settings), **chosen}
-        steps = len(script.calls) * len(chosen) * len(profiles)
-        done = count(1)
-        outcomes = [
-            simulate(
-                script,
-                name,
-                make,
-                profile,
-                small=small_beside(profile, settings),
-                window=window,
-                step=lambda: bar.show("replaying", next(done), steps),
-            )
-            for profile in profiles
-            for name, make in chosen.items()
-        ]
-    finally:
-        bar.clear()
-    accuracies: dict[tuple[str, int], Accuracy] = {}
-    for place, outcome in enumerate(outcomes):
-        profile = next(profile for profile in profiles if profile.id == outcome.model)
-        if measured is not None and outcome.policy == AS_RECORDED and _answered(recording, profile, catalogue):
-            accuracy = compare(recording, measured, script, outcome.used, profile)
-            if accuracy is not None:
-                accuracies[outcome.model, outcome.window] = accuracy
-                outcomes[place] = _as_billed(outcome, accuracy)
-    report = Report(recording, script, outcomes, measured, accuracies)
-    if picture:
-        _draw(Path(picture).expanduser(), plot(recording.name, outcomes))
-    return document(report) if as_json else table(report)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The data of a report on one recording. `measured` and `accuracies` (by model and window) need recorded usage."""
-
-    recording: Recording
-    script: Script
-    outcomes: Sequence[Outcome]
-    measured: Measured | None = None
-    accuracies: Mapping[tuple[str, int], Accuracy] = field(default_factory=dict)
-
-
-def _as_billed(outcome: Outcome, accuracy: Accuracy) -> Outcome:
-    """The outcome with the recorded usage of its calls in place of the simulated one."""
-    recorded = {call.number: call for call in accuracy.calls}
-    simulated = [used for number, used in enumerate(outcome.used, 1) if number in recorded]
-    prices = accuracy.prices
-    cost = outcome.bill.call_cost_usd - sum(cost_usd(used, prices) or 0.0 for used in simulated) + accuracy.costs[1]
-    usage = sum(
-        (recorded[number].recorded if number in recorded else used for number, used in enumerate(outcome.used, 1)),
-        Usage(),
-    )
-    return replace(outcome, bill=replace(outcome.bill, usage=usage, call_cost_usd=cost))
-
-
-def _answered(recording: Recording, profile: ModelProfile, catalogue: Catalogue) -> bool:
-    """Whether the recording may have been made with this model."""
-    try:
-        return not recording.model or _profile(catalogue, "", recording.model).name == profile.name
-    except UnreadableRecording:
-        return False
-
-
-def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelProfile:
-    """The profile with the cache's time to live in the recording; writing for an hour costs twice the input price
-    (Anthropic, "Prompt caching").
-    """
-    ttl_s = recording.cache_ttl_s
-    if profile.cache != "marked" or profile.prices is None or ttl_s in (0, profile.cache_ttl_s):
-        return profile
-    return msgspec.structs.replace(profile, cache_ttl_s=ttl_s, prices=_for_an_hour(profile.prices))
-
-
-def _for_an_hour(prices: Prices) -> Prices:
-    above = tuple((start, _for_an_hour(more)) for start, more in prices.above)
-    return msgspec.structs.replace(prices, cache_write=2 * prices.input, above=above)
-
-
-def _check_picture(path: Path) -> None:
-    """Check before the replay that the picture can be written. Raises `UnreadableRecording`."""
-    if path.is_dir() or not path.parent.is_dir():
-        why = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise UnreadableRecording(f"--plot: {path} cannot be written: {why}. Name a file in a folder that exists.")
-
-
-def _draw(path: Path, picture: str) -> None:
-    try:
-        path.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        why = error.strerror or str(error)
-        told = f"--plot: {path} cannot be written: {why}. Nothing was drawn; without --plot the figures are printed."
-        raise UnreadableRecording(told) from error
-
-
-def _profile(catalogue: Catalogue, setting: str, name: str) -> ModelProfile:
-    """A model that this program can use or, as in recordings of others, any that somebody sells."""
-    try:
-        profile = look_up(catalogue.quick_profile(name))
-        unknown = f"the prices of {profile.id} are not known, so nothing could be compared"
-    except UnknownModel as error:
-        profile, unknown = ModelProfile("", name), str(error)
-    profile = profile if profile.prices is not None else sold_anywhere(name) or profile
-    if profile.prices is None:
-        raise UnreadableRecording(f"{setting}: {unknown}")
-    return profile
-
-
-def _default_model(recording: Recording, settings: Settings) -> str:
-    """The first with known prices: the recording's model, the settings' model, else Anthropic's frontier model."""
-    for name in filter(None, (recording.model, settings.model.id)):
         try:
-            _profile(catalogue_of(settings), "--model", name)
-        except UnreadableRecording:
-            continue
-        return name
-    return settings.models.anthropic.frontier
+            target.write_text(plot(recording.name, dots(replay.outcomes)), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or str(error)
+            told = (
+                f"--plot: {target} cannot be written: {why}. Nothing was drawn; without --plot the figures are printed."
+            )
+            raise UnreadableRecording(told) from error
+    return document(replay) if as_json else table(replay)
 
 
-def small_beside(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
-    """The small model that may write summaries instead, as in a session."""
-    name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
-    return _profile(catalogue_of(settings), "the small model", name) if name else None
-
-
-class ProgressBar:
-    """A progress bar on standard error: shown only on a terminal, and after `BAR_AFTER_S` seconds."""
-
-    def __init__(self) -> None:
-        self._wanted = sys.stderr is not None and sys.stderr.isatty()
-        self._next = time.monotonic() + BAR_AFTER_S
-        self._shown = ""
-
-    def show(self, doing: str, done: int, total: int) -> None:
-        """Show progress."""
-        if self._wanted and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _BAR_EVERY_S
-            share = min(1.0, done / total) if total else 1.0
-            self._shown = f"{doing} [{'#' * round(share * _BAR_WIDTH):.<{_BAR_WIDTH}}] {share:4.0%}"
-            sys.stderr.write(f"\r{self._shown}")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Remove the bar."""
-        if self._shown:
-            sys.stderr.write(f"\r{'':{len(self._shown)}}\r")
-            sys.stderr.flush()
-
-
-def table(report: Report) -> str:
-    """The report as text of at most 100 columns, one block for each model."""
-    recording, script = report.recording, report.script
-    name = printable(recording.name)
-    lines = [f"{name}: {len(script.calls):,} calls, {script.tokens:,} tokens said ({recording.format})"]
-    lines += [f"assumed: {each}" for each in script.assumed]
-    if report.measured is not None:
-        fixed, characters = report.measured.fixed, report.measured.chars_per_token
-        lines.append(f"measured: {fixed:,} tokens of system prompt and tools, {characters:.2f} characters a token")
-    if recording.problems:
-        shown = ", ".join(f"{problem.line} ({problem.why})" for problem in recording.problems[:SHOWN_PROBLEMS])
-        rest = len(recording.problems) - SHOWN_PROBLEMS
-        more = f" and {rest:,} more" if rest > 0 else ""
-        lines.append(printable(f"{len(recording.problems):,} malformed lines left out: {shown}{more}"))
-    for model, window in dict.fromkeys((outcome.model, outcome.window) for outcome in report.outcomes):
-        here = [outcome for outcome in report.outcomes if (outcome.model, outcome.window) == (model, window)]
-        rows = [_HEADINGS, *(_row(outcome) for outcome in here)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-        lines += ["", f"{model}, window {window:,}"]
-        accuracy = report.accuracies.get((model, window))
-        if accuracy is not None:
-            lines += _accuracy_lines(accuracy)
-        elif recording.metered:
-            told = printable(recording.model)
-            lines.append(f"not compared with the recorded usage, which is {told}'s: --model {told} does that")
-        for name, *cells in rows:
-            figures = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join((f"{name:<{widths[0]}}", *figures)).rstrip())
-        lines += [
-            f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"
-            for each in here
-            if each.bill.calls_over_window
-        ]
-    return "\n".join([*lines, "", _NOTE])
-
-
-def _accuracy_lines(accuracy: Accuracy) -> list[str]:
-    """How well the recorded usage was predicted, in words."""
-    far = accuracy.far
-    close = f"{len(accuracy.calls) - len(far):,} of {len(accuracy.calls):,} calls ({accuracy.close_share:.1%})"
-    lines = [
-        f"{AS_RECORDED}: predicted for recorded usage of {len(accuracy.calls):,} calls",
-        *_error_lines(accuracy),
-        f"  cache reads within {CLOSE_READ:.0%}: {close}",
-    ]
-    if far:
-        shown = [
-            f"{call.number} ({_short(call.likely_read)} for {_short(call.recorded.cache_read_tokens)})"
-            for call in far[:SHOWN_CALLS]
-        ]
-        rest = len(far) - SHOWN_CALLS
-        lines.append(f"  not: call {', '.join(shown)}{f' and {rest:,} more' if rest > 0 else ''}")
-    lost = {moment: each for moment, each in accuracy.losses.items() if each.lost}
-    if lost:
-        lines.append(
-            f"  cache lost (its rules explain {accuracy.explained:.0%} of the tokens; no policy below pays the rest):"
-        )
-        lines += [f"    at {each.lost:,} of {each.calls:,} {_MOMENTS[moment]}" for moment, each in lost.items()]
-    if accuracy.shrunk:
-        calls = ", ".join(map(str, accuracy.shrunk[:SHOWN_CALLS]))
-        rest = len(accuracy.shrunk) - SHOWN_CALLS
-        more = f" and {rest:,} more" if rest > 0 else ""
-        lines.append(f"  not explained: the prompt shrank without a recorded edit at call {calls}{more}")
-    if accuracy.rest is not None:
-        lines.append(f"the last {len(accuracy.rest.calls):,} of them, predicted with the rates of the first third:")
-        lines += _error_lines(accuracy.rest)
-    return lines
-
-
-def _error_lines(accuracy: Accuracy) -> list[str]:
-    predicted, recorded = accuracy.predicted, accuracy.recorded
-    cost, recorded_cost = accuracy.costs
-    sums = (
-        ("sent", predicted.input_tokens, recorded.input_tokens),
-        ("read", predicted.cache_read_tokens, recorded.cache_read_tokens),
-        ("written", predicted.cache_write_tokens, recorded.cache_write_tokens),
-    )
-    told = [f"{name} {_short(one)} for {_short(other)} ({_percent(one, other)})" for name, one, other in sums]
-    costs = f"  cost of the calls ${cost:.2f} for ${recorded_cost:.2f} ({_percent(cost, recorded_cost)})"
-    return [f"  {', '.join(told)}", costs]
-
-
-def _percent(predicted: float, recorded: float) -> str:
-    error = error_of(predicted, recorded)
-    return f"{error:+.1%}" if math.isfinite(error) else "none recorded"
-
-
-def document(report: Report) -> str:
-    """The report as a JSON object: costs in USD, shares from 0 to 1, times in seconds, all else in tokens or counts."""
-    recording, script, measured = report.recording, report.script, report.measured
-    told: dict[str, object] = {
-        "recording": recording.name,
-        "format": recording.format,
-        "calls": len(script.calls),
-        "tokens": script.tokens,
-        "assumed": list(script.assumed),
-        "malformed_lines": [{"line": problem.line, "why": problem.why} for problem in recording.problems],
-        "replays": [_record(outcome) for outcome in report.outcomes],
-    }
-    if measured is not None:
-        told["measured"] = {"fixed_tokens": measured.fixed, "chars_per_token": measured.chars_per_token}
-        told["as_recorded"] = [
-            _accuracy_record(accuracy, window) for (_, window), accuracy in report.accuracies.items()
-        ]
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
-
-
-def _accuracy_record(accuracy: Accuracy, window: int) -> dict[str, object]:
-    rest = accuracy.rest
-    return {
-        "model": accuracy.model,
-        "window": window,
-        **_error_record(accuracy),
-        "reads_within_5_percent": accuracy.close_share,
-        "losses": {moment: each._asdict() for moment, each in accuracy.losses.items()},
-        "lost_tokens_explained": accuracy.explained,
-        "shrunk_calls": list(accuracy.shrunk),
-        "after_first_third": None if rest is None else {"calls": len(rest.calls), **_error_record(rest)},
-        "calls": [
-            {
-                "call": call.number,
-                "predicted": {**msgspec.structs.asdict(call.predicted), "cost_usd": call.predicted_cost},
-                "recorded": {**msgspec.structs.asdict(call.recorded), "cost_usd": call.recorded_cost},
-                "likely_cache_read_tokens": call.likely_read,
-                "read_is_close": call.is_close,
-            }
-            for call in accuracy.calls
-        ],
-    }
-
-
-def _error_record(accuracy: Accuracy) -> dict[str, object]:
-    predicted, recorded, costs = accuracy.predicted, accuracy.recorded, accuracy.costs
-    errors = {name: _error(getattr(predicted, name), getattr(recorded, name)) for name in _COMPARED}
-    return {
-        "predicted": {**msgspec.structs.asdict(predicted), "cost_usd": costs[0]},
-        "recorded": {**msgspec.structs.asdict(recorded), "cost_usd": costs[1]},
-        "errors": {**errors, "cost_usd": _error(*costs)},
-    }
-
-
-def _error(predicted: float, recorded: float) -> float | None:
-    """The error as a share of the recorded value; None if that is 0."""
-    error = error_of(predicted, recorded)
-    return error if math.isfinite(error) else None
-
-
-def _row(outcome: Outcome) -> tuple[str, ...]:
-    bill, evidence = outcome.bill, outcome.evidence
-    return (
-        outcome.policy,
-        f"{bill.total:.2f}",
-        _short(bill.usage.input_tokens),
-        _short(bill.usage.cache_read_tokens),
-        _short(bill.usage.cache_write_tokens),
-        f"{outcome.compactions:,}",
-        f"{evidence.verbatim_share:.3f}",
-        f"{evidence.depth:.2f}",
-        f"{evidence.share:.3f}",
-        f"{evidence.pointer_share:.3f}",
-        f"{bill.waits:,}",
-        f"{bill.waited / WRITING_SPEED:,.0f}",
-    )
-
-
-def _short(tokens: int) -> str:
-    if tokens >= 10_000_000:
-        return f"{tokens / 1e6:.0f}M"
-    if tokens >= 1_000_000:
-        return f"{tokens / 1e6:.1f}M"
-    return f"{tokens / 1e3:.0f}k" if tokens >= 10_000 else f"{tokens:,}"
-
-
-def _record(outcome: Outcome) -> dict[str, object]:
-    bill, evidence = asdict(outcome.bill), outcome.evidence
-    del bill["usage"]
-    return {
-        "policy": outcome.policy,
-        "model": outcome.model,
-        "window": outcome.window,
-        "cost_usd": outcome.bill.total,
-        **msgspec.structs.asdict(outcome.bill.usage),
-        **bill,
-        "compactions": outcome.compactions,
-        "clearings": outcome.clearings,
-        "needed": evidence.needed,
-        "evidence": evidence.share,
-        "verbatim": evidence.verbatim_share,
-        "depth": evidence.depth,
-        "depths": {str(depth): count for depth, count in sorted(evidence.depths.items())},
-        "pointed_to": evidence.pointer_share,
-        "wait_s": outcome.bill.waited / WRITING_SPEED,
-        "longest_wait_s": outcome.bill.longest_wait / WRITING_SPEED,
-    }
+@contextmanager
+def progress(*more: TextColumn) -> Iterator[Progress]:
+    """A progress bar on standard error, if that is a terminal; it is removed at the end."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), *more)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield bar

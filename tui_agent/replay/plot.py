@@ -4,7 +4,7 @@ The SVG is written without a library, so that nothing has to be installed, and h
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
@@ -46,28 +46,50 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #3d444
 }"""
 
 
-def frontier(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes that no other beats in both cost and verbatim share, cheapest first.
+class Dot(NamedTuple):
+    """A policy on a model: its cost in USD, the share it keeps verbatim, and whether each call fits the window."""
 
-    Outcomes with a call that would not have fitted the window are left out.
+    policy: str
+    model: str
+    window: int
+    usd: float
+    verbatim: float
+    fits: bool = True
+
+
+def dots(outcomes: Iterable[Outcome]) -> list[Dot]:
+    """These outcomes as dots."""
+    return [
+        Dot(
+            each.policy,
+            each.model,
+            each.window,
+            each.bill.total,
+            each.evidence.verbatim_share,
+            not each.bill.calls_over_window,
+        )
+        for each in outcomes
+    ]
+
+
+def frontier(outcomes: Sequence[Dot]) -> list[Dot]:
+    """The dots that no other beats in both cost and verbatim share, cheapest first.
+
+    Those with a call that would not have fitted the window are left out.
     """
-    found: list[Outcome] = []
-    possible = [each for each in outcomes if not each.bill.calls_over_window]
-    for outcome in sorted(possible, key=lambda each: (each.bill.total, -each.evidence.verbatim_share)):
-        if not found or outcome.evidence.verbatim_share > found[-1].evidence.verbatim_share:
-            found.append(outcome)
+    found: list[Dot] = []
+    for dot in sorted((each for each in outcomes if each.fits), key=lambda each: (each.usd, -each.verbatim)):
+        if not found or dot.verbatim > found[-1].verbatim:
+            found.append(dot)
     return found
 
 
-def plot(name: str, outcomes: Sequence[Outcome]) -> str:
-    """The plot of these outcomes as SVG, with a panel for each model; `name` is the recording's."""
+def plot(name: str, outcomes: Sequence[Dot]) -> str:
+    """The plot of these dots as SVG, with a panel for each model; `name` is the recording's."""
     panels = list(dict.fromkeys((outcome.model, outcome.window) for outcome in outcomes))
     height = PANEL_HEIGHT * len(panels)
     told = _plain(name)
-    described = (
-        f"{each.policy} on {each.model}: ${each.bill.total:.2f}, {each.evidence.verbatim_share:.3f} verbatim"
-        for each in outcomes
-    )
+    described = (f"{each.policy} on {each.model}: ${each.usd:.2f}, {each.verbatim:.3f} verbatim" for each in outcomes)
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title desc">',
@@ -133,13 +155,13 @@ def spread(places: Sequence[float], low: float, high: float) -> list[float]:
     return found
 
 
-def _panel(title: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _panel(title: str, outcomes: Sequence[Dot]) -> Iterator[str]:
     """The elements of one model's panel, back to front."""
-    across = axis([each.bill.total for each in outcomes], _LEFT, _RIGHT)
-    up = axis([each.evidence.verbatim_share for each in outcomes], _BOTTOM, _TOP, most=1.0)
+    across = axis([each.usd for each in outcomes], _LEFT, _RIGHT)
+    up = axis([each.verbatim for each in outcomes], _BOTTOM, _TOP, most=1.0)
 
-    def place(outcome: Outcome) -> tuple[float, float]:
-        return across.place(outcome.bill.total), up.place(outcome.evidence.verbatim_share)
+    def place(outcome: Dot) -> tuple[float, float]:
+        return across.place(outcome.usd), up.place(outcome.verbatim)
 
     yield f'<text class="title" x="{_LEFT}" y="28">{title}</text>'
     yield f'<text class="quiet" x="{_LEFT}" y="47">share of the needed text that is still verbatim</text>'
@@ -157,14 +179,14 @@ def _panel(title: str, outcomes: Sequence[Outcome]) -> Iterator[str]:
         (x, y), *rest = best
         steps = (f"M{x:.1f} {y:.1f}", *(f"H{x:.1f} V{y:.1f}" for x, y in rest), f"H{_RIGHT}")
         yield f'<path class="frontier" d="{" ".join(steps)}"/>'
-    ordered = sorted(outcomes, key=lambda each: (place(each)[1], each.bill.total))
+    ordered = sorted(outcomes, key=lambda each: (place(each)[1], each.usd))
     names = spread([place(each)[1] for each in ordered], _TOP, _BOTTOM)
     for outcome, at in zip(ordered, names, strict=True):
         yield _line("leader", *place(outcome), _NAMES - 4, at)
         yield _text("label", _NAMES, at + 4, _plain(outcome.policy))
     for outcome in outcomes:
         x, y = place(outcome)
-        kind = ("ours" if outcome.policy in OURS else "other") + (" outside" if outcome.bill.calls_over_window else "")
+        kind = ("ours" if outcome.policy in OURS else "other") + ("" if outcome.fits else " outside")
         yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4.5" stroke-width="1.5"/>'
 
 

@@ -7,11 +7,12 @@ numbers.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
 
-from tui_agent.context.compaction.facts import mentions
+from tui_agent.context.compaction.facts import count_mentions, mentions
 from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
@@ -27,6 +28,8 @@ ASSUMED_GAP_S, ASSUMED_PAUSE_S = 20.0, 600.0
 ASSUMED_COLD_SHARE = 0.03
 """If the recording has no times: the share of calls, each after a user message, before which a pause is assumed that is
 so long (`ASSUMED_PAUSE_S`) that the cache has expired; between other calls pass `ASSUMED_GAP_S` seconds."""
+SHORTEST_COMMAND = 8
+"""Characters of the shortest command whose survival is counted."""
 PAGING_TOOLS = frozenset(("read_file", "recall"))
 """Tools of this program whose results are pages of limited size."""
 
@@ -75,8 +78,8 @@ class RecordedMessage:
 class RecordedCall:
     """One call of the model: what arrived since the last one, the answer, and its time in seconds.
 
-    `output` is the tokens of the answer, including reasoning; `needed` are mentions. `starts_turn`: a user message
-    arrived.
+    `output` is the tokens of the answer, including reasoning; `needed` are mentions, `again` the commands that it runs
+    and an earlier call ran. `starts_turn`: a user message arrived.
     """
 
     number: int
@@ -86,6 +89,7 @@ class RecordedCall:
     time: float
     needed: frozenset[int]
     starts_turn: bool
+    again: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,11 +125,19 @@ class Script:
         """The needed mentions in a text that is not in the recording, such as a summary."""
         return frozenset(self.numbers[each] for each in mentions(text) if each in self.numbers)
 
+    @property
+    def kinds(self) -> dict[int, str]:
+        """What each needed mention is: a path, a name, a number, …"""
+        kinds = (
+            (number, next((fact.kind for fact in count_mentions(text)), None)) for text, number in self.numbers.items()
+        )
+        return {number: kind or "name" for number, kind in kinds}
+
     def mentions_of(self, block: Block) -> frozenset[int]:
         """The needed mentions in a recorded block."""
         known = self._in_blocks.get(block)
         if known is None:
-            known = self._in_blocks[block] = self.mentions_in(_text_of((block,)))
+            known = self._in_blocks[block] = self.mentions_in(text_of((block,)))
         return known
 
 
@@ -149,7 +161,7 @@ def make_script(recording: Recording, measured: Measured | None = None) -> Scrip
     """The script of a recording, with the sizes `measured` in it; if None, with estimated sizes."""
     factor, sizes = (measured.factor, measured.sizes) if measured else (1.0, dict[Block, int]())
     messages = [_without_reasoning(message) for message in recording.messages]
-    texts = [_text_of(message.blocks) for message in messages]
+    texts = [text_of(message.blocks) for message in messages]
     used = set().union(
         *(mentions(text) for text, message in zip(texts, messages, strict=True) if message.role == "assistant")
     )
@@ -206,7 +218,7 @@ def _output_tokens(message: Message, factor: float) -> int:
     return block_tokens(blocks, factor)
 
 
-def _text_of(blocks: Iterable[Block]) -> str:
+def text_of(blocks: Iterable[Block]) -> str:
     """The blocks as one text; for calls, the name and the strings in the arguments."""
     parts: list[str] = []
     for block in blocks:
@@ -218,6 +230,26 @@ def _text_of(blocks: Iterable[Block]) -> str:
             case Reasoning() | Image():
                 pass
     return "\n".join(parts)
+
+
+class _Run(msgspec.Struct):
+    command: str | list[str] = ""
+    cmd: str | list[str] = ""
+
+
+_run = msgspec.json.Decoder(_Run)
+
+
+def _commands(answer: Message) -> Iterator[str]:
+    """The shell commands that an answer runs; not the shortest, such as ``ls``."""
+    for block in answer.blocks:
+        if isinstance(block, ToolCall):
+            with suppress(msgspec.DecodeError):
+                given = _run.decode(block.arguments)
+                words = given.command or given.cmd
+                text = (words if isinstance(words, str) else words[-1]).strip()
+                if len(text) >= SHORTEST_COMMAND:
+                    yield text
 
 
 def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozenset[int]], dict[str, int]]:
@@ -264,6 +296,7 @@ def _model_calls(
 ) -> Iterator[RecordedCall]:
     arrived: list[RecordedMessage] = []
     number, clock, due = 0, 0.0, 0.0
+    ran: set[str] = set()
     for message in messages:
         if message.message.role != "assistant":
             arrived.append(message)
@@ -277,6 +310,9 @@ def _model_calls(
             due += ASSUMED_COLD_SHARE
             if starts_turn and number > 1 and due >= 1:
                 clock, due = clock + ASSUMED_PAUSE_S, due - 1
+        commands = tuple(dict.fromkeys(_commands(message.message)))
+        again = tuple(command for command in commands if command in ran)
+        ran.update(commands)
         output = outputs[message.index]
-        yield RecordedCall(number, tuple(arrived), message, output, clock, needs[message.index], starts_turn)
+        yield RecordedCall(number, tuple(arrived), message, output, clock, needs[message.index], starts_turn, again)
         arrived = []

@@ -10,10 +10,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.replay.command import small_beside, with_recorded_cache
-from tui_agent.replay.recorded import measure
-from tui_agent.replay.script import make_script
-from tui_agent.replay.simulation import preset_policy, simulate
+from tui_agent.replay.replaying import Replay, with_recorded_cache
 from tui_agent.settings import POLICIES, Settings
 from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
@@ -32,7 +29,6 @@ class _Asked(msgspec.Struct, frozen=True):
     folder: str
     settings: Settings
     profile: ModelProfile
-    small: ModelProfile | None
     window: int
 
 
@@ -44,29 +40,22 @@ async def policy_costs(
     Slow for a long session: about 3 s per policy for 500 calls; cancelling ends it. Nothing is returned if there is no
     answer yet, or the model's prices are not known.
     """
-    asked = _Asked(str(folder), settings, profile, small_beside(profile, settings), window)
+    if profile.prices is None:
+        return ()
     try:
-        printed = await in_own_process(__name__, msgspec.json.encode(asked))
+        printed = await in_own_process(__name__, msgspec.json.encode(_Asked(str(folder), settings, profile, window)))
         return msgspec.json.decode(printed, type=tuple[PolicyCost, ...])
     except (OSError, msgspec.DecodeError):
         return ()
 
 
 def _costs(asked: _Asked) -> list[PolicyCost]:
-    if asked.profile.prices is None:
-        return []
-    folder = Path(asked.folder)
     try:
-        recording = read_recording(str(folder), folder.parent)
-        script = make_script(recording, measure(recording))
+        replay = Replay(read_recording(asked.folder, Path(asked.folder).parent), asked.settings)
+        outcomes = replay.run(POLICIES, with_recorded_cache(asked.profile, replay.recording), asked.window)
     except UnreadableRecording:
         return []
-    profile, found = with_recorded_cache(asked.profile, recording), []
-    for name in POLICIES:
-        policy = preset_policy(name, asked.settings)
-        outcome = simulate(script, name, policy, profile, small=asked.small, window=asked.window)
-        found.append(PolicyCost(name, outcome.bill.total, outcome.evidence.verbatim_share))
-    return found
+    return [PolicyCost(each.policy, each.bill.total, each.evidence.verbatim_share) for each in outcomes]
 
 
 if __name__ == "__main__":

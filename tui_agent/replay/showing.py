@@ -7,7 +7,7 @@ from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.replay.billing import Prompt, PromptPart, common
 from tui_agent.replay.policies import depths_after
-from tui_agent.replay.script import RecordedMessage, Script
+from tui_agent.replay.script import RecordedMessage, Script, text_of
 
 
 class ShownBlocks:
@@ -96,4 +96,4 @@ class ShownBlocks:
             case Text() if any(digest in block.text for digest in self.digests):
                 return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
             case _:
-                return PromptPart("user", tokens, script.mentions_of(block))
+                return PromptPart("user", tokens, script.mentions_of(block), text=text_of((block,)))

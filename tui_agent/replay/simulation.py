@@ -1,7 +1,7 @@
 """All policies by name, and replaying a script under one: what is sent, what it costs, and what stays in view."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -17,6 +17,9 @@ from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_poli
 from tui_agent.storage.recordings.recording import UnreadableRecording
 
 Step = Callable[[], None]
+
+COMPARED_CHARS = 200
+"""Characters of a message of the user that must stand in the prompt for it to count as readable."""
 
 PRESETS: tuple[Preset, ...] = ("layered", "digest", "summary-only", "off")
 OURS: tuple[str, ...] = (*PRESETS, *POLICIES)
@@ -36,7 +39,7 @@ def preset_policy(name: Preset | PolicyName, settings: Settings) -> MakePolicy:
     return lambda setup: EnginePolicy(setup, chosen)
 
 
-def policies(names: list[str], settings: Settings) -> dict[str, MakePolicy]:
+def policies(names: Sequence[str], settings: Settings) -> dict[str, MakePolicy]:
     """The policies with these names; all if none are given. Raises `UnknownPolicy`."""
     known: dict[str, MakePolicy] = {"none": Keeping, **COMPARED}
     known |= {name: preset_policy(name, settings) for name in (*PRESETS, *POLICIES)}
@@ -53,13 +56,20 @@ class Evidence:
     """How many of the mentions that calls needed were in view, and how many only reachable through something in view.
 
     `depths` counts those in view by the number of summaries they had passed through: 0 verbatim, 1 in a summary of the
-    turns, 2 in a summary of a summary, and so on.
+    turns, 2 in a summary of a summary, and so on. `kinds` counts by kind (path, name, number, …; also the commands that
+    are run again, and at the end the words of the user) what was needed, and of it what was in view.
     """
 
     needed: int = 0
     in_view: int = 0
     pointed_to: int = 0
     depths: Counter[int] = field(default_factory=Counter)
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def survived(self, kind: str, *, in_view: bool) -> None:
+        """Count one thing of this kind that was needed."""
+        needed, seen = self.kinds.get(kind, (0, 0))
+        self.kinds[kind] = needed + 1, seen + in_view
 
     @property
     def share(self) -> float:
@@ -125,6 +135,7 @@ def simulate(
         policy.after(call, used)
         if step is not None:
             step()
+    search.look_for_the_users_words()
     return Outcome(
         name, profile.id, window, ledger.bill, search.evidence, policy.compactions, policy.clearings, tuple(usages)
     )
@@ -140,6 +151,10 @@ class _Search:
     evidence: Evidence = field(default_factory=Evidence)
     fetched: set[int] = field(default_factory=set)
     edits: int = 0
+    kinds: dict[int, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = self.script.kinds
 
     def look_for_what_is_needed(self, call: RecordedCall) -> None:
         """Count what is in view, and fetch again what is not but is reachable."""
@@ -150,6 +165,7 @@ class _Search:
         missing: list[RecordedMessage] = []
         for mention in sorted(call.needed):
             self.evidence.needed += 1
+            self.evidence.survived(self.kinds[mention], in_view=self.policy.prompt.holds(mention))
             if self.policy.prompt.holds(mention):
                 self.evidence.in_view += 1
                 self.evidence.depths[self.policy.prompt.depth(mention)] += 1
@@ -163,6 +179,19 @@ class _Search:
                 missing.append(source)
         if missing:
             self.ledger.fetch(missing, self.policy.prompt)
+        for command in call.again:
+            self.evidence.survived("command", in_view=self._shows(command))
+
+    def look_for_the_users_words(self) -> None:
+        """Count at the end which of the user's later messages, as corrections, can still be read as they began."""
+        said = [message for call in self.script.calls[1:] for message in call.arrived if not message.is_result]
+        for message in said:
+            words = message.text.strip()[:COMPARED_CHARS]
+            if words:
+                self.evidence.survived("user's words", in_view=self._shows(words))
+
+    def _shows(self, text: str) -> bool:
+        return any(part.shows(text) for part in self.policy.prompt.parts)
 
     def _source_of(self, mention: int, call: RecordedCall) -> RecordedMessage | None:
         """The result to fetch for a mention: one fetched already, else the smallest that is reachable."""
