@@ -12,40 +12,14 @@ from acp.schema import (
     FileEditToolCallContent,
     TerminalToolCallContent,
     ToolCallLocation,
-    ToolKind,
 )
 
-from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, clean, one_line
 from tui_agent.tools.base import PermissionQuestion
 from tui_agent.visible import visible, visible_line
 
 Content: TypeAlias = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
-
-KINDS: Final[dict[str, ToolKind]] = {
-    "read_file": "read",
-    "list_dir": "read",
-    "agentic_read_file": "read",
-    "command_output": "read",
-    "write_file": "edit",
-    "edit_file": "edit",
-    "glob": "search",
-    "grep": "search",
-    "recall": "search",
-    "find_tool": "search",
-    "agentic_grep": "search",
-    "agentic_research": "search",
-    "run_command": "execute",
-    "stop_command": "execute",
-    USER_SHELL: "execute",
-    "submit_plan": "switch_mode",
-    "fetch_url": "fetch",
-    "agentic_fetch_url": "fetch",
-    "todo": "think",
-    "memory": "think",
-    "mark_task_done": "think",
-}
-"""The protocol's kinds of tools; any other tool is ``other``."""
 
 MAX_CHARS: Final = 20_000
 """The most characters of a result that are sent to an editor; the conversation has all of it."""
@@ -53,15 +27,10 @@ MAX_CHARS: Final = 20_000
 _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
-def kind_of(tool: str) -> ToolKind:
-    """A tool's kind in the protocol."""
-    return KINDS.get(tool, "other")
-
-
 def title_of(tool: str, arguments: str) -> str:
     """A call on one line."""
     told = call_summary(arguments)
-    if kind_of(tool) == "execute" and told:
+    if facts_of(tool).kind == "execute" and told:
         return told
     return one_line(f"{tool} {told}".strip())
 
@@ -91,7 +60,7 @@ def path_of(arguments: str, folder: Path) -> str:
 def locations_of(tool: str, arguments: str, folder: Path) -> list[ToolCallLocation]:
     """The files that a call is about, for editors that follow along."""
     path = path_of(arguments, folder)
-    if not path or kind_of(tool) not in ("read", "edit"):
+    if not path or facts_of(tool).kind not in ("read", "edit"):
         return []
     offset = arguments_of(arguments).get("offset")
     return [ToolCallLocation(path=path, line=offset - 1 if isinstance(offset, int) and offset > 0 else None)]
@@ -128,7 +97,7 @@ def output_content(tool: str, text: str) -> list[Content]:
     left_out = len(text) - MAX_CHARS
     if left_out > 0:
         text = f"{text[:MAX_CHARS]}\n… {left_out:,} more characters"
-    return [_text(fenced(text, "console" if kind_of(tool) == "execute" else ""))] if text.strip() else []
+    return [_text(fenced(text, "console" if facts_of(tool).kind == "execute" else ""))] if text.strip() else []
 
 
 def edits(diff: str, path: str) -> Iterator[FileEditToolCallContent]:

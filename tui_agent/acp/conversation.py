@@ -25,7 +25,7 @@ from acp.schema import (
 )
 
 from tui_agent.acp.buffers import EditorBuffers
-from tui_agent.acp.calls import arguments_of, fenced, kind_of, locations_of, question_content, title_of_question
+from tui_agent.acp.calls import arguments_of, fenced, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.forms import answer_in_form, form
 from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
@@ -39,6 +39,7 @@ from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage as Used
 from tui_agent.conversation.plan import PLAN
 from tui_agent.conversation.todo import TODO
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.choice import configured_model
@@ -283,7 +284,7 @@ class Conversation:
             tool_call=ToolCallUpdate(
                 tool_call_id=question.call_id or question.tool,
                 title=title_of_question(question),
-                kind=kind_of(question.tool),
+                kind=facts_of(question.tool).kind,
                 status="pending",
                 content=question_content(question, self._arguments.folder),
                 locations=locations_of(question.tool, question.arguments, self._arguments.folder),

@@ -31,10 +31,11 @@ from acp.schema import (
     UserMessageChunk,
 )
 
-from tui_agent.acp.calls import arguments_of, kind_of, locations_of, output_content, result_content, title_of
+from tui_agent.acp.calls import arguments_of, locations_of, output_content, result_content, title_of
 from tui_agent.agent import events
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.todo import TodoList, TodoState
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import StreamCleaner, clean, clock_text, one_line, wait_text
 
 Update: TypeAlias = (
@@ -117,7 +118,7 @@ class Translator:
         return start_tool_call(
             event.call_id,
             title_of(event.name, event.arguments),
-            kind=kind_of(event.name),
+            kind=facts_of(event.name).kind,
             status="pending",
             locations=locations_of(event.name, event.arguments, self._folder),
             raw_input=arguments_of(event.arguments),

@@ -23,11 +23,11 @@ from tui_agent.conversation.items import Item
 from tui_agent.conversation.profile import MILLION
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.todo import TodoList, newest_todo
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy
 from tui_agent.storage.store import Texts
 from tui_agent.text import call_summary, one_line
-from tui_agent.tool_titles import tool_title
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.recall import RecallHits, RecallSource
 
@@ -411,6 +411,6 @@ class AgentContext:
 def item_line(item: Item, excerpt: str) -> str:
     """An item on a line, without its number: kind, estimated tokens, state, and the start of its text."""
     state = ", ".join(filter(None, ("pinned" if item.pinned else "", "" if item.state == "verbatim" else item.state)))
-    name = tool_title(one_line(item.name)) or ITEM_NAMES.get(item.category, item.category)
+    name = facts_of(one_line(item.name)).title or ITEM_NAMES.get(item.category, item.category)
     begins = one_line(excerpt, ITEM_CHARS)
     return f"{name:<12}{estimate(item.full):>7,} tokens  {state and f'{state}  '}{begins}".rstrip()

@@ -20,11 +20,11 @@ from tui_agent.conversation.entries import (
     delivered,
     typed_in,
 )
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.durable import write_file
 from tui_agent.reports.pages import session_page, step_line
 from tui_agent.reports.wording import time_text
 from tui_agent.text import call_summary, clean, one_line
-from tui_agent.tool_titles import tool_title
 
 ENDINGS: Final = (".md", ".html", ".json")
 NAME_WORDS: Final = 6
@@ -163,7 +163,7 @@ def _paired(entries: Sequence[AnyEntry]) -> tuple[dict[tuple[int, str], Message]
 
 def _called(call: ToolCall, entry: Message | None) -> str:
     """A call and what came of it, folded."""
-    title = f"{tool_title(call.name)} {call_summary(call.arguments)}"
+    title = f"{facts_of(call.name).title} {call_summary(call.arguments)}"
     if entry is None:
         return _folded(f"{title} · no result", _fenced(call.arguments, "json"))
     failed = any(block.is_error for block in entry.blocks if isinstance(block, ToolResult))

@@ -39,11 +39,11 @@ from tui_agent.conversation.entries import (
     typed_in,
 )
 from tui_agent.conversation.log import Log
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.reports.charts import STYLE as CHART_STYLE
 from tui_agent.reports.charts import Mark, Point, curve
 from tui_agent.reports.wording import duration_text, safe, short_number, time_text
 from tui_agent.text import call_summary, clean, counted, money_text, one_line
-from tui_agent.tool_titles import tool_title
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -304,7 +304,7 @@ class _Session:
                     body += [self._pre(block.text), *map(self._picture, block.images)]
             if entry.artifact is not None:
                 body.append(f'<p class="quiet">The whole text: {safe(entry.artifact.path)} in the session’s folder</p>')
-        return self._card_of(tool_title(call.name), " · ".join(filter(None, told)), "".join(body), bad=bad)
+        return self._card_of(facts_of(call.name).title, " · ".join(filter(None, told)), "".join(body), bad=bad)
 
     def _card_of(self, name: str, told: str, body: str, *, bad: bool = False) -> str:
         kind = "card error" if bad else "card"

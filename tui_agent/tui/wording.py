@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 from time import time
 from typing import Final, NamedTuple
 
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.settings import PermissionMode
 from tui_agent.text import money_text
 
@@ -26,23 +27,6 @@ MODES: Final[dict[PermissionMode, str]] = {
 CONFINED: Final = "edits here, runs commands in the sandbox, asks about the rest"
 """What the mode ``auto`` means where a full sandbox confines commands."""
 
-_DOING: Final = {
-    "read_file": "reading",
-    "write_file": "writing a file",
-    "edit_file": "editing",
-    "list_dir": "looking around",
-    "glob": "searching",
-    "grep": "searching",
-    "fetch_url": "fetching",
-    "recall": "searching",
-    "run_command": "running a command",
-    "agentic_read_file": "studying",
-    "agentic_fetch_url": "studying",
-    "agentic_grep": "investigating",
-    "agentic_research": "researching",
-    "run_agent": "running an agent",
-}
-
 _UNITS: Final = ((1024**3, "GB"), (1024**2, "MB"), (1024, "KB"))
 
 
@@ -55,7 +39,7 @@ def model_label(name: str) -> str:
 
 def doing(tool: str) -> str:
     """The activity shown while a tool runs."""
-    return _DOING.get(tool, f"running {tool}")
+    return facts_of(tool).doing or f"running {tool}"
 
 
 def age(when: float) -> str:

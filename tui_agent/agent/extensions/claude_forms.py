@@ -3,63 +3,30 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.tool_facts import TOOL_FACTS, facts_of
 from tui_agent.tools.base import ToolOutput
 
-
-class Form(NamedTuple):
-    """Claude Code's name for a tool, its names for arguments that are called otherwise here, and further names."""
-
-    name: str
-    arguments: Mapping[str, str] = {}
-    also: tuple[str, ...] = ()
-
-
-_FILE: Final = {"path": "file_path"}
-_QUESTION: Final = {"question": "prompt"}
-
-FORMS: Final[Mapping[str, Form]] = {
-    "run_command": Form("Bash", {"background": "run_in_background"}),
-    "read_file": Form("Read", _FILE),
-    "write_file": Form("Write", _FILE),
-    "edit_file": Form("Edit", {**_FILE, "old": "old_string", "new": "new_string"}, ("MultiEdit",)),
-    "glob": Form("Glob"),
-    "grep": Form("Grep", {"context": "-C"}),
-    "list_dir": Form("LS"),
-    "fetch_url": Form("WebFetch"),
-    "todo": Form("TodoWrite", {"items": "todos"}),
-    "run_agent": Form("Task", {"agent": "subagent_type", "task": "prompt"}, ("Agent",)),
-    "agentic_fetch_url": Form("WebFetch", _QUESTION),
-    "agentic_grep": Form("Task", _QUESTION, ("Agent",)),
-    "agentic_read_file": Form("Task", _QUESTION, ("Agent",)),
-    "agentic_research": Form("Task", _QUESTION, ("Agent",)),
-    "ask_user": Form("AskUserQuestion"),
-    "submit_plan": Form("ExitPlanMode"),
-    "command_output": Form("BashOutput", {"process": "bash_id"}),
-    "stop_command": Form("KillShell", {"process": "shell_id"}),
-}
-"""By our names. A tool that is not here has the same name in both."""
-
 OURS: Final[Mapping[str, str]] = {
-    name.lower(): ours for ours, form in reversed(list(FORMS.items())) for name in (form.name, *form.also)
+    name.lower(): ours for ours, facts in reversed(list(TOOL_FACTS.items())) for name in facts.claude
 }
 """Our tools by the names of Claude Code, in lower case."""
 
+_BASH: Final = ("Bash",)
 _WITHOUT: Final = frozenset(("description", "dangerouslyDisableSandbox"))
 """Arguments of Claude Code's Bash that say nothing to our tool."""
 
 
 def names_of(tool: str) -> tuple[str, ...]:
     """All names of a tool: Claude Code's first, ours last."""
-    form = FORMS.get(tool)
-    return (form.name, *form.also, tool) if form is not None else (tool,)
+    return (*facts_of(tool).claude, tool)
 
 
 def arguments_for_claude(tool: str, arguments: Mapping[str, object], folder: Path) -> dict[str, object]:
     """Arguments of our tool in the form of Claude Code: its names, absolute paths of files, milliseconds."""
-    form = FORMS.get(tool, Form(tool))
+    form = facts_of(tool)
     fields = {form.arguments.get(name, name): value for name, value in arguments.items()}
     if isinstance(edits := fields.get("edits"), list):
         fields["edits"] = [_renamed(edit, form.arguments) for edit in edits]
@@ -67,19 +34,19 @@ def arguments_for_claude(tool: str, arguments: Mapping[str, object], folder: Pat
     if isinstance(path, str):
         fields["file_path"] = str(folder / Path(path).expanduser())
     timeout = fields.get("timeout")
-    if form.name == "Bash" and isinstance(timeout, int):
+    if form.claude == _BASH and isinstance(timeout, int):
         fields["timeout"] = 1_000 * timeout
     return fields
 
 
 def arguments_from_claude(tool: str, arguments: Mapping[str, object]) -> dict[str, object]:
     """The opposite of `arguments_for_claude`; arguments under our own names stay."""
-    form = FORMS.get(tool, Form(tool))
+    form = facts_of(tool)
     ours = {theirs: name for name, theirs in form.arguments.items()}
     fields = {ours.get(name, name): value for name, value in arguments.items()}
     if isinstance(edits := fields.get("edits"), list):
         fields["edits"] = [_renamed(edit, ours) for edit in edits]
-    if form.name != "Bash":
+    if form.claude != _BASH:
         return fields
     timeout = fields.get("timeout")
     if isinstance(timeout, int | float):

@@ -15,6 +15,7 @@ from tui_agent.context.effects import NotYet
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.sizes import Size, size_of_text, total_size
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import Clearing
 
@@ -29,9 +30,6 @@ LEAST_BATCH = 200
 
 PLACEHOLDER_TOKENS = 50
 """Approximate tokens of a placeholder."""
-
-REPEATABLE = frozenset({"read_file", "list_dir", "glob", "grep", "fetch_url"})
-"""Tools whose calls can simply be repeated."""
 
 NeverCleared: TypeAlias = Callable[[ToolCall], bool]
 
@@ -174,7 +172,7 @@ def placeholder(result: LiveResult) -> str:
     what = f"[cleared] {call.name} {shown}: {result.size.characters:,} characters."
     if artifact is not None:
         return f"{what} The whole is kept: read_file(path={quoted(artifact.path)})."
-    if call.name in REPEATABLE:
+    if facts_of(call.name).repeatable:
         return f"{what} Call it again to see it as it is now, or recall it as it was."
     return f"{what} Use recall with words from it to see it again."
 

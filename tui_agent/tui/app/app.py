@@ -625,10 +625,10 @@ class TuiAgent(BaseApp):
 
     async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
         """Ask the user for a permission or an answer."""
-        from tui_agent.tool_titles import tool_title
+        from tui_agent.conversation.tool_facts import facts_of
         from tui_agent.tui.cards.tool import ToolState
 
-        self._attention.question(tool_title(question.tool), focused=self.app_focus)
+        self._attention.question(facts_of(question.tool).title, focused=self.app_focus)
         try:
             answer = await self.permission.ask(question)
         finally:

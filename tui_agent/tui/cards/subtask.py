@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 from typing_extensions import override
 
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, clean, counted, one_line
-from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
 from tui_agent.tui.painting.palette import Look
@@ -75,7 +75,7 @@ class SubtaskBlock(ToolBlock, eq=False, kw_only=True):
 
     def _listed(self, progress: "SubtaskProgress") -> list[tuple[str, str]]:
         """What stands below the status line: a title and a text on each line; of a collapsed card only the newest."""
-        listed = [(tool_title(one_line(name)), _summary(arguments)) for name, arguments in progress.calls]
+        listed = [(facts_of(one_line(name)).title, _summary(arguments)) for name, arguments in progress.calls]
         if progress.earlier:
             listed.insert(0, ("", f"{counted(progress.earlier, 'call')} before"))
         if progress.log:

@@ -13,8 +13,8 @@ from rich.style import Style
 from typing_extensions import override
 
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import compact_count
-from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.base import Block, Card, packed, unpacked
 from tui_agent.tui.painting.diffs import counts, diff_sections, draw_diff_start
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, fit, make_line
@@ -129,7 +129,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
     @property
     def display_name(self) -> str:
         """The tool's display name."""
-        return tool_title(self.name)
+        return facts_of(self.name).title
 
     @property
     @override

@@ -18,8 +18,8 @@ from tui_agent.conversation.entries import Words
 from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import clean, compact_count, counted, displayed, money_text, one_line
-from tui_agent.tool_titles import tool_title
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
@@ -325,7 +325,7 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
     palette, glyphs = look.palette, look.glyphs
     gone = item.size.characters < item.full.characters and item.state != "verbatim"
     style = palette.faint if gone else palette.base
-    kind = tool_title(one_line(item.name)) or ITEM_NAMES.get(item.category, item.category)
+    kind = facts_of(one_line(item.name)).title or ITEM_NAMES.get(item.category, item.category)
     name = fit(kind, NAME_CELLS, glyphs.ellipsis)
     state = "pinned" if item.pinned else STATES[item.state]
     right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{short_age(now - item.time):>{AGE_CELLS + 1}}"

@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, compact_count, counted
-from tui_agent.tool_titles import tool_title
 from tui_agent.tui.cards.blocks import (
     Level,
     ProseBlock,
@@ -158,7 +158,7 @@ class TurnView:
             case events.TextDelta():
                 self._on_text(event.text)
             case events.ToolCallDelta():
-                self._active(f"writing {tool_title(event.name) or 'a tool call'} {compact_count(event.size)}")
+                self._active(f"writing {facts_of(event.name).title or 'a tool call'} {compact_count(event.size)}")
             case events.Retrying():
                 self._on_retry(event)
             case events.AssistantMessage():

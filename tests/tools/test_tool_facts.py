@@ -1,0 +1,56 @@
+"""Every tool is described in one place, and nothing else keeps a table of what tools are called."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+from tui_agent.conversation.call_tool import CALL_TOOL
+from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.conversation.tool_facts import TOOL_FACTS, ActionKind, ToolFacts, facts_of
+
+PACKAGE = Path(__file__).parents[2] / "tui_agent"
+NOT_WHAT_THEY_ARE_CALLED = {
+    "conversation/tool_facts.py",
+    "models/offline/answers.py",  # the verbs of commands
+    "models/offline/summaries.py",  # the verb that makes the offline model call a tool
+    "tools/agentic.py",  # which tools a subtask gets
+    "tools/gate/rules.py",  # what a rule allows
+}
+
+
+def names_of_tools() -> Iterator[str]:
+    """The name in each ``Signature.of(method, name)`` of the package's tools."""
+    for file in sorted((PACKAGE / "tools").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="Signature"), attr="of"), args=[_, name], keywords=[]
+                ):
+                    module = ".".join(("tui_agent", *file.relative_to(PACKAGE).with_suffix("").parts))
+                    named = ast.unparse(name)
+                    yield ast.literal_eval(name) if "'" in named else getattr(importlib.import_module(module), named)
+
+
+def test_every_tool_has_its_row() -> None:
+    names = {*names_of_tools(), USER_SHELL, CALL_TOOL}
+    assert {"read_file", "run_command", "todo", "find_tool", "agentic_grep"} < names
+    assert names <= TOOL_FACTS.keys()
+    assert {facts.kind for facts in TOOL_FACTS.values()} <= set(get_args(ActionKind))
+    assert all(facts.title for facts in TOOL_FACTS.values())
+
+
+def test_a_tool_without_a_row_goes_by_its_name() -> None:
+    assert facts_of("github__search") == ToolFacts("github__search")
+
+
+def test_there_is_no_other_table_of_tools() -> None:
+    found: set[str] = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Dict):
+                keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+                if len(keys & TOOL_FACTS.keys()) > 2:
+                    found.add(str(file.relative_to(PACKAGE)))
+    assert found <= NOT_WHAT_THEY_ARE_CALLED
