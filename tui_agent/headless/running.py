@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from tui_agent.agent import events
+from tui_agent.agent.agent import nobody
 from tui_agent.agent.commands.command import Reply, is_command
 from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.own_commands import OwnPrompt
@@ -29,7 +30,7 @@ from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, printable, sentence
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
+from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
 WAIT, WAIT_MINUTES = "model.wait_for_reset", 5
@@ -54,7 +55,7 @@ def run(arguments: Arguments, settings: Settings) -> int:
 async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | None) -> int:
     began = time.monotonic()
     try:
-        session = await open_session(settings, arguments, _nobody)
+        session = await open_session(settings, arguments, nobody)
     except SessionError as error:
         _say(f"{error.message} {error.hint}".strip())
         return ExitCode.BAD_USAGE
@@ -263,10 +264,6 @@ def _on_signals(stop: Callable[[], object]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)
-
-
-async def _nobody(question: PermissionQuestion) -> PermissionAnswer:
-    raise NobodyToAsk(question)
 
 
 def _print_json(line: bytes) -> None:

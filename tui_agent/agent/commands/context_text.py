@@ -1,7 +1,8 @@
 """The text form of a context snapshot, for `/context`."""
 
 from textwrap import wrap
-from unicodedata import combining, east_asian_width
+
+from rich.cells import cell_len, chop_cells
 
 from tui_agent.context.economics import spoken_time
 from tui_agent.context.forecast import sentence
@@ -109,8 +110,8 @@ def _models(models: tuple[ModelUse, ...]) -> list[str]:
         )
         name = one_line(use.model)
         parts = [f"{name} {figures}"]
-        if _columns(parts[0]) > WIDTH - _INDENT:
-            parts = [*_folded(name, WIDTH - _INDENT), f"  {figures}"]
+        if cell_len(parts[0]) > WIDTH - _INDENT:
+            parts = [*chop_cells(name, WIDTH - _INDENT), f"  {figures}"]
         lines.append(f"{'              + ' if number else '  Models:       '}{parts[0]}")
         lines += [f"{' ' * _INDENT}{part}" for part in parts[1:]]
     return lines
@@ -120,36 +121,16 @@ def _usd(cost: float | None) -> str:
     return "price unknown" if cost is None else money_text(cost)
 
 
-def _columns(text: str) -> int:
-    return sum(map(_width, text))
-
-
-def _width(character: str) -> int:
-    return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
-
-
-def _folded(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken anywhere."""
-    lines, used = [""], 0
-    for character in text:
-        used += _width(character)
-        if used > width:
-            lines.append("")
-            used = _width(character)
-        lines[-1] += character
-    return lines
-
-
 def _clipped(line: str, width: int = WIDTH) -> str:
-    return line if _columns(line) <= width else f"{_folded(line, width - 3)[0]}..."
+    return line if cell_len(line) <= width else f"{chop_cells(line, width - 3)[0]}..."
 
 
 def _clipped_inside(text: str, width: int) -> str:
     """A text cut in the middle to `width` columns: names with the same beginning often differ at the end."""
-    if _columns(text) <= width:
+    if cell_len(text) <= width:
         return text
     half = (width - 3) // 2
-    return f"{_folded(text, half)[0]}...{_folded(text[::-1], width - 3 - half)[0][::-1]}"
+    return f"{chop_cells(text, half)[0]}...{chop_cells(text[::-1], width - 3 - half)[0][::-1]}"
 
 
 _LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}

@@ -8,7 +8,7 @@ records that it was reached and each reset, so it also holds in the next process
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -305,19 +305,8 @@ class Guards:
         if self.max_calls is not None and made >= self.max_calls:
             raise CallLimitReached(f"The turn has called the model {made} times; its limit is {self.max_calls}.")
 
-    def calling(self, profile: ModelProfile, tokens: int, record: Record, emit: Emit) -> AbstractContextManager[None]:
-        """A context for a call with `tokens` tokens of input; see `CostCeiling.calling`."""
-        unwatched = self.ceiling.unwatched(profile)
-        if unwatched:
-            emit(events.Notice(level="warning", title="The cost ceiling is blind", text=unwatched))
-        return self.ceiling.calling(profile, tokens, probably_cached(record.view.last_call, profile))
-
     async def after_call(self, profile: ModelProfile, record: Record, emit: Emit) -> None:
         """Check what the call cost and did. Raises `CostCeilingReached`, `StoppedByUser`, `NobodyToAsk`."""
         self.ceiling.check()
         if self.watch is not None:
             await self.watch.look(profile, record, emit)
-
-    def take_escalation(self) -> str:
-        """The model to switch to; returned once, then empty."""
-        return self.watch.take_escalation() if self.watch is not None else ""

@@ -19,7 +19,7 @@ from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.history.as_events import answered
 from tui_agent.agent.record import CallAccount, Record
-from tui_agent.agent.turn.guards import Guards
+from tui_agent.agent.turn.guards import Guards, probably_cached
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import StepRunner
 from tui_agent.agent.turn.toolbox import Interceptors, Toolbox
@@ -274,9 +274,11 @@ class ModelCalls:
 
     async def _send(self, prepared: Prepared) -> Completed:
         profile = self._active.profile
-        with self._guards.calling(profile, prepared.tokens, self._record, self._emit):
+        ceiling, last = self._guards.ceiling, self._record.view.last_call
+        if blind := ceiling.unwatched(profile):
+            self._tell("warning", "The cost ceiling is blind", blind)
+        with ceiling.calling(profile, prepared.tokens, probably_cached(last, profile)):
             self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
-            last = self._record.view.last_call
             self._caches.sends(
                 profile.name,
                 prepared.request,
