@@ -1,13 +1,12 @@
 """The commands whose options are known.
 
-The table lists what is allowed, never what is forbidden: an option that is not in it, even an abbreviation, is unknown.
-It has the options that, by the manuals of git 2.51, GNU coreutils 9, findutils 4.10, grep 3.11, ripgrep 14 and bash
-5.2, write no file, run no program, follow no link and read no commands from a file. `tests/tools/gate` has arguments
-for each command that must be known and that must not.
+The table, `known_commands.toml`, lists what is allowed, never what is forbidden: an option that is not in it, even an
+abbreviation, is unknown. `tests/tools/gate` has arguments for each command that must be known and that must not.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -272,221 +271,45 @@ _SPECIAL: Final[dict[str, Callable[[Sequence[Word]], Known]]] = {"find": _find, 
 # The table
 
 
-def _reads(
-    command: str,
-    flags: str = "",
-    names: str = "",
-    *,
-    valued: str = "",
-    files: str = "",
-    operands: Operands = "paths",
-    most: int = _MANY,
-    numbers: bool = False,
-    reads: bool = True,
-    whole: str = "",
-) -> Options:
-    long, wholly = frozenset(names.split()), frozenset(whole.split())
-    return Options(command, flags, valued, files, long, operands, most, numbers, reads, wholly)
+class _Row(msgspec.Struct, forbid_unknown_fields=True):
+    """A command's row of the table; the fields are those of `Options`."""
+
+    flags: str = ""
+    valued: str = ""
+    files: str = ""
+    names: str = ""
+    operands: Operands = "paths"
+    most: int = _MANY
+    numbers: bool = False
+    reads: bool = True
+    whole: str = ""
 
 
-_GREP_NAMES = (
-    "recursive ignore-case no-ignore-case line-number files-with-matches files-without-match count invert-match "
-    "word-regexp line-regexp extended-regexp fixed-strings basic-regexp perl-regexp only-matching no-filename "
-    "with-filename quiet silent no-messages text null initial-tab byte-offset line-buffered color? colour? include= "
-    "exclude= exclude-dir= max-count= after-context= before-context= context= binary-files= label= regexp= file<"
-)
-_DIFF_NAMES = (
-    "stat? numstat shortstat dirstat? summary patch no-patch patch-with-stat raw name-only name-status cached staged "
-    "merge-base color? no-color color-words? word-diff? word-diff-regex= color-moved? check quiet exit-code text "
-    "minimal patience histogram diff-algorithm= indent-heuristic no-renames find-renames? find-copies? "
-    "find-copies-harder diff-filter= unified= inter-hunk-context= function-context ignore-all-space "
-    "ignore-space-change ignore-space-at-eol ignore-blank-lines ignore-cr-at-eol ignore-matching-lines= abbrev? "
-    "full-index binary no-ext-diff no-textconv src-prefix= dst-prefix= no-prefix relative? stat-width= stat-count= "
-    "compact-summary pickaxe-regex pickaxe-all ignore-submodules?"
-)
-_LOG_NAMES = (
-    "oneline graph no-graph decorate? no-decorate decorate-refs= all branches? tags? remotes? first-parent merges "
-    "no-merges reverse follow abbrev-commit no-abbrev-commit full-history simplify-merges date= format= pretty? "
-    "author= committer= grep= all-match invert-grep regexp-ignore-case extended-regexp fixed-strings perl-regexp "
-    "since= after= until= before= max-count= skip= topo-order date-order author-date-order left-right cherry-pick "
-    "cherry-mark cherry reflog walk-reflogs boundary parents children count no-notes no-walk? source clear-decorations "
-    "ancestry-path? relative-date "
-) + _DIFF_NAMES
-_TABLE: Final = (
-    _reads(
-        "ls",
-        "1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
-        "all almost-all human-readable color? recursive reverse size full-time group-directories-first sort= time= "
-        "time-style= inode directory no-group si format= ignore= hide= file-type author numeric-uid-gid classify?",
-        valued="IwT",
-    ),
-    _reads("cat", "AbeEnstTuv", "number number-nonblank show-all show-ends show-tabs squeeze-blank show-nonprinting"),
-    _reads("head", "qvz", "lines= bytes= quiet silent verbose", valued="nc", numbers=True),
-    _reads("tail", "qvz", "lines= bytes= quiet silent verbose", valued="nc", numbers=True),
-    _reads("wc", "clmwL", "lines words bytes chars max-line-length total="),
-    _reads("nl", "p", "", valued="bdfhilnsvw"),
-    _reads("tac", "br", "before regex separator=", valued="s"),
-    _reads("rev"),
-    _reads("fold", "bs", "bytes spaces width=", valued="w"),
-    _reads("paste", "sz", "serial delimiters=", valued="d"),
-    _reads("comm", "123z", "total check-order nocheck-order"),
-    _reads("column", "t", "table", valued="sco"),
-    _reads(
-        "cut", "nsz", "fields= delimiter= characters= bytes= complement only-delimited output-delimiter=", valued="bcdf"
-    ),
-    _reads("tr", "cCdst", "delete squeeze-repeats complement", operands="words"),
-    _reads(
-        "sort",
-        "bdfgiMhnrRVcCmsuz",
-        "reverse numeric-sort general-numeric-sort human-numeric-sort version-sort month-sort unique stable check? "
-        "ignore-case ignore-leading-blanks key= field-separator= zero-terminated",
-        valued="kt",
-    ),
-    _reads(
-        "uniq",
-        "cdDiuz",
-        "count repeated unique ignore-case skip-fields= skip-chars= check-chars=",
-        valued="fsw",
-        most=1,
-    ),
-    _reads(
-        "grep",
-        "rinwlLcvhHoEFGPqsxazIbT",
-        _GREP_NAMES,
-        valued="ABCme",
-        files="f",
-        numbers=True,
-        operands="pattern",
-        whole="-e -f --regexp --file",
-    ),
-    _reads(
-        "egrep",
-        "rinwlLcvhHoqsxazIbT",
-        _GREP_NAMES,
-        valued="ABCme",
-        files="f",
-        numbers=True,
-        operands="pattern",
-        whole="-e -f --regexp --file",
-    ),
-    _reads(
-        "fgrep",
-        "rinwlLcvhHoqsxazIbT",
-        _GREP_NAMES,
-        valued="ABCme",
-        files="f",
-        numbers=True,
-        operands="pattern",
-        whole="-e -f --regexp --file",
-    ),
-    _reads(
-        "rg",
-        "nilcwvFSNHhoPaUuxs0pIq.",
-        "files hidden no-hidden no-ignore no-ignore-vcs no-ignore-parent line-number no-line-number heading no-heading "
-        "count count-matches files-with-matches files-without-match ignore-case smart-case case-sensitive "
-        "fixed-strings word-regexp line-regexp invert-match multiline multiline-dotall only-matching no-filename "
-        "with-filename json stats pcre2 vimgrep column no-column trim passthru null text no-messages no-config quiet "
-        "unrestricted type-list sort= sortr= glob= iglob= type= type-not= context= after-context= before-context= "
-        "max-count= max-depth= max-columns= max-filesize= color= replace= regexp= threads= engine= encoding= file<",
-        valued="ABCmegtTjrMdE",
-        files="f",
-        operands="pattern",
-        whole="-e -f --regexp --file --files --type-list",
-    ),
-    _reads(
-        "fd",
-        "HIadFpg0isu1q",
-        "hidden no-ignore type= extension= exclude= max-depth= min-depth= exact-depth= glob absolute-path ignore-case "
-        "case-sensitive fixed-strings full-path print0 max-results= size= changed-within= changed-before= color= quiet",
-        valued="tedESj",
-        operands="pattern",
-    ),
-    _reads("sed", "nErsu", "quiet silent regexp-extended separate unbuffered", operands="sed"),
-    _reads("awk", "", valued="F", operands="awk"),
-    _reads(
-        "diff",
-        "uqbBwiyEstTap",
-        "unified? brief ignore-all-space ignore-space-change ignore-blank-lines ignore-case side-by-side color? width= "
-        "suppress-common-lines report-identical-files text context? strip-trailing-cr minimal",
-        valued="UCW",
-        most=2,
-    ),
-    _reads("cmp", "bls", "silent quiet print-bytes verbose", valued="n"),
-    *(_reads(name, "bt", "binary text tag") for name in ("md5sum", "sha1sum", "sha256sum", "sha512sum")),
-    _reads("stat", "ft", "format= printf= terse file-system", valued="c"),
-    _reads("file", "bikNIr", "brief mime mime-type mime-encoding"),
-    _reads(
-        "du", "abchkmsxS0", "max-depth= human-readable summarize total all apparent-size threshold= bytes", valued="dtB"
-    ),
-    _reads("df", "aiHhkPT", "human-readable print-type"),
-    _reads("tree", "adfipsugDhtrCnAFJ", "dirsfirst noreport prune du gitignore", valued="LPI"),
-    _reads("od", "abcdosx", valued="AjNtw"),
-    _reads("realpath", "emqsLP", "canonicalize-existing canonicalize-missing relative-to< relative-base<"),
-    _reads("readlink", "efmnqsvz"),
-    _reads("basename", "az", "suffix=", valued="s", operands="words"),
-    _reads("dirname", "z", operands="words"),
-    _reads("echo", operands="free"),
-    _reads("pwd", "LP", operands="none"),
-    _reads("true", operands="free"),
-    _reads("false", operands="free"),
-    _reads("whoami", operands="none"),
-    _reads("id", "ugGnr", operands="words"),
-    _reads("uname", "asnrvmpio", "all machine kernel-name", operands="none"),
-    _reads("nproc", "", "all", operands="none"),
-    _reads("date", "uR", "utc universal rfc-email iso-8601? rfc-3339= date=", valued="d", operands="time"),
-    _reads("which", "a", operands="words"),
-    _reads("type", "aptP", operands="words"),
-    _reads(
-        "git status",
-        "bsvz",
-        "short branch long verbose porcelain? untracked-files? ignored? show-stash "
-        "ahead-behind no-ahead-behind renames no-renames column? no-column",
-        valued="u",
-        operands="texts",
-    ),
-    _reads("git diff", "pubwRaqzWs", _DIFF_NAMES, valued="USGlMCBDX", operands="texts"),
-    _reads("git log", "pubwRaqzWsicgmEFP", _LOG_NAMES, valued="USGlMCBDXnL", operands="texts", numbers=True),
-    _reads("git show", "pubwRaqzWsicm", _LOG_NAMES, valued="USGlMCBDXn", operands="texts", numbers=True),
-    _reads(
-        "git blame",
-        "wlsefnctp",
-        "line-porcelain porcelain date= show-email show-name root abbrev=",
-        valued="LMC",
-        operands="texts",
-    ),
-    _reads("git branch", "arv", "show-current all remotes verbose list no-color color?", operands="none"),
-    _reads("git tag", "l", "list", operands="none"),
-    _reads("git remote", "v", "verbose", operands="none"),
-    _reads("git stash list", "", "", operands="none"),
-    _reads(
-        "git rev-parse",
-        "q",
-        "show-toplevel abbrev-ref? short? verify git-dir git-common-dir is-inside-work-tree "
-        "show-prefix symbolic-full-name quiet is-bare-repository absolute-git-dir",
-        operands="texts",
-    ),
-    _reads(
-        "git ls-files",
-        "cdmoszt",
-        "cached deleted modified others stage exclude-standard full-name error-unmatch",
-        operands="texts",
-    ),
-    _reads("git ls-tree", "rtldz", "name-only name-status long full-name full-tree abbrev?", operands="texts"),
-    _reads("git describe", "", "tags all always long abbrev= dirty? match= exact-match contains", operands="texts"),
-    _reads("git shortlog", "sne", "summary numbered email since= until=", operands="texts"),
-    _reads("git cat-file", "pets", "", operands="texts"),
-    _reads(
-        "git grep",
-        "niwEFPIlLchovH",
-        "line-number ignore-case word-regexp extended-regexp fixed-strings count "
-        "files-with-matches name-only cached untracked heading break and or not max-depth= context= show-function",
-        valued="ABCe",
-        operands="texts",
-        numbers=True,
-    ),
-    _reads("git add", "Aunv", "all update dry-run verbose intent-to-add ignore-errors", reads=False),
-    _reads("git commit", "aqvs", "message= all amend no-edit quiet signoff allow-empty", valued="m", reads=False),
-)
+def _records() -> dict[str, Options]:
+    table = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
+    lists: dict[str, str] = table.pop("lists")
 
-RECORDS: Final = {options.command: options for options in _TABLE}
+    def names(text: str) -> frozenset[str]:
+        words = text.split()
+        lists_named = (names(lists[word[1:]]) for word in words if word.startswith("@"))
+        return frozenset(word for word in words if not word.startswith("@")).union(*lists_named)
+
+    return {
+        command: Options(
+            command,
+            row.flags,
+            row.valued,
+            row.files,
+            names(row.names),
+            row.operands,
+            row.most,
+            row.numbers,
+            row.reads,
+            frozenset(row.whole.split()),
+        )
+        for command, row in msgspec.convert(table, dict[str, _Row]).items()
+    }
+
+
+RECORDS: Final = _records()
 """The table, by command."""
