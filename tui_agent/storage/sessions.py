@@ -40,6 +40,8 @@ LOOKED_AT: Final = 8
 BATCH_ENTRIES: Final = 2_000
 """Entries of a new session written in a transaction."""
 
+_FACTS_BYTES: Final = 16_384
+"""How much of a log is read to see whether its facts name a folder."""
 _NOT_COPIED: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
 """Prefixes of the names of files that are not copied: databases with their side files, and the lock."""
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
@@ -261,6 +263,8 @@ def _to_continue(home: Path, cwd: str) -> Path:
         # The modification time bounds the last use, so older folders cannot win.
         if newest is not None and newest.updated >= changed:
             break
+        if not index.knows(folder) and _is_of_another(folder, cwd):
+            continue
         info = index.info(folder)
         if info.problem and not info.messages:
             if info.cwd in {cwd, ""} and _contents(folder):
@@ -358,6 +362,26 @@ def _stats(folder: Path) -> list[os.stat_result]:
     return found
 
 
+def _stamp(folder: Path) -> tuple[int, ...]:
+    return tuple(number for stat in _stats(folder) for number in (stat.st_mtime_ns, stat.st_size))
+
+
+def _is_of_another(folder: Path, cwd: str) -> bool:
+    """Whether a session was certainly started in another folder than `cwd`. Opening its database would take 2 ms.
+
+    The facts about it stand in the first pages of its log, each value right behind its key.
+    """
+    path = folder / LOG_NAME
+    with suppress(OSError):
+        written = path.with_name(f"{LOG_NAME}-wal")
+        if written.exists() and written.stat().st_size:
+            return False
+        with path.open("rb") as file:
+            facts = file.read(_FACTS_BYTES)
+        return b"cwd/" in facts and f"cwd{cwd}".encode() not in facts
+    return False
+
+
 def _changed(folder: Path) -> float:
     """When a session was last written to, in seconds since the epoch; 0 if unknown."""
     times = [stat.st_mtime for stat in _stats(folder)]
@@ -391,12 +415,14 @@ class _Index:
         with suppress(OSError, msgspec.MsgspecError):
             self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
 
+    def knows(self, folder: Path) -> bool:
+        """Whether the session in `folder` has not changed since it was last read."""
+        known = self._known.get(folder.name)
+        return known is not None and known.stamp == _stamp(folder)
+
     def info(self, folder: Path) -> SessionInfo:
         """The session in `folder`; reads its log only if that has changed."""
-        stamp = tuple(number for stat in _stats(folder) for number in (stat.st_mtime_ns, stat.st_size))
-        known = self._known.get(folder.name)
-        if known is None or known.stamp != stamp:
-            known = _Known(stamp, _facts(folder))
+        known = self._known[folder.name] if self.knows(folder) else _Known(_stamp(folder), _facts(folder))
         if not known.facts.problem:
             self._seen[folder.name] = known
         return SessionInfo(id=folder.name, folder=folder, **msgspec.structs.asdict(known.facts))
