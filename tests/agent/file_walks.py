@@ -36,7 +36,7 @@ from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.tools.base import Tool
 from tui_agent.tools.files.editing import EditFile, WriteFile
-from tui_agent.tools.files.put_back import PutBack
+from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.run_command import RunCommand
@@ -243,10 +243,10 @@ class Walk:
         after = picture(self.project)
         assert done.failed == (), done.failed
         assert done.done == planned.ours
-        put = {step.name for step in done.done}
+        put = {self._path(step) for step in done.done}
         for step in done.done:
             kept = None if step.then.kind == "absent" else agent_content(self.folder, step.then.sha256)
-            found = after.get(step.name)
+            found = after.get(self._path(step))
             assert (found.content if found else None) == kept, (step, found, kept)
             assert found is None or found.mode == step.then.mode, (step, found)
         for path in before.keys() | after.keys():
@@ -258,6 +258,9 @@ class Walk:
             else:
                 assert before.get(path) == after.get(path), f"{path} has changed"
         return done
+
+    def _path(self, step: FileStep) -> str:
+        return os.path.relpath(step.path, self.project)
 
     async def check_rewind(self, killed: bool) -> int:
         """Rewind the files to some message: what nobody else has touched since is as it was. How many were put back."""
@@ -272,16 +275,15 @@ class Walk:
             touched, then = self.onlooker.touched_since(turn), self.onlooker.picture(turn)
             now = picture(self.project)
             for step in planned.steps:
-                assert step.others == "" or is_touched(step.name, touched) or killed, (step.others, step.name)
+                assert step.others == "" or is_touched(self._path(step), touched) or killed, (step.others, step.name)
             done = await self.checked(agent, planned)
             if not planned.gaps:
-                unsure = {step.name for step in planned.theirs} | {name for name, _ in planned.impossible}
+                unsure = {self._path(step) for step in planned.theirs} | {name for name, _ in planned.impossible}
                 after = picture(self.project)
                 for path in now.keys() | then.keys():
                     states = (now.get(path, 0), then.get(path, 0))
-                    # A link is seen where there is a file beside it; what ignore rules name is not looked at.
-                    is_link = "/" in path and any(isinstance(state, Found) and not state.mode for state in states)
-                    outside = None in states or is_link or path in unsure or is_touched(path, {*touched, "ignored"})
+                    # What ignore rules name is not looked at.
+                    outside = None in states or path in unsure or is_touched(path, {*touched, "ignored"})
                     if not outside:
                         assert after.get(path) == then.get(path), path
             else:
@@ -318,6 +320,9 @@ def command(chance: random.Random) -> str:
         f"mkdir -p d/f h new/deep && printf %s {text} | tee new/deep/{chance.randrange(3)} > d/f/g.txt",
         f"printf %s {text} > empty/made",
         f"ln -sfn {one} {other}",
+        f"mkdir -p links/deep && ln -sfn {one} links/deep/{chance.randrange(3)}",
+        "rm -rf links",
+        f"printf %s {text} > \"$(printf 'odd\\377 name')\"",
         f"touch -r .gitignore {one}",
         f"printf %s {text} > ignored/kept.txt",
         "true",

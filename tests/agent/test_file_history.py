@@ -371,6 +371,42 @@ async def test_a_link_is_put_back_and_never_followed(tmp_path: Path) -> None:
         assert (outside / "calc.py").read_text() == "not to be touched\n"
 
 
+async def test_files_with_odd_names_are_put_back(tmp_path: Path) -> None:
+    project, odd = tmp_path / "project", os.fsdecode(b"odd\xff\n")
+    async with talking(tmp_path) as session:
+        (project / odd).write_text("mine\n")
+        planned = await commanded(
+            session, 'printf new > "$(printf \'other\\377\')"; for each in odd*; do rm "$each"; done'
+        )
+        assert did(planned) == {"odd\\xff\\n": "bring back", "other\\xff": "remove"}
+        newest = await session.agent.files.newest()
+        assert newest == planned
+        await session.agent.files.put_back(planned)
+        assert names(project) == ["calc.py", odd, "test_calc.py"]
+        assert (project / odd).read_text() == "mine\n"
+    async with talking(tmp_path, resume=session.folder.name) as again:
+        redone = await again.agent.files.newest(redo=True)
+        assert redone is not None
+        await again.agent.files.put_back(redone)
+        assert names(project) == ["calc.py", os.fsdecode(b"other\xff"), "test_calc.py"]
+
+
+async def test_a_link_in_a_folder_that_holds_nothing_else_is_put_back(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        for folder in ("links/deep", "node_modules/.bin"):
+            (project / folder).mkdir(parents=True)
+            (project / folder / "one").symlink_to("nowhere")
+        (project / ".gitignore").write_text("node_modules\n")
+        (project / "node_modules" / ".lock.json").write_text("")
+        line = "ln -sfn other links/deep/one; ln -s new links/two; ln -sfn other node_modules/.bin/one"
+        planned = await commanded(session, line)
+        assert did(planned) == {"links/deep/one": "restore", "links/two": "remove"}
+        await session.agent.files.put_back(planned)
+        assert (os.readlink(project / "links/deep/one"), names(project / "links")) == ("nowhere", ["deep"])  # noqa: PTH115
+        assert did(await commanded(session, "rm -r links")) == {"links/deep/one": "bring back"}
+
+
 async def test_a_call_that_was_stopped_is_put_back_too(tmp_path: Path) -> None:
     project = tmp_path / "project"
     async with talking(tmp_path) as session:

@@ -8,6 +8,7 @@ gives one conversation, so a rewind or a fork leaves the other branch as it was.
 """
 
 import json
+import os
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -269,10 +270,11 @@ class FileState(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The file at the absolute `path`, before and after a change.
+    """The file at the absolute `path`, before and after a change. Make one with `file_change`.
 
     `unkept` says why the earlier content was not saved (empty: it was saved, under its SHA-256). `made` is how many of
-    the folders above a new file were created with it, the nearest ones.
+    the folders above a new file were created with it, the nearest ones. `raw`: the bytes of a path that is no valid
+    text, in hex; `path` has them escaped then, like ``\\xff``.
     """
 
     path: str
@@ -280,6 +282,22 @@ class FileChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     after: FileState
     unkept: str = ""
     made: int = 0
+    raw: str = ""
+
+    @property
+    def place(self) -> str:
+        """The path as the system takes it."""
+        try:
+            return os.fsdecode(bytes.fromhex(self.raw)) or self.path
+        except ValueError:
+            return self.path
+
+
+def file_change(place: str, before: FileState, after: FileState, unkept: str = "", made: int = 0) -> FileChange:
+    """The change of the file at the path `place`, whatever bytes are in it."""
+    data = os.fsencode(place)
+    path = data.decode(errors="backslashreplace")
+    return FileChange(path, before, after, unkept, made, data.hex() if path != place else "")
 
 
 class FilesKept(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="files_kept"):

@@ -47,12 +47,12 @@ def files_since(log: Log, seq: int) -> FilesPast:
         if isinstance(entry, FilesChanged):
             gaps.update(dict.fromkeys(entry.gaps))
             for change in entry.files:
-                files[change.path] = _changed(files.get(change.path), change)
+                files[change.place] = _changed(files.get(change.place), change)
         elif entry.seq not in finished:
             if entry.tree:
                 gaps[CUT_SHORT.format(seq=entry.seq)] = None
             for change in entry.files:
-                files[change.path] = _begun(files.get(change.path), change, by_call=bool(entry.call))
+                files[change.place] = _begun(files.get(change.place), change, by_call=bool(entry.call))
     return FilesPast(tuple(files[path] for path in sorted(files)), tuple(gaps))
 
 
@@ -124,7 +124,7 @@ def _is_user_message(entry: AnyEntry) -> bool:
 
 def _changed(past: FilePast | None, change: FileChange) -> FilePast:
     if past is None:
-        return FilePast(change.path, change.before, (change.after,), change.unkept, change.made)
+        return FilePast(change.place, change.before, (change.after,), change.unkept, change.made)
     broken = past.broken or change.before not in past.possible
     return past._replace(possible=(change.after,), broken=broken, unsure=past.unsure and broken)
 
@@ -135,7 +135,7 @@ def _begun(past: FilePast | None, change: FileChange, *, by_call: bool) -> FileP
     Only for a restore is the new state known; after a call the file is `unsure`.
     """
     if past is None:
-        past = FilePast(change.path, change.before, (change.before,), change.unkept, change.made)
+        past = FilePast(change.place, change.before, (change.before,), change.unkept, change.made)
     elif change.before not in past.possible:
         past = past._replace(broken=True, possible=(change.before,))
     if by_call:

@@ -4,16 +4,15 @@ Each call that may change files gets two entries: `FilesKept` before it, once th
 `FilesChanged` with its result. If the program is killed in between, the first entry alone says what may have changed.
 """
 
-import os
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tui_agent.agent.record import Record
-from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept
+from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept, file_change
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
 from tui_agent.durable import in_thread, to_completion
@@ -72,7 +71,7 @@ class FileHistory:
         if tree:
             for each in self._trees:
                 await each.look()
-        self._track(change.path for change in before)
+        self._track(change.place for change in before)
         kept = await record.append(FilesKept(call=call_id, files=before, tree=tree))
         try:
             yield
@@ -121,10 +120,10 @@ class FileHistory:
 
     def resume(self, past: Sequence[FilesKept | FilesChanged]) -> None:
         """Continue after these entries of the log: watch their files, and remove leftovers of a killed program."""
-        self._track(change.path for entry in past if isinstance(entry, FilesChanged) for change in entry.files)
+        self._track(change.place for entry in past if isinstance(entry, FilesChanged) for change in entry.files)
         for begun in unfinished(past):
             for change in begun.files:
-                clear_leftovers(Path(change.path))
+                clear_leftovers(Path(change.place))
 
     def close(self) -> None:
         """Delete the copies of files that no command has changed."""
@@ -157,15 +156,13 @@ class FileHistory:
         past = {file.path: file for file in files_since(log, newest_user_message(log)).files}
         found: list[FileChange] = []
         for path in paths:
-            if not _is_text(path):
-                continue
             seen = look_at(path, self._limits.file_bytes)
             known = past.get(str(path))
             unkept = KEPT_EARLIER
             if known is None or known.broken or seen.state not in known.possible:
                 unkept = self._keep(seen)
             made = missing_folders(path) if seen.state.kind == "absent" else 0
-            found.append(FileChange(str(path), seen.state, seen.state, unkept, made))
+            found.append(file_change(str(path), seen.state, seen.state, unkept, made))
         return tuple(found)
 
     def _keep(self, seen: Seen) -> str:
@@ -180,7 +177,7 @@ class FileHistory:
 
     async def _changed(self, kept: int, before: Sequence[FileChange], tree: bool) -> FilesChanged:
         def as_now() -> list[FileChange]:
-            now = (msgspec.structs.replace(each, after=look_at(Path(each.path), 0).state) for each in before)
+            now = (msgspec.structs.replace(each, after=look_at(Path(each.place), 0).state) for each in before)
             return [change for change in now if change.before != change.after]
 
         files = await in_thread(as_now) if before else []
@@ -188,8 +185,8 @@ class FileHistory:
         if tree:
             for each in self._trees:
                 changes = await each.changes()
-                known = {change.path for change in before}
-                files += (change for change in changes.files if change.path not in known)
+                known = {change.place for change in before}
+                files += (change for change in changes.files if change.place not in known)
                 gaps += changes.gaps
         reasons: dict[str, list[str]] = {}
         for change in files:
@@ -240,16 +237,9 @@ class FileHistory:
                 except ToolFailure as failure:
                     failed.append((step.name, failure.why))
 
-        changes = {change.path: change for change in await in_thread(keep)}
+        changes = {change.place: change for change in await in_thread(keep)}
         if changes:
             kept = await record.append(FilesKept(since=planned.seq, files=tuple(changes.values())))
             await in_thread(act)
             await record.append(FilesChanged(kept=kept, files=tuple(changes[step.path] for step in done)))
         return PutBackDone(tuple(step for step in ready if step in done), tuple(failed))
-
-
-def _is_text(path: Path) -> bool:
-    with suppress(UnicodeEncodeError):
-        os.fspath(path).encode()
-        return True
-    return False

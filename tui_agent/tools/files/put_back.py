@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.entries import FileChange, FileState
+from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import explained, folder_of, make_folders, sync_folder, temporary_name
@@ -112,7 +112,8 @@ def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutB
     made = [file.path for file in past.files if file.then.kind == "absent"]
     for file in past.files:
         path = Path(file.path)
-        name = shown(str(path.relative_to(root)) if path.is_relative_to(root) else file.path)
+        named = os.fsencode(path.relative_to(root) if path.is_relative_to(root) else path)
+        name = shown(named.decode(errors="backslashreplace"))
         if why := _not_ours(path, folders):
             impossible.append((name, why))
             continue
@@ -148,7 +149,7 @@ def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutB
 def _not_ours(path: Path, folders: Sequence[Path]) -> str:
     """Why a file is not restored wherever the log says it was; empty if it may be."""
     folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
-    if folder is None or ".." in path.parts:
+    if folder is None or ".." in path.parts or "\0" in str(path):
         return OUTSIDE
     parts = path.relative_to(folder).parts
     return GUARDED if is_guarded_name(parts) and parts[-1] not in INSTRUCTION_FILES else ""
@@ -156,7 +157,7 @@ def _not_ours(path: Path, folders: Sequence[Path]) -> str:
 
 def as_change(step: FileStep) -> FileChange:
     """A step as the log records it."""
-    return FileChange(step.path, step.now, step.then)
+    return file_change(step.path, step.now, step.then)
 
 
 def put_back(step: FileStep, content: bytes) -> None:

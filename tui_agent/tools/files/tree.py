@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tui_agent.conversation.entries import FileChange, FileState
+from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
@@ -48,7 +48,6 @@ NOT_LISTED: Final = "The project's files could not be listed ({why}): what a com
 CAME_INTO_VIEW: Final = "Files came into view that were not looked at before ({count:,}): how they were is not known."
 TOO_MANY_CHANGES: Final = "A command changed {count:,} files, more than {limit:,}: the others are not noted."
 NO_TIME: Final = "there was no time to read it"
-ODD_NAMES: Final = "Files whose names are no valid text are not looked at."
 
 
 class TreeLimits(NamedTuple):
@@ -234,27 +233,23 @@ class Tree:
 
     def _compared(self, before: _Look, after: _Look, gaps: list[str]) -> list[FileChange]:
         found: list[FileChange] = []
-        came_into_view = odd = 0
+        came_into_view = 0
         for path in before.files.keys() | after.files.keys():
             old, new = before.files.get(path), after.files.get(path)
             if old is new or (old is not None and new is not None and new.is_same_as(old)):
                 continue
-            if not _is_text(path):
-                odd += 1
-            elif old is not None and new is not None:
-                found.append(FileChange(str(self.root / path), old.state, new.state, old.unread))
+            if old is not None and new is not None:
+                found.append(file_change(str(self.root / path), old.state, new.state, old.unread))
             elif old is not None:
-                found.append(FileChange(str(self.root / path), old.state, ABSENT, old.unread))
+                found.append(file_change(str(self.root / path), old.state, ABSENT, old.unread))
             elif new is not None:
                 made = _made(path, before.folders)
                 if made is None:
                     came_into_view += 1
                 else:
-                    found.append(FileChange(str(self.root / path), ABSENT, new.state, made=made))
+                    found.append(file_change(str(self.root / path), ABSENT, new.state, made=made))
         if came_into_view:
             gaps.append(CAME_INTO_VIEW.format(count=came_into_view))
-        if odd:
-            gaps.append(ODD_NAMES)
         # Sort only the changes, not all paths: a sort holds the GIL and would stall the event loop.
         return sorted(found, key=lambda change: change.path)
 
@@ -262,7 +257,7 @@ class Tree:
         """The changes, after storing their earlier contents for good."""
 
         def known(change: FileChange) -> _Known | None:
-            return before.files.get(os.path.relpath(change.path, self.root))
+            return before.files.get(os.path.relpath(change.place, self.root))
 
         names = [old.git_name for change in changes if (old := known(change)) and old.git_name]
         contents = await self._git.contents(names)
@@ -335,8 +330,23 @@ class _Walk:
         files = links | ((self._wanted[path] & names if path else names - {".git"}) - folders)
         below = self._below.get(path, set())
         start = f"{path}/" if path else ""
+        self._files(descriptor, start, files)
+        self._others += (start + name for name in folders - below)
+        for name in below & folders:
+            try:
+                inside = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
+            except OSError:
+                self._look = self._look._replace(whole=False)
+                continue
+            try:
+                self._folder(inside, start + name)
+            finally:
+                os.close(inside)
+
+    def _files(self, descriptor: int, start: str, names: Iterable[str]) -> None:
+        """Look at files in an open folder whose path begins the paths of all in it."""
         known, found, excluded = self._known.files, self._look.files, self._tree._excluded
-        for name in files:
+        for name in names:
             place = start + name
             if place in found:
                 continue
@@ -352,17 +362,6 @@ class _Walk:
                 excluded and self._tree.is_excluded(place)
             ):
                 found[place] = self._read(descriptor, place, name, Stamp(*stamp), time.time_ns(), old)
-        self._others += (start + name for name in folders - below)
-        for name in below & folders:
-            try:
-                inside = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
-            except OSError:
-                self._look = self._look._replace(whole=False)
-                continue
-            try:
-                self._folder(inside, start + name)
-            finally:
-                os.close(inside)
 
     def _names(self, descriptor: int, path: str) -> _Folder:
         """What is in an open folder; it is read if that is not known. Raises OSError."""
@@ -391,8 +390,10 @@ class _Walk:
         return now
 
     def _names_of_others(self, root: int) -> None:
-        """Record the names in folders without listed files, so that files made there can be recognised as new."""
-        left = _NAMES_LOOKED_AT
+        """Record the names in folders without listed files, so that files made there can be recognised as new; and the
+        links in those that hold nothing else, since a folder with other files is one that is ignored.
+        """
+        left, ignored = _NAMES_LOOKED_AT, set[str]()
         for path in self._others:
             if self._tree._excluded and self._tree.is_excluded(path):
                 continue
@@ -410,6 +411,11 @@ class _Walk:
             left -= len(inside.names)
             # Breadth first: files near the root are more likely to be changed.
             self._others += (f"{path}/{name}" for name in inside.folders)
+            if path.rpartition("/")[0] in ignored or inside.names - inside.folders - inside.links - {".git"}:
+                ignored.add(path)
+            elif inside.links:
+                with suppress(OSError), _opened_below(root, path) as below:
+                    self._files(below, f"{path}/", inside.links)
 
     def _other(self, root: int, path: str, most: int) -> _Folder | None:
         """What is in a folder without listed files; None if that is more than `most` names. Raises OSError."""
@@ -495,14 +501,6 @@ def _made(path: str, folders: dict[str, _Folder]) -> int | None:
         # The folder was not read before; go on with its parent to find out whether it existed.
         path = folder
         made += 1
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _as_glob(path: str) -> str:
