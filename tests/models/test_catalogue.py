@@ -9,10 +9,14 @@ import pytest
 
 from tests.models.talking import create_model
 from tui_agent.conversation.profile import ModelProfile
+from tui_agent.models import catalogue
 from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
-from tui_agent.models.base import UnknownModel
+from tui_agent.models.base import InstalledModel, LocalModels, Model, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.models.prices import DEFAULT_WINDOW, look_up
+from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import Endpoint, TierModels
 
 
 @pytest.mark.parametrize(
@@ -182,3 +186,38 @@ def test_a_price_does_not_depend_on_the_hour() -> None:
         hourly = [model.get_prices(today.replace(hour=hour)).input_mtok for hour in range(24)]
         assert told is not None
         assert told.input == max(float(str(each)) for each in hourly)
+
+
+def test_a_provider_is_its_record_in_one_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model list, a question for a key, an unknown name and a session need of it is in the record."""
+
+    def create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
+        assert (provider.title, profile.window) == ("Acme", 9_000)
+        return OfflineModel(window=profile.window)
+
+    acme = Provider(
+        id="acme",
+        title="Acme",
+        label="Acme's models",
+        create=create,
+        profile=lambda model: ModelProfile(provider="acme", id=model, window=9_000),
+        keys=("ACME_API_KEY",),
+        models=TierModels(frontier="rocket-2", mid="rocket-1", small="firecracker"),
+        suggested=("acme:rocket-2",),
+        families=("rocket",),
+        tiers={"small": ("firecracker",)},
+        installed=lambda _: [InstalledModel("rocket-1", window=5_000)],
+    )
+    monkeypatch.setattr(catalogue, "PROVIDERS", (*catalogue.PROVIDERS, acme))
+    monkeypatch.delenv("ACME_API_KEY", raising=False)
+    known = catalogue.Catalogue()
+    assert str(known.resolve("rocket-9")) == "acme:rocket-9"
+    assert known.missing_key("acme:rocket-1") == "ACME_API_KEY"
+    assert known.tier_of("firecracker") == "small"
+    assert acme in known.with_keys()
+    assert known.create_model("acme:rocket-1").profile.window == 9_000
+    assert ("acme:rocket-1", 5_000) in [(each.name, each.window) for each in known.known_models()]
+    with pytest.raises(UnknownModel, match="acme:rocket-2"):
+        known.resolve("acme:")
+    with pytest.raises(UnknownModel, match="taken"):
+        catalogue.Catalogue({"acme": Endpoint(url="http://localhost:1")})

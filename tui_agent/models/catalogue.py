@@ -59,10 +59,7 @@ class Catalogue:
 
     def __init__(self, named: Mapping[str, Endpoint] | None = None) -> None:
         for name in named or ():
-            if any(
-                name in (each.id, *each.aliases)
-                for each in (ANTHROPIC, GEMINI, OPENAI_LIKE[0], BEDROCK, VERTEX, OLLAMA, OFFLINE_MODEL)
-            ):
+            if any(name in (each.id, *each.aliases) for each in PROVIDERS if each not in OPENAI_LIKE[1:]):
                 raise UnknownModel(f"models.endpoints.{name}: that name is taken; call the endpoint something else.")
         own = {provider.id: provider for provider in endpoints(named or {})}
         self.providers = (*(each for each in PROVIDERS if each.id not in own), *own.values())

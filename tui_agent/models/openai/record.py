@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tui_agent.conversation.profile import FREE, ModelProfile, Prices, Tier
+from tui_agent.conversation.profile import FREE, ModelProfile, Prices
 from tui_agent.models.base import InstalledModel, LocalModels, Model
 from tui_agent.models.openai.service import CACHE_S, OPENAI, OTHERS, Service, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
@@ -22,9 +22,6 @@ LOCAL_CACHE_S = 86_400
 """A local server caches the last prefix until it stops or gets another request."""
 PROBE_TIMEOUT_S = 0.25
 LIST_TIMEOUT_S = 1.5
-
-_MORE_FACTS = {"llamacpp": "/props", "lmstudio": "/api/v0/models"}
-"""Paths where a server has more information on its models than in their list."""
 
 _UNKNOWN = EndpointModel()
 
@@ -61,10 +58,10 @@ def provider_for(
         setting=service.setting,
         models=tiers,
         suggested=tuple(f"{service.id}:{model}" for model in (tiers.frontier, tiers.mid, tiers.small) if model),
-        tiers=_TIERS if service is OPENAI else {},
+        tiers=service.tiers,
         free_names=True,
         catalogue=service.catalogue,
-        listed=_LISTED.get(service.id),
+        listed=re.compile(service.listed) if service.listed else None,
         installed=lambda _local: _installed(service, said),
     )
 
@@ -75,18 +72,6 @@ def endpoints(named: Mapping[str, Endpoint]) -> tuple[Provider, ...]:
         provider_for(of_endpoint(name, endpoint), endpoint.models, _tiers_of(endpoint.models))
         for name, endpoint in named.items()
     )
-
-
-_TIERS: Mapping[Tier, Sequence[str]] = {
-    "frontier": ("-sol", "-astra", "gpt-5*-pro"),
-    "mid": ("-terra",),
-    "small": ("-luna", "-mini", "-nano"),
-}
-_LISTED = {
-    "openai": re.compile(r"(gpt-(5|[6-9])(?!.*(image|cyber|search|audio|rosalind|chat))|o[34])"),
-    "groq": re.compile(r"(openai/gpt-oss|qwen/|moonshotai/|meta-llama/llama-4|llama-3\.[13]-)(?!.*guard)"),
-    "deepseek": re.compile(r"deepseek-(?!reasoner$)"),
-}
 
 
 def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
@@ -149,7 +134,7 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         with httpx2.Client(headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False) as client:
             listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
-            told = client.get(f"{root(service)}{_MORE_FACTS[service.id]}") if service.id in _MORE_FACTS else None
+            told = client.get(f"{root(service)}{service.described}") if service.described else None
         more = told.content if told is not None and told.is_success else b"{}"
         return [
             _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))

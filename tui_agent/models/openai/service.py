@@ -1,8 +1,10 @@
 """The servers with one of OpenAI's APIs: their addresses and differences."""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from tui_agent.conversation.profile import Tier
 from tui_agent.models.address import host_of, is_local
 from tui_agent.settings.schema import Endpoint
 
@@ -20,7 +22,9 @@ class Service(NamedTuple):
 
     `thoughts`: earlier reasoning is dropped, sent back as ``reasoning_content`` (DeepSeek, llama.cpp), or as the
     ``reasoning_details`` the server sent (OpenRouter). `local`: it runs on the user's own machines, with the window its
-    model was loaded with. `limit`: the request's parameter for the most tokens of the answer.
+    model was loaded with. `limit`: the request's parameter for the most tokens of the answer. `listed`: a regular
+    expression for the ids of the catalogue's models that can chat with tools. `described`: the path where a local
+    server has more information on its models than in their list.
     """
 
     id: str
@@ -36,6 +40,9 @@ class Service(NamedTuple):
     local: bool = False
     limit: str = "max_tokens"
     setting: str = ""
+    listed: str = ""
+    described: str = ""
+    tiers: Mapping[Tier, Sequence[str]] = {}
 
 
 OPENAI = Service(
@@ -49,6 +56,12 @@ OPENAI = Service(
     catalogue="openai",
     api="responses",
     limit="max_completion_tokens",
+    listed=r"(gpt-(5|[6-9])(?!.*(image|cyber|search|audio|rosalind|chat))|o[34])",
+    tiers={
+        "frontier": ("-sol", "-astra", "gpt-5*-pro"),
+        "mid": ("-terra",),
+        "small": ("-luna", "-mini", "-nano"),
+    },
 )
 
 OTHERS = (
@@ -72,6 +85,7 @@ OTHERS = (
         address="GROQ_BASE_URL",
         keys_page="https://console.groq.com/keys",
         catalogue="groq",
+        listed=r"(openai/gpt-oss|qwen/|moonshotai/|meta-llama/llama-4|llama-3\.[13]-)(?!.*guard)",
     ),
     Service(
         id="deepseek",
@@ -82,6 +96,7 @@ OTHERS = (
         address="DEEPSEEK_BASE_URL",
         keys_page="https://platform.deepseek.com/api_keys",
         catalogue="deepseek",
+        listed=r"deepseek-(?!reasoner$)",
         thoughts="content",
     ),
     Service(
@@ -91,6 +106,7 @@ OTHERS = (
         url="http://127.0.0.1:8080/v1",
         key="LLAMA_API_KEY",
         address="LLAMACPP_BASE_URL",
+        described="/props",
         thoughts="content",
         local=True,
     ),
@@ -101,6 +117,7 @@ OTHERS = (
         url="http://127.0.0.1:1234/v1",
         key="LMSTUDIO_API_KEY",
         address="LMSTUDIO_BASE_URL",
+        described="/api/v0/models",
         local=True,
     ),
     Service(
