@@ -15,7 +15,15 @@ import pytest
 from tests.models.talking import closing, create_model, finish, name_endpoint, request, user
 from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
-from tui_agent.models.base import Completed
+from tui_agent.models.base import (
+    AuthFailed,
+    Completed,
+    ConnectionLost,
+    ModelError,
+    Overloaded,
+    RateLimited,
+    Unavailable,
+)
 
 SAID = "Grüße, 世界 🌍: \u2028 and \x85 on."
 ARGUMENTS = {"path": "naïve.txt", "n": 1}
@@ -198,6 +206,11 @@ def with_more_fields(events: Events) -> bytes:
     return b"".join(lines)
 
 
+def without_names(events: Events) -> bytes:
+    """As gateways send Anthropic's events, with the end that OpenAI's streams have."""
+    return plainly([("", data) for _, data in events]) + b"data: [DONE]\n\n"
+
+
 def escaped(events: Events) -> bytes:
     """Nothing but ASCII: what lies beyond it as pairs of escapes."""
     return b"".join(_named(name) + b"data: %b\n\n" % json.dumps(data).encode() for name, data in events)
@@ -223,6 +236,7 @@ FORMS: dict[str, Callable[[Events], bytes]] = {
         with_comments,
         without_blanks,
         with_more_fields,
+        without_names,
         escaped,
     )
 }
@@ -323,3 +337,50 @@ async def test_the_last_line_of_a_stream_may_be_missing(monkeypatch: pytest.Monk
                 "openrouter:m", "OPENROUTER_BASE_URL", "/v1", [told], monkeypatch.setenv, "text/event-stream"
             )
         )
+
+
+WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "33s"}
+QUOTA = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [WAIT]}
+BUSY = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+FAILURES: dict[str, tuple[bytes, type[ModelError]]] = {
+    "gemini, an object over many lines": (json.dumps({"error": QUOTA}, indent=2).encode(), RateLimited),
+    "gemini, a list over many lines": (json.dumps([{"error": QUOTA}], indent=2).encode(), RateLimited),
+    "gemini, an event": (b"data: %b\n\n" % _json({"error": QUOTA}), RateLimited),
+    "gemini, no JSON": (b"data: {half\n\n", ConnectionLost),
+    "gemini, another kind of JSON": (b"data: 5\n\n", ConnectionLost),
+    "anthropic, an event": (b"event: error\ndata: %b\n\n" % _json(BUSY), Overloaded),
+    "anthropic, an event without name": (b"data: %b\n\n" % _json(BUSY), Overloaded),
+    "anthropic, an object": (json.dumps(BUSY).encode(), Overloaded),
+    "anthropic, another server's": (b'event: error\ndata: {"error":{"message":"no","code":503}}\n\n', Unavailable),
+    "anthropic, no JSON": (b"event: error\ndata: upstream gone\n\n", ConnectionLost),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+async def test_a_failure_in_the_middle_is_read_in_whatever_form_it_comes(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure, meant = FAILURES[case]
+    name = next(each for each in PROTOCOLS if each.startswith("gemini" if case.startswith("gemini") else "claude"))
+    events, variable, root = PROTOCOLS[name]
+    told = plainly(events()[:2]) + failure
+    with pytest.raises(ModelError) as caught:
+        await answered(name, variable, root, [told], monkeypatch.setenv, "text/event-stream")
+    assert type(caught.value) is meant
+    assert caught.value.retryable
+    assert caught.value.retry_after == (33.0 if meant is RateLimited else None)
+
+
+async def test_gemini_s_chunks_may_come_as_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a proxy that drops the address's query."""
+    told = json.dumps([data for _, data in gemini()], indent=2).encode()
+    check(
+        await answered("gemini-3.8-flash", "GOOGLE_GEMINI_BASE_URL", "", [told], monkeypatch.setenv, "application/json")
+    )
+
+
+async def test_a_key_that_no_header_can_hold_is_a_wrong_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "schl\u00fcssel")
+    async with closing(create_model("gemini-3.8-flash")) as model:
+        with pytest.raises(AuthFailed, match="GEMINI_API_KEY"):
+            await finish(model.stream(request(user("go"))))

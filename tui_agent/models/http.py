@@ -36,9 +36,10 @@ LONGEST_REFUSAL = 100_000
 
 
 class HttpClient:
-    """Calls one server, with the `key` as a bearer's token, with `headers`, or as `auth` signs its requests in.
+    """Calls one server, with the `key` as a bearer's token or in `key_header`, or as `auth` signs its requests in.
 
-    After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`.
+    After `idle_timeout_s` seconds without a byte it raises `httpx2.TimeoutException`. Raises `ServerRefusedError` for a
+    key that no header can hold.
     """
 
     def __init__(
@@ -47,12 +48,15 @@ class HttpClient:
         key: str,
         idle_timeout_s: float,
         *,
-        headers: Mapping[str, str] = _NO_HEADERS,
+        key_header: str = "",
         auth: "httpx2.Auth | None" = None,
     ) -> None:
         import httpx2
 
-        headers = {**headers, **({"authorization": f"Bearer {key}"} if key else {})}
+        key = key.strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ServerRefusedError(ErrorReply(401, "", "the key has characters that no key has"))
+        headers = {key_header or "authorization": key if key_header else f"Bearer {key}"} if key else {}
         host = host_of(url)
         if key and host.endswith(".azure.com"):
             headers["api-key"] = key
@@ -88,10 +92,9 @@ class HttpClient:
     async def _pieces(self, path: str, body: bytes) -> AsyncGenerator[bytes, None]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/x-ndjson"}
         async with self._http.stream("POST", self.url + path, content=body, headers=headers) as answer:
-            if not answer.is_success:
+            if answer.is_error:
                 raise ServerRefusedError(read_error(await _beginning(answer), answer.headers, answer.status_code))
-            if "html" in answer.headers.get("content-type", ""):
-                raise WrongServerError(self.url)
+            _check_kind(self.url, answer)
             async for piece in answer.aiter_bytes():
                 yield piece
 
@@ -107,11 +110,16 @@ class HttpClient:
             answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
         except httpx2.RemoteProtocolError:
             answer = await self._http.request(method, url, content=asked, headers=headers, timeout=timeout_s)
-        if not answer.is_success:
+        if answer.is_error:
             raise ServerRefusedError(read_error(answer.content[:LONGEST_REFUSAL], answer.headers, answer.status_code))
-        if "html" in answer.headers.get("content-type", ""):
-            raise WrongServerError(self.url)
+        _check_kind(self.url, answer)
         return answer.content
+
+
+def _check_kind(url: str, answer: "httpx2.Response") -> None:
+    """Raise `WrongServerError` for a web page or a redirect, which no API answers with; a key must not follow one."""
+    if answer.is_redirect or "html" in answer.headers.get("content-type", ""):
+        raise WrongServerError(url)
 
 
 async def events_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

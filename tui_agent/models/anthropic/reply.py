@@ -142,7 +142,7 @@ class AnthropicReply:
     def _read(self, data: object) -> StreamEvent | None:
         data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
         kind = data.get("type") if isinstance(data, dict) else None
-        if kind == "error":
+        if isinstance(data, dict) and "error" in data and kind in (None, "error"):
             raise ServerRefusedError(read_error(encode(data)))
         if kind not in _KNOWN:
             return None

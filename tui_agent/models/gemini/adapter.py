@@ -56,7 +56,7 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
             raise no_key(self._provider)
         version = os.environ.get("GOOGLE_GENAI_API_VERSION") or API_VERSION
         url = f"{(os.environ.get('GOOGLE_GEMINI_BASE_URL') or ADDRESS).rstrip('/')}/{version}"
-        return HttpClient(url, "", self._idle_timeout_s, headers={"x-goog-api-key": key})
+        return HttpClient(url, key, self._idle_timeout_s, key_header="x-goog-api-key")
 
     @override
     async def _release(self, client: HttpClient) -> None:

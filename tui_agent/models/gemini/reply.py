@@ -96,18 +96,20 @@ class GeminiReply:
         self._blocks: list[_Open | ToolCall] = []
         self._usage = Usage()
         self._reason = ""
-        self._reason_text = ""
 
     def read(self, data: object) -> list[StreamEvent]:
-        """Read one chunk. Raises `ServerRefusedError`, ``pydantic.ValidationError`` and ``json.JSONDecodeError``."""
+        """Read one chunk, or a list of them. Raises `ServerRefusedError`; ValueError if it is malformed."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
         told = json.loads(data)
-        if isinstance(told, list) or "error" in told:
-            raise ServerRefusedError(read_error(data))
-        from google.genai.types import GenerateContentResponse
+        events: list[StreamEvent] = []
+        for chunk in told if isinstance(told, list) else [told]:  # without ``alt=sse`` they come as one list
+            if isinstance(chunk, dict) and "error" in chunk:
+                raise ServerRefusedError(read_error(encode(chunk)))
+            from google.genai.types import GenerateContentResponse
 
-        return self._read(in_types_of_sdk(GenerateContentResponse, told))
+            events += self._read(in_types_of_sdk(GenerateContentResponse, chunk))
+        return events
 
     def _read(self, chunk: "GenerateContentResponse") -> list[StreamEvent]:
         self.started = True
@@ -125,7 +127,6 @@ class GeminiReply:
         events += [event for part in parts if (event := self._part(part)) is not None]
         if candidate.finish_reason is not None:
             self._reason = str(getattr(candidate.finish_reason, "value", candidate.finish_reason))
-            self._reason_text = candidate.finish_message or ""
             self.complete = True
         return events
 
