@@ -89,6 +89,25 @@ async def test_files_that_are_no_longer_ignored_come_into_view(project: Project)
     assert await project.changed() == {"ignored/own.log": "file, file"}
 
 
+async def test_new_names_are_found_and_ignored_ones_are_not_without_a_listing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Any listing fails from here on, and would be a gap.
+    monkeypatch.setattr("tui_agent.tools.files.tree.search", None)
+    root = project.root
+    (root / "pack" / "new.txt").write_text("")
+    (root / "made" / "below").mkdir(parents=True)
+    (root / "made" / "below" / "one.txt").write_text("")
+    (root / "pack" / "x.log").write_text("")
+    (root / "pack" / "y.log").mkdir()
+    (root / "pack" / "y.log" / "in.txt").write_text("")
+    found = await project.changed()
+    assert found == {"pack/new.txt": "absent, file", "made/below/one.txt": "absent, file"}
+    (root / "pack" / "y.log" / "more.txt").write_text("")
+    (root / "made" / "below" / "two.txt").write_text("")
+    assert await project.changed() == {"made/below/two.txt": "absent, file"}
+
+
 async def test_what_happens_between_commands_is_not_theirs(project: Project) -> None:
     root = project.root
     (root / "a.txt").write_text("the user's\n")

@@ -6,7 +6,7 @@ as in a search, except those in the project's own folder, and links are not foll
 
 Looking again costs little: what the look after a command found is what there is before the next one, if nothing was
 changed in between (`watched`); a folder is read again only if its stamp is new, and ripgrep lists the files that are
-not ignored again only where a name is new or a file that says what is ignored was changed.
+not ignored again only where it is not sure whether a new name is, or a file that says what is ignored was changed.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.durable import in_thread
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.git_index import GitIndex, content_name
+from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules
 from tui_agent.tools.files.states import ABSENT, Stamp, look_in
 from tui_agent.tools.files.watched import Watched
 from tui_agent.tools.search.ripgrep import search
@@ -38,8 +39,6 @@ nothing."""
 _NAMES_LOOKED_AT: Final = 5_000
 """The most names that are read in folders without listed files."""
 _LISTED = ("--files", "--null", "--hidden", "--no-require-git", "--glob=!.git", "--no-messages", "--color=never")
-_IGNORING: Final = frozenset({".gitignore", ".ignore", ".rgignore"})
-"""Files that say what ripgrep leaves out."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 TOO_MANY: Final = "The project has more than {limit:,} files: what a command changes in it is not looked for."
@@ -140,6 +139,7 @@ class Tree:
         self._before: _Look | None = None
         self._gap = ""
         self._also: set[str] = set()
+        self._rules: tuple[dict[str, tuple[int, ...]], IgnoreRules | None] = ({}, None)
         self._watched = Watched()
 
     def close(self) -> None:
@@ -196,14 +196,14 @@ class Tree:
         self._watched.is_quiet()  # what has happened so far is seen by this look
         try:
             if known is not None and known.whole:
-                walk = _Walk(self, known, known.listed, deadline)
+                walk = _Walk(self, known, known.listed, deadline, fresh=False)
                 look = await in_thread(walk.whole)
                 if not walk.found_news:
                     return look
                 walk.add(await self._listed())
                 return await in_thread(walk.whole)
             listed = await self._listed()
-            return await in_thread(lambda: _Walk(self, known, listed, deadline).whole())
+            return await in_thread(lambda: _Walk(self, known, listed, deadline, fresh=True).whole())
         except (OSError, ToolFailure) as error:
             why = error.why if isinstance(error, ToolFailure) else error.strerror
             raise _Gap(NOT_LISTED.format(why=why)) from error
@@ -228,6 +228,12 @@ class Tree:
     def is_excluded(self, path: str) -> bool:
         """Whether this relative path is in an excluded folder."""
         return any(path == folder or path.startswith(f"{folder}/") for folder in self._excluded)
+
+    def rules(self, ignoring: dict[str, tuple[int, ...]]) -> IgnoreRules | None:
+        """The rules in these files, by their stamps. Reads them if they are new."""
+        if self._rules[0] != ignoring:
+            self._rules = ignoring, read_rules(self.root, ignoring)
+        return self._rules[1]
 
     # Comparing
 
@@ -278,10 +284,11 @@ class Tree:
 class _Walk:
     """One pass over every folder that has listed files. Runs in a thread.
 
-    `found_news`: there are names that there were not in `known`, or other files are ignored.
+    `fresh`: the files in `listed` were listed just now. If not, `found_news` says that they must be: other files are
+    ignored than in `known`, or a new name may be.
     """
 
-    def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float) -> None:
+    def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float, *, fresh: bool) -> None:
         self._tree = tree
         self._is_first = known is None
         self._known = known if known is not None else _Look({}, {}, [], {}, whole=False)
@@ -289,9 +296,11 @@ class _Walk:
         self._wanted: dict[str, set[str]] = {"": set()}
         self._below: dict[str, set[str]] = {}
         self._git_names = tree._git.names()
-        self._look = _Look({}, {}, listed, {}, whole=True)
-        self.found_news = False
-        self._add((*listed, *self._known.files, *tree._also))
+        self._look = _Look({}, {}, list(listed), {}, whole=True)
+        self.found_news = fresh
+        self._add(listed)
+        self._not_ignored = set(self._wanted)
+        self._add((*self._known.files, *tree._also))
 
     def add(self, listed: list[str]) -> None:
         """Look for these files too, in the next pass, which goes on where this one has ended."""
@@ -379,15 +388,42 @@ class _Walk:
             folders = frozenset(each.name for each in every if each.is_dir(follow_symlinks=False)) - {".git"}
             links = frozenset(each.name for each in every if each.is_symlink())
             now = _Folder(stamp, frozenset(each.name for each in every), folders, links)
-            self.found_news |= known is None or not now.names <= known.names or not folders <= known.folders
+            new = now.names - known.names | folders - known.folders if known is not None else now.names
+            self.found_news = self.found_news or not self._sort(path, new, folders)
         else:
             now = known
         self._look.folders[path] = now
-        for name in now.names & _IGNORING:
+        for name in now.names & IGNORE_FILES:
             self._ignoring(f"{path}/{name}" if path else name, name, descriptor)
         if ".git" in now.names:
             self._ignoring(f"{path}/.git", ".git/info/exclude", descriptor)
         return now
+
+    def _sort(self, path: str, names: Iterable[str], folders: frozenset[str]) -> bool:
+        """Look for those new names in a folder that are not ignored; whether it is sure which ones are."""
+        rules = self._tree.rules(self._known.ignoring) if names else None
+        if rules is None or ".git" in names:
+            return not names
+        parts = path.split("/") if path else []
+        inside = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        # The rules of the project hold in no repository below it.
+        nested = any((folder := self._look.folders.get(each)) and ".git" in folder.names for each in inside)
+        if path not in self._not_ignored:
+            return not nested and any(rules.ignore(part, folder=True) for part in parts)
+        for name in names:
+            place, ignored = f"{path}/{name}" if path else name, rules.ignore(name, folder=name in folders)
+            if ignored is None or (ignored and nested):
+                return False
+            if ignored or self._tree.is_excluded(place):
+                continue
+            if name in folders:
+                self._below.setdefault(path, set()).add(name)
+                self._wanted.setdefault(place, set())
+                self._not_ignored.add(place)
+            else:
+                self._wanted[path].add(name)
+                self._look.listed.append(place)
+        return len(self._look.listed) <= self._tree._limits.files
 
     def _names_of_others(self, root: int) -> None:
         """Record the names in folders without listed files, so that files made there can be recognised as new; and the
@@ -424,7 +460,7 @@ class _Walk:
             found = os.stat(path, dir_fd=root, follow_symlinks=False)
             if known.stamp == (found.st_ctime_ns, found.st_mtime_ns, found.st_ino):
                 self._look.folders[path] = known
-                for name in known.names & _IGNORING:
+                for name in known.names & IGNORE_FILES:
                     self._ignoring(f"{path}/{name}", f"{path}/{name}", root)
                 if ".git" in known.names:
                     self._ignoring(f"{path}/.git", f"{path}/.git/info/exclude", root)
@@ -443,7 +479,7 @@ class _Walk:
 
     def _ignoring_outside(self) -> None:
         for folder in self._tree.root.parents:
-            for name in (".git/info/exclude", *_IGNORING):
+            for name in (".git/info/exclude", *IGNORE_FILES):
                 self._ignoring(f"{folder}/{name}", f"{folder}/{name}")
 
     def _read(self, descriptor: int, path: str, name: str, stamp: Stamp, now: int, old: _Known | None) -> _Known:
