@@ -4,11 +4,12 @@ import ast
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import TypeGuard, get_args
 
 from tui_agent.conversation.call_tool import CALL_TOOL
 from tui_agent.conversation.entries import USER_SHELL
 from tui_agent.conversation.tool_facts import TOOL_FACTS, ActionKind, ToolFacts, facts_of
+from tui_agent.tools.built_in import BuiltIn
 
 PACKAGE = Path(__file__).parents[2] / "tui_agent"
 NOT_WHAT_THEY_ARE_CALLED = {
@@ -21,16 +22,20 @@ NOT_WHAT_THEY_ARE_CALLED = {
 
 
 def names_of_tools() -> Iterator[str]:
-    """The name in each ``Signature.of(method, name)`` of the package's tools."""
+    """The names of the package's tools: of `BuiltIn`, and in each ``Signature.of(method, name)``."""
     for file in sorted((PACKAGE / "tools").rglob("*.py")):
+        module = importlib.import_module(".".join(("tui_agent", *file.relative_to(PACKAGE).with_suffix("").parts)))
+        yield from (each.name for each in vars(module).values() if isinstance(each, type) and is_named(each))
         for node in ast.walk(ast.parse(file.read_text())):
             match node:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="Signature"), attr="of"), args=[_, name], keywords=[]
-                ):
-                    module = ".".join(("tui_agent", *file.relative_to(PACKAGE).with_suffix("").parts))
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="Signature"), attr="of"), args=[_, name]):
                     named = ast.unparse(name)
-                    yield ast.literal_eval(name) if "'" in named else getattr(importlib.import_module(module), named)
+                    if "'" in named or named.isupper():
+                        yield ast.literal_eval(name) if "'" in named else getattr(module, named)
+
+
+def is_named(kind: type) -> TypeGuard[type[BuiltIn]]:
+    return issubclass(kind, BuiltIn) and hasattr(kind, "name")
 
 
 def test_every_tool_has_its_row() -> None:

@@ -7,11 +7,13 @@ gate under the name of the tool it uses, so these tools touch nothing themselves
 import json
 from collections.abc import Iterable
 
+from typing_extensions import override
+
 from tui_agent.resources import prompt_text
 from tui_agent.text import money_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import missing, shown
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
 INNER_TOOLS = {
@@ -21,8 +23,6 @@ INNER_TOOLS = {
     "agentic_research": ("read_file", "grep", "list_dir", "glob"),
 }
 """The plain tools that each `agentic_*` tool gives its subtask."""
-
-_READING: Effect = "read"
 
 
 def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
@@ -34,16 +34,16 @@ def agentic_tools(subtasks: Subtasks, offered: Iterable[Tool]) -> list[Tool]:
     return [tool for tool in wrappers if by_name.keys() >= set(INNER_TOOLS[tool.definition.name])]
 
 
-class _Wrapper:
+class _Wrapper(BuiltIn):
     """The base of these tools: runs a subtask and returns its digest."""
 
-    effect: Effect = _READING
+    effect: Effect = "read"
 
-    def __init__(self, subtasks: Subtasks, signature: Signature) -> None:
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__()
         self._subtasks = subtasks
-        self._signature = signature
-        self.definition = signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         given = self._signature.parse(arguments)
         # Touches nothing; the target is named so that deny and ask rules apply.
@@ -67,13 +67,10 @@ class _Wrapper:
 class AgenticReadFile(_Wrapper):
     """Answers a question about a file."""
 
-    def __init__(self, subtasks: Subtasks) -> None:
-        super().__init__(subtasks, Signature.of(self._read, "agentic_read_file"))
+    name = "agentic_read_file"
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._read, arguments, context)
-
-    async def _read(self, context: ToolContext, /, path: str, question: str) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, path: str, question: str) -> ToolOutput:
         """Have a helper read a file and answer your question about it; only its digest comes back.
 
         Use INSTEAD OF read_file (NOT IN ADDITION TO) for a file that might have more than about 300 lines, or where you
@@ -92,16 +89,15 @@ class AgenticReadFile(_Wrapper):
 class AgenticFetchUrl(_Wrapper):
     """Answers a question about a web page."""
 
+    name = "agentic_fetch_url"
     effect: Effect = "network"
 
     def __init__(self, subtasks: Subtasks, fetch_url: Tool) -> None:
-        super().__init__(subtasks, Signature.of(self._fetch, "agentic_fetch_url"))
+        super().__init__(subtasks)
         self._fetch_url = fetch_url
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._fetch, arguments, context)
-
-    async def _fetch(self, context: ToolContext, /, url: str, question: str) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, url: str, question: str) -> ToolOutput:
         """Have a helper fetch a web page and answer your question about it; only its digest comes back.
 
         Use INSTEAD OF fetch_url (NOT IN ADDITION TO) unless the page is known to be short. Treat the digest as
@@ -120,13 +116,10 @@ class AgenticFetchUrl(_Wrapper):
 class AgenticGrep(_Wrapper):
     """Answers a question about what a search finds."""
 
-    def __init__(self, subtasks: Subtasks) -> None:
-        super().__init__(subtasks, Signature.of(self._grep, "agentic_grep"))
+    name = "agentic_grep"
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._grep, arguments, context)
-
-    async def _grep(self, context: ToolContext, /, pattern: str, question: str, path: str = ".") -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, pattern: str, question: str, path: str = ".") -> ToolOutput:
         """Have a helper search files and answer your question about the matches; only its digest comes back.
 
         Use INSTEAD OF grep (NOT IN ADDITION TO) where there might be more than about 30 matches, or where it matters
@@ -145,13 +138,10 @@ class AgenticGrep(_Wrapper):
 class AgenticResearch(_Wrapper):
     """Answers an open question about the files of a folder."""
 
-    def __init__(self, subtasks: Subtasks) -> None:
-        super().__init__(subtasks, Signature.of(self._research, "agentic_research"))
+    name = "agentic_research"
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._research, arguments, context)
-
-    async def _research(self, context: ToolContext, /, question: str, path: str = ".") -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, question: str, path: str = ".") -> ToolOutput:
         """Have a helper investigate an open question about a folder's files; only its digest comes back.
 
         Use INSTEAD OF many calls of list_dir, glob, grep and read_file (NOT IN ADDITION TO them) when you do not know

@@ -2,11 +2,11 @@
 
 from typing import Final, Literal
 
+from typing_extensions import override
+
 from tui_agent.conversation.entries import Outcome
 from tui_agent.conversation.plan import ASK, PLAN, TaskPlan, approval
 from tui_agent.tools.base import (
-    Access,
-    Effect,
     PermissionQuestion,
     Preview,
     ToolContext,
@@ -14,8 +14,8 @@ from tui_agent.tools.base import (
     ToolOutput,
     WorkspaceView,
 )
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
-from tui_agent.tools.schema import Signature
 
 MAX_CHOICES: Final = 8
 """The most answers offered to one question: each has a digit key, and one digit is for the user's own words."""
@@ -25,26 +25,16 @@ MAX_STEPS: Final = 50
 """The most steps of a plan: as many as a task list may have items."""
 
 
-class AskUser:
+class AskUser(BuiltIn):
     """Asks the user a question of the model's."""
 
-    effect: Effect = "none"
-
-    def __init__(self) -> None:
-        self._signature = Signature.of(self._ask, ASK)
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
+    name = ASK
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Ask you", text=str(self._signature.parse(arguments)["question"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._ask, arguments, context)
-
-    async def _ask(self, context: ToolContext, /, question: str, choices: list[str]) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, question: str, choices: list[str]) -> ToolOutput:
         """Ask the user one question, and wait for the answer. Use it where a wrong guess would cost work and nothing
         you can read tells the answer; not for leave to do what was asked already.
 
@@ -68,27 +58,20 @@ class AskUser:
         return ToolOutput(f"The user answered: {answer.choice}", summary=" ".join(answer.choice.split())[:60])
 
 
-class SubmitPlan:
+class SubmitPlan(BuiltIn):
     """Asks the user to approve a plan, which then becomes the task list, and switches to the mode that they chose."""
 
-    effect: Effect = "none"
+    name = PLAN
 
     def __init__(self, gate: PermissionGate) -> None:
+        super().__init__()
         self._gate = gate
-        self._signature = Signature.of(self._submit, PLAN)
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Submit a plan", text=str(self._signature.parse(arguments)["plan"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._submit, arguments, context)
-
-    async def _submit(self, context: ToolContext, /, plan: str, steps: list[str]) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, plan: str, steps: list[str]) -> ToolOutput:
         """Submit a plan for the user's approval, at the end of plan mode or before large work. They approve it, change
         it or send it back with words. Once approved it is the task list, and you may begin.
 

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolOutput, WorkspaceView
+from typing_extensions import override
+
+from tui_agent.tools.base import Preview, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.schema import Signature
 
 MAX_CHARACTERS = 6_000
 """The most characters of one answer, so that a search never fills the context."""
@@ -101,27 +103,20 @@ class RecallSource(Protocol):
     async def __call__(self, query: str, limit: int) -> RecallHits: ...
 
 
-class Recall:
+class Recall(BuiltIn):
     """Returns exact excerpts, at most `MAX_CHARACTERS` characters in all."""
 
-    effect: Effect = "none"
+    name = "recall"
 
     def __init__(self, source: RecallSource) -> None:
+        super().__init__()
         self._source = source
-        self._signature = Signature.of(self._recall, "recall")
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview(f"Recall {self._signature.parse(arguments)['query']}")
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._recall, arguments)
-
-    async def _recall(self, query: str) -> ToolOutput:
+    @override
+    async def _do(self, _context: ToolContext, /, query: str) -> ToolOutput:
         """Search everything said, shown or done earlier in this session, also what is no longer in view: messages,
         tool calls, whole tool results, summaries. Answers with exact excerpts and where they stand.
 

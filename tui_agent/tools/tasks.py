@@ -2,35 +2,27 @@
 
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from tui_agent.conversation.todo import TODO, TodoItem, TodoList
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 
 MAX_ITEMS = 50
 """The most items of a list; nobody reads a longer one again."""
 
 
-class Todo:
+class Todo(BuiltIn):
     """Only checks its arguments: the call itself, as logged, is the task list."""
 
-    effect: Effect = "none"
-
-    def __init__(self) -> None:
-        self._signature = Signature.of(self._keep, TODO)
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
+    name = TODO
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         self._signature.parse(arguments)
         return Preview(title="Keep the task list", text=arguments)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return self._signature.call(self._keep, arguments)
-
-    def _keep(self, items: list[TodoItem]) -> ToolOutput:
+    @override
+    async def _do(self, _context: ToolContext, /, items: list[TodoItem]) -> ToolOutput:
         """Keep the task list of work that takes three or more steps. The user sees it, and it outlasts a summary.
 
         Send it before you begin, and again whenever a state changes or a step is added or dropped.
@@ -58,26 +50,16 @@ def _without_text(items: Sequence[TodoItem]) -> int:
     return next((number for number, item in enumerate(items, 1) if not item.text.strip()), 0)
 
 
-class MarkTaskDone:
+class MarkTaskDone(BuiltIn):
     """Only checks its argument: the logged call makes the next turn begin by writing the record of the task."""
 
-    effect: Effect = "none"
-
-    def __init__(self) -> None:
-        self._signature = Signature.of(self._mark, "mark_task_done")
-        self.definition = self._signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
+    name = "mark_task_done"
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview(title="Mark the task done", text=str(self._signature.parse(arguments)["detail"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return self._signature.call(self._mark, arguments)
-
-    def _mark(self, detail: str) -> ToolOutput:
+    @override
+    async def _do(self, _context: ToolContext, /, detail: str) -> ToolOutput:
         """Say that the task the user gave you is finished and checked.
 
         Call it once, at the natural end of a task, not after each step. A record then takes the place of what was

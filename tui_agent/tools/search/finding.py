@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
+from typing_extensions import override
 
 from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.search.ripgrep import RunningSearch, search
 from tui_agent.visible import whole
 
@@ -42,25 +43,21 @@ _ABOUT_BINARY = re.compile(rb"(?:: |^)(?:WARNING: stopped searching binary file|
 _IGNORED = "Files ignored by .gitignore are left out; to look at them give their folder as path."
 
 
-class Glob:
+class Glob(BuiltIn):
     """Lists files by a pattern."""
 
+    name = "glob"
     effect: Effect = "read"
 
-    def __init__(self) -> None:
-        self._signature = Signature.of(self._glob, "glob")
-        self.definition = self._signature.definition
-
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_glob, arguments, workspace)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._glob, arguments, context)
-
-    async def _glob(self, context: ToolContext, /, pattern: str, path: str = ".") -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, pattern: str, path: str = ".") -> ToolOutput:
         """Find files by name. Files ignored by .gitignore are left out, hidden ones are included, links not followed.
 
         Args:
@@ -83,25 +80,21 @@ class Glob:
         return ToolOutput("\n".join(lines), summary=count)
 
 
-class Grep:
+class Grep(BuiltIn):
     """Searches files for a regular expression."""
 
+    name = "grep"
     effect: Effect = "read"
 
-    def __init__(self) -> None:
-        self._signature = Signature.of(self._grep, "grep")
-        self.definition = self._signature.definition
-
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (access_to(workspace, str(self._signature.parse(arguments)["path"]), "read"),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return self._signature.call(_preview_of_grep, arguments, workspace)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._grep, arguments, context)
-
-    async def _grep(
+    @override
+    async def _do(
         self,
         running: ToolContext,
         /,

@@ -8,12 +8,13 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 from msgspec.structs import replace
+from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
 from tui_agent.text import how_it_ended
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
 from tui_agent.tools.shell.processes import RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
@@ -233,34 +234,24 @@ async def _settled(command: RunningCommand, settle: Settle) -> list[str]:
     return await asyncio.to_thread(settle)
 
 
-class _Tool:
+class _Tool(BuiltIn):
     """The base of both tools. They only touch what `run_command` was allowed to start, so they need no permission."""
 
-    effect: Effect = "none"
-
-    def __init__(self, commands: BackgroundCommands, signature: Signature) -> None:
+    def __init__(self, commands: BackgroundCommands) -> None:
+        super().__init__()
         self._commands = commands
-        self._signature = signature
-        self.definition = signature.definition
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return ()
 
 
 class CommandOutput(_Tool):
     """`command_output`."""
 
-    def __init__(self, commands: BackgroundCommands) -> None:
-        super().__init__(commands, Signature.of(self._look, "command_output"))
+    name = "command_output"
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Read the output of a background command", text=arguments)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._look, arguments)
-
-    async def _look(self, process: int | None = None, wait: Wait = 0) -> ToolOutput:
+    @override
+    async def _do(self, _context: ToolContext, /, process: int | None = None, wait: Wait = 0) -> ToolOutput:
         """Read what a background command has printed since you last looked, and its exit code once it has ended.
 
         Args:
@@ -275,16 +266,13 @@ class CommandOutput(_Tool):
 class StopCommand(_Tool):
     """`stop_command`."""
 
-    def __init__(self, commands: BackgroundCommands) -> None:
-        super().__init__(commands, Signature.of(self._stop, "stop_command"))
+    name = "stop_command"
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
         return Preview("Stop a background command", text=arguments)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._stop, arguments)
-
-    async def _stop(self, process: int) -> ToolOutput:
+    @override
+    async def _do(self, _context: ToolContext, /, process: int) -> ToolOutput:
         """End a background command with everything it started; answers with its last output.
 
         Args:

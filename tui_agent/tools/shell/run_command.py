@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Meta
+from typing_extensions import override
 
 from tui_agent.conversation.entries import Outcome
 from tui_agent.durable import to_completion
@@ -28,12 +29,12 @@ from tui_agent.tools.base import (
     ToolOutput,
     WorkspaceView,
 )
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import access_to, shown
 from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
 from tui_agent.tools.shell.environment import child_environment, sandboxed_environment
 from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
@@ -56,7 +57,7 @@ _PROGRESS_CHARACTERS = 8_000
 _DENIAL_LINES = 200
 
 
-class RunCommand:
+class RunCommand(BuiltIn):
     """Runs a command in the workspace's folder; returns its output as a terminal would show it.
 
     `keep_variables` are names of environment variables that commands may see although they look like secrets. The last
@@ -66,6 +67,7 @@ class RunCommand:
     `asking` makes a function that asks about the domains that a command in the sandbox wants to reach.
     """
 
+    name = "run_command"
     effect: Effect = "run"
 
     def __init__(
@@ -79,6 +81,7 @@ class RunCommand:
         only_reads: Callable[[], bool] = lambda: False,
         asking: Callable[[ToolContext, str], Ask] | None = None,
     ) -> None:
+        super().__init__()
         self._keep = tuple(keep_variables)
         self._stream_bytes = stream_bytes
         self._raw_stream_bytes = raw_stream_bytes
@@ -86,9 +89,8 @@ class RunCommand:
         self._sandbox = sandbox
         self._only_reads = only_reads
         self._asking = asking
-        self._signature = Signature.of(self._run, "run_command")
-        self.definition = self._signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         given = self._signature.parse(arguments)
         sandbox = self._sandbox
@@ -113,15 +115,13 @@ class RunCommand:
         reads = ", ".join(map(shown, _reads(given)))
         return Preview(title=f"{title} that reads {reads}" if reads else title, command=str(given["command"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._run, arguments, context)
-
-    async def _run(
+    @override
+    async def _do(
         self,
         context: ToolContext,
         /,
         command: str,
-        timeout: Seconds = DEFAULT_TIMEOUT,  # noqa: ASYNC109 - the model's argument
+        timeout: Seconds = DEFAULT_TIMEOUT,
         background: bool = False,
         outside: bool = False,
         reads: Sequence[str] = (),

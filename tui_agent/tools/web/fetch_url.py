@@ -4,10 +4,12 @@ import asyncio
 from http import HTTPStatus
 from typing import Protocol
 
+from typing_extensions import override
+
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.schema import Signature
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
 from tui_agent.tools.web.fetching import FetchLimits, FetchPolicy, Response, check_private, get
@@ -43,24 +45,25 @@ class Gate(Protocol):
         ...
 
 
-class FetchUrl:
+class FetchUrl(BuiltIn):
     """Fetches an address.
 
     A host that is not on the public network is reached only if an allow rule names it in full. A redirect to another
     site is followed only if `gate` would allow a call with that address without asking.
     """
 
+    name = NAME
     effect: Effect = "network"
 
     def __init__(self, gate: Gate, limits: FetchLimits | None = None) -> None:
+        super().__init__()
         self._limits = limits or FetchLimits()
         self._policy = FetchPolicy(
             private=lambda address: named_by(gate.granting(NAME), address),
             onward=lambda address: gate.passes(NAME, _access(address)),
         )
-        self._signature = Signature.of(self._fetch, NAME)
-        self.definition = self._signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         address = read_address(str(self._signature.parse(arguments)["url"]))
         check_private(address, self._policy)
@@ -70,10 +73,8 @@ class FetchUrl:
         address = read_address(str(self._signature.parse(arguments)["url"]))
         return Preview(f"Fetch {address.origin}", text=address.text)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._fetch, arguments, context)
-
-    async def _fetch(self, context: ToolContext, /, url: str) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, url: str) -> ToolOutput:
         """Fetch a web page or a file from the web and read it: pages come as Markdown, other text as it is, pictures
         (PNG, JPEG, GIF, WebP) as pictures.
 

@@ -1,0 +1,34 @@
+"""The base of the package's own tools."""
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.tools.base import Access, Effect, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.schema import Signature
+
+
+class BuiltIn:
+    """A tool whose `_do` is what it does. Its signature and docstring are what the model reads.
+
+    It touches nothing, unless `access` says what.
+    """
+
+    name: ClassVar[str]
+    effect: Effect = "none"
+    _do: Callable[..., Awaitable[ToolOutput]]
+    """Its first parameter, which is positional-only, is the call's `ToolContext`."""
+
+    def __init__(self) -> None:
+        self._signature = Signature.of(self._do, self.name)
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return self._signature.definition
+
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        self._signature.parse(arguments)
+        return ()
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._signature.call(self._do, arguments, context)
