@@ -13,7 +13,7 @@ import pytest
 from tui_agent.resources import prompt_text, styles_folder
 
 ROOT = Path(__file__).parent.parent
-BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "tui_agent", "styles")
+BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE", "tui_agent", "styles", "docs")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,7 @@ def test_the_wheel_holds_every_module_style_and_prompt(wheel: Path) -> None:
     assert names >= package | prompts | styles | {"tui_agent/py.typed", "tui_agent/demo/recording.json"}
     assert not {name for name in names if name.startswith(("tests/", "styles/"))}
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    assert any(name.endswith("data/share/man/man1/tui-agent.1") for name in names)
 
 
 def test_the_wheel_installs_the_command(wheel: Path) -> None:

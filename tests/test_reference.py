@@ -268,7 +268,17 @@ async def test_every_tool_is_listed_as_it_is_called(tmp_path: Path) -> None:
             assert listed == list(json.loads(tool.schema)["properties"]), tool.name
 
 
+def test_the_manual_page_is_current() -> None:
+    pytest.importorskip("argparse_manpage")
+    from tests.man import man_page
+
+    assert (DOCS / "tui-agent.1").read_text(encoding="utf-8") == man_page(), "run `python -m tests.test_reference`"
+
+
 if __name__ == "__main__":
+    from tests.man import man_page
+
+    (DOCS / "tui-agent.1").write_text(man_page(), encoding="utf-8")
     for name, table in TABLES.items():
         before, mark, _, end, after = table.place(name).split(page(table.page))
         text = f"{before}{mark}\n{table.rows()}\n\n{end}{after}"

@@ -105,6 +105,7 @@ class Parsed(NamedTuple):
 
 SETTINGS_FLAGS = (
     Flag("--model", "ID", "model.id", "claude-…, gemini-…, offline, or PROVIDER:NAME (openai, ollama, …)"),
+    Flag("--effort", "LEVEL", "model.effort", "low|medium|high|xhigh|max|default: how much the model thinks"),
     Flag(
         "--wait-for-reset",
         None,

@@ -12,7 +12,7 @@ from tests.e2e.program import MODELS, Program, events_of
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
-from tests.servers.script import Call, Fault, ParsedRequest, Step
+from tests.servers.script import Call, Fault, ParsedRequest, Script, Step
 from tests.servers.server import ProtocolServer
 
 SCHEMA = {"type": "object", "properties": {"bugs": {"type": "integer"}}, "required": ["bugs"]}
@@ -202,3 +202,15 @@ def test_a_script_waits_for_a_limit_for_minutes_and_longer_only_if_asked(tmp_pat
         finally:
             asked.send_signal(signal.SIGTERM)
             asked.wait(30)
+
+
+def test_an_effort_that_the_model_does_not_take_is_said_once_and_the_turn_goes_on(tmp_path: Path) -> None:
+    steps = [Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text="Read.")]
+    with in_thread(AnthropicServer(Script.of(*steps))) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": "claude-haiku-4-5"})
+        done = program.run("-p", "read it", "--effort", "high", "--ask", "allow")
+        assert (done.returncode, done.stdout) == (0, "Read.\n")
+        assert done.stderr.count("claude-haiku-4-5 does not take the effort high") == 1
+        refused = program.run("-p", "read it", "--effort", "much")
+        assert refused.returncode == 2
+        assert "expected default|low|medium|high|xhigh|max" in refused.stderr

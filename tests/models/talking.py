@@ -70,9 +70,9 @@ def forget_endpoints() -> None:
     _named[0] = CATALOGUE
 
 
-def create_model(name: str, local: LocalModels = THIS_MACHINE) -> Model:
+def create_model(name: str, local: LocalModels = THIS_MACHINE, effort: str = "") -> Model:
     """The model behind a name, an endpoint's too."""
-    return _named[0].create_model(name, local=local)
+    return _named[0].create_model(name, local=local, effort=effort)
 
 
 def provider_of(name: str) -> Provider:

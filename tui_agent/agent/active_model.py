@@ -41,6 +41,7 @@ class ActiveModel:
         self._small = small
         self._connecting: asyncio.Future[None] | None = None
         self._announced_chat_only: set[str] = set()
+        self._announced_effort: set[tuple[str, str]] = set()
         self._agents_announced = False
         self._speeds = Speedometer()
         record.engine.use(self._facts())
@@ -107,7 +108,9 @@ class ActiveModel:
         return waits and (keeps_none or self._record.engine.cache.cold) and not bound
 
     def take_news(self) -> Notice | None:
-        """What to tell the user, once: that the model is given no tools, or not yet the one for their first agents."""
+        """What to tell the user, once: that the model is given no tools, not the effort that is set, or not yet the
+        tool for their first agents.
+        """
         prefix, profile = self._record.view.prefix, self.profile
         if not profile.tools and profile.name not in self._announced_chat_only:
             self._announced_chat_only.add(profile.name)
@@ -117,6 +120,11 @@ class ActiveModel:
                 text="It is asked without them: it answers from what is in the conversation, and changes nothing.",
                 hint="Attach files with @, run commands with !, or choose a model that calls tools with /model.",
             )
+        wanted = self._record.engine.settings.model.effort
+        if wanted not in ("default", profile.effort) and (profile.name, profile.effort) not in self._announced_effort:
+            self._announced_effort.add((profile.name, profile.effort))
+            instead = f"It is asked for {profile.effort} instead." if profile.effort else "It is asked without it."
+            return Notice(level="info", title=f"{profile.id} does not take the effort {wanted}", text=instead)
         waits = prefix is not None and self._briefing.awaits_agents(prefix)
         announced, self._agents_announced = self._agents_announced, waits
         if not waits or announced:
@@ -217,7 +225,7 @@ class SmallModels:
     def __call__(self, provider: str) -> Model | None:
         name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
         if name and name not in self._models and catalogue_of(self._settings).missing_key(name) is None:
-            self._models[name] = configured_model(self._settings, name)
+            self._models[name] = configured_model(self._settings, name, small=True)
         return self._models.get(name)
 
     async def close(self) -> None:

@@ -82,6 +82,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     its speeds in tokens per second (0: not measured). `size`: bytes on disk (0: unknown); `loaded`: it is in memory.
     `catalogue`: its provider's id in the price catalogue (empty: not listed).
     `source`: where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
+    `effort`: how much it is asked to think and write; empty: as its provider has it, also where it takes no such word.
     `small`: the cheaper model that could write summaries, if any.
     """
 
@@ -110,6 +111,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int = 0
     loaded: bool = False
     source: str = "default"
+    effort: str = ""
     small: "ModelProfile | None" = None
 
     @property

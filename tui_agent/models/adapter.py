@@ -8,8 +8,9 @@ own code are raised unchanged.
 
 import asyncio
 import contextlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.base import (
     Completed,
     ConnectionLost,
+    InvalidRequest,
     Metered,
     ModelError,
     ReasoningRefused,
@@ -52,6 +54,7 @@ END_TIMEOUT_S = 2.0
 """Seconds to wait for the end of the stream after its last event: only a stream read to its end frees its connection
 for the next call."""
 DESCRIBE_TIMEOUT_S = 10.0
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 CONNECT_TIMEOUT_S = 15.0
 
 
@@ -109,6 +112,11 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                     if reply.complete:
                         break
                     known = await self._error_to_raise(error, request)
+                    if not streamed and isinstance(known, InvalidRequest) and self._drops_effort(str(error)):
+                        await events.aclose()
+                        reply = self._reply(request)
+                        events = self._events(request, reply)
+                        continue
                     if isinstance(known, ReasoningRefused) and await self._drops(known, request, all_of_it=resent):
                         # Another try leaves it out. What has streamed of this one has to be discarded first.
                         if streamed:
@@ -245,6 +253,19 @@ class Adapter(ABC, Generic[Client, AnyReply]):
             return False
         self._profile = msgspec.structs.replace(self._profile, max_output=most)
         return True
+
+    def _drops_effort(self, refusal: str) -> bool:
+        """If a refusal names the effort, ask without it from now on and return True."""
+        if not self._profile.effort or not re.search(r"effort|thinking_?(?:level|budget)", refusal, re.IGNORECASE):
+            return False
+        self._profile = msgspec.structs.replace(self._profile, effort="")
+        return True
+
+    def _limit_effort(self, levels: Collection[str]) -> None:
+        """Ask for the highest of these levels that is no higher than the one that is set; for none if none is."""
+        up_to = EFFORTS[: EFFORTS.index(self._profile.effort) + 1] if self._profile.effort else ()
+        fitting = next((level for level in reversed(up_to) if level in levels), "")
+        self._profile = msgspec.structs.replace(self._profile, effort=fitting)
 
     def _bounded(self, request: ModelRequest) -> ModelRequest:
         """The request with `max_tokens` limited to the model's longest answer."""

@@ -136,14 +136,19 @@ class Catalogue:
         return msgspec.structs.replace(profile, tier=tier)
 
     def create_model(
-        self, name: str, tiers: Mapping[Tier, Sequence[str]] | None = None, local: LocalModels = THIS_MACHINE
+        self,
+        name: str,
+        tiers: Mapping[Tier, Sequence[str]] | None = None,
+        local: LocalModels = THIS_MACHINE,
+        effort: str = "",
     ) -> Model:
         """Create a model by its name; its SDK is imported on first use. `local`: how to run local models.
 
         Raises `UnknownModel`.
         """
         provider = self.provider_of(name)
-        return provider.create(provider, self.quick_profile(name, tiers), local)
+        profile = msgspec.structs.replace(self.quick_profile(name, tiers), effort=effort)
+        return provider.create(provider, profile, local)
 
     def missing_key(self, name: str) -> str | None:
         """The environment variable with the key that this model needs and that is not set; None if nothing is missing.

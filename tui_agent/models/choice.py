@@ -116,9 +116,13 @@ def local_models(settings: Settings) -> LocalModels:
     return LocalModels(settings.ollama.host, max(0, context.context_window) or context.memory_budget_tokens)
 
 
-def configured_model(settings: Settings, name: str) -> Model:
-    """Create the model of this name, with these settings. Raises `UnknownModel`."""
-    return catalogue_of(settings).create_model(name, tier_table(settings), local_models(settings))
+def configured_model(settings: Settings, name: str, *, small: bool = False) -> Model:
+    """Create the model of this name, with these settings; one for `small` questions makes no effort of its own.
+
+    Raises `UnknownModel`.
+    """
+    effort = "" if small or settings.model.effort == "default" else settings.model.effort
+    return catalogue_of(settings).create_model(name, tier_table(settings), local_models(settings), effort)
 
 
 def check_names(settings: Settings) -> None:

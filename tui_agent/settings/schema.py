@@ -27,6 +27,8 @@ class Model(Struct, frozen=True, kw_only=True):
 
     id: str = ""
     """Model id: claude-…, gemini-…, PROVIDER:NAME or offline; empty: chosen by the keys you have and the task class."""
+    effort: Literal["default", "low", "medium", "high", "xhigh", "max"] = "default"
+    """How much the model thinks and writes: low, medium, high, xhigh, max, or default: as its provider has it."""
     wait_for_reset: Count = 60
     """Most minutes in all that a turn waits for a provider's limit to reset or for capacity; 0: none; 5 with `-p`."""
     fallbacks: tuple[str, ...] = ()

@@ -127,6 +127,7 @@ CLASSES: Mapping[str, Probe] = {
 PROBES: Mapping[str, Probe] = {
     **CLASSES,
     "model.id": Probe("gemini-2.5-pro", leads()),
+    "model.effort": Probe("high", lambda settings, _: configured_model(settings, "gemini-2.5-pro").profile.effort),
     "session.task_class": Probe("debug", leads()),
     "session.style": Probe("brief", styled),
     "session.other_folders": Probe("false", other_folders),

@@ -147,7 +147,10 @@ class ModelCalls:
             await self._make_fit()
             await self._tell_of_cold_cache()
             try:
-                return await self._send(await self._steps.compute(self._engine.request))
+                answered = await self._send(await self._steps.compute(self._engine.request))
+                if news := self._active.take_news():
+                    self._emit(news)
+                return answered
             except ContextOverflow as overflow:
                 shorter_answer = self._learn_limit(overflow)
                 if isinstance(overflow, RequestTooLarge):

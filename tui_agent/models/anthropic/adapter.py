@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, IDLE_TIMEOUT_S, Adapter
+from tui_agent.models.adapter import CONNECT_TIMEOUT_S, DESCRIBE_TIMEOUT_S, EFFORTS, IDLE_TIMEOUT_S, Adapter
 from tui_agent.models.anthropic.claude import Thinking, defers_tools, most_pictures, thinking_of
 from tui_agent.models.anthropic.features import (
     Feature,
@@ -141,7 +141,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             thinking = "enabled"
         if "thinking" in without:
             thinking = "off"
-        return Options(self._profile.id, thinking, self._profile.bound_reasoning, self._diagnoses, without)
+        profile = self._profile
+        return Options(profile.id, thinking, profile.bound_reasoning, self._diagnoses, without, effort=profile.effort)
 
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
         """Send a request's body; `wanted` is its ``anthropic-beta`` header."""
@@ -189,6 +190,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         if not self._other_server or error.status_code not in (400, 422):
             return False
         refusal = _refusal(error)
+        if self._drops_effort(refusal.text):
+            return True
         feature = refused_feature(refusal.text, self._without)
         if feature is None or is_about_signature(refusal):
             return False
@@ -222,6 +225,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
                 kinds = info.capabilities.thinking.types
                 adaptive, enabled = bool(kinds.adaptive.supported), bool(kinds.enabled.supported)
                 self._thinking = "adaptive" if adaptive else "enabled" if enabled else "off"
+                levels = info.capabilities.effort
+                self._limit_effort([each for each in EFFORTS if levels.supported and getattr(levels, each).supported])
         signs = _is_supported(info.capabilities, "compaction", "summarize") and "compaction" not in self._without
         changes["signs_summaries"] = signs
         window = changes.get("window", self._profile.window)

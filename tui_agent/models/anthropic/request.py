@@ -52,6 +52,7 @@ class Options(msgspec.Struct, frozen=True):
     """The features that the server lacks."""
     version: str = ""
     betas_inside: bool = False
+    effort: str = ""
 
 
 def betas(options: Options, request: ModelRequest) -> str:
@@ -136,6 +137,8 @@ class RequestEncoder:
         thinking = thinking_field(options, request.max_tokens)
         if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
             head["thinking"] = thinking
+        if options.effort:
+            head["output_config"] = {"effort": options.effort}
         if request.tools:
             head["tools"] = _tools(request.tools, mark_last=marks and not request.system.strip())
         if request.system.strip():

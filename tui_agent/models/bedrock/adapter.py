@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
@@ -38,10 +39,7 @@ class BedrockModel(AnthropicModel):
 
     @override
     def _options(self) -> Options:
-        options = super()._options()
-        return Options(
-            options.model, options.thinking, options.bound, without=options.without, version=VERSION, betas_inside=True
-        )
+        return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION, betas_inside=True)
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":

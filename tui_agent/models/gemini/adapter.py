@@ -73,7 +73,7 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
     @override
     async def _events(self, request: ModelRequest, reply: GeminiReply) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
-        body = await asyncio.to_thread(self._encoder.encode, request)
+        body = await asyncio.to_thread(self._encoder.encode, request, self._profile.effort)
         async with aclosing(client.events(f"{self._path}:streamGenerateContent?alt=sse", body)) as events:
             async for data in events:
                 yield data

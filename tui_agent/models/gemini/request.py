@@ -14,7 +14,18 @@ SENTINEL = "skip_thought_signature_validator"
 """Sent as the signature of calls that this model did not make (Gemini API, thought signatures)."""
 
 _UNSIGNED = re.compile(r"gemini-(1|2)\b|gemma")
+_BUDGETS = {"low": 1_024, "medium": 8_192, "high": 24_576}
+"""Tokens that stand for a level (Gemini API: OpenAI compatibility)."""
 _THOUGHTLESS = re.compile(r"gemini-(1|2\.0)\b|gemma")
+
+
+def _thinking(model: str, effort: str) -> Fields:
+    """How much to think: a level from Gemini 3 on, a budget in tokens before (Gemini API: thinking)."""
+    if not effort:
+        return {}
+    if _UNSIGNED.match(model) is not None:
+        return {"thinkingBudget": _BUDGETS.get(effort, _BUDGETS["high"])}
+    return {"thinkingLevel": effort if effort in ("low", "medium") else "high"}
 
 
 def wants_signatures(model: str) -> bool:
@@ -36,7 +47,7 @@ class RequestEncoder:
         self._model = model
         self._pieces: Pieces[bytes] = Pieces()
 
-    def encode(self, request: ModelRequest) -> bytes:
+    def encode(self, request: ModelRequest, effort: str = "") -> bytes:
         """The request's body."""
         head: Fields = {}
         if request.system.strip():
@@ -53,7 +64,7 @@ class RequestEncoder:
             head["tools"] = [{"functionDeclarations": declarations}]
         config: Fields = {"maxOutputTokens": request.max_tokens}
         if _THOUGHTLESS.match(self._model) is None:
-            config["thinkingConfig"] = {"includeThoughts": True}
+            config["thinkingConfig"] = {"includeThoughts": True, **_thinking(self._model, effort)}
         head["generationConfig"] = config
         contents = filter(None, self._pieces.of(request.messages, self.encode_message))
         return encode(head)[:-1] + b',"contents":[' + b",".join(contents) + b"]}"

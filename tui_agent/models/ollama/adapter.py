@@ -110,7 +110,9 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         self._facts = facts
 
     async def _encoded(self, request: ModelRequest) -> Encoded:
-        options = Options(self._profile.id, self._context, self._thinks, self._profile.images)
+        if not self._thinks:
+            self._limit_effort(())
+        options = Options(self._profile.id, self._context, self._thinks, self._profile.images, self._profile.effort)
         return await asyncio.to_thread(self._encoder.encode, request, options)
 
     @override

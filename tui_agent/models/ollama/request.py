@@ -17,6 +17,7 @@ class Options(NamedTuple):
     context: int
     thinks: bool
     sees: bool
+    effort: str = ""
 
 
 class Encoded(NamedTuple):
@@ -47,7 +48,8 @@ class RequestEncoder:
         """
         head: Fields = {"model": options.model, "stream": True, "truncate": False, "shift": False}
         if options.thinks:
-            head["think"] = True
+            # Only some models know levels; Ollama takes them for a plain yes where they are not known.
+            head["think"] = {"": True, "low": "low", "medium": "medium"}.get(options.effort, "high")
         sized = {"num_ctx": options.context} if options.context else {}
         head["options"] = {**sized, "num_predict": request.max_tokens}
         if request.tools:

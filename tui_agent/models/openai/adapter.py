@@ -325,9 +325,14 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         request = self._bounded(asked)
         model, sees = self._profile.id, self._profile.images
         if self._service.api == "responses":
-            return self._responses.encode(request, ResponsesOptions(model, self._reasons, self._summaries, sees))
+            if not self._reasons:
+                self._limit_effort(())
+            responses = ResponsesOptions(model, self._reasons, self._summaries, sees, self._profile.effort)
+            return self._responses.encode(request, responses)
         service = self._service
-        options = ChatOptions(model, service.limit, service.thoughts, sees, self._counts, self._strict)
+        options = ChatOptions(
+            model, service.limit, service.thoughts, sees, self._counts, self._strict, self._profile.effort
+        )
         return self._chat.encode(request, options)
 
     @override
@@ -347,6 +352,8 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             return False
         if is_about_signature(refusal):
             return False
+        if self._drops_effort(refusal.text):
+            return True
         said = refusal.text.lower()
         if self._counts and "stream_options" in said:
             self._counts = False

@@ -37,6 +37,7 @@ class ChatOptions(NamedTuple):
     sees: bool
     counts: bool = True
     strict: bool = False
+    effort: str = ""
 
 
 class ChatEncoder:
@@ -50,6 +51,8 @@ class ChatEncoder:
         head: Fields = {"model": options.model, "stream": True, options.limit: request.max_tokens}
         if options.counts:
             head["stream_options"] = {"include_usage": True}
+        if options.effort:
+            head["reasoning_effort"] = "xhigh" if options.effort == "max" else options.effort
         if request.tools:
             head["tools"] = function_tools(request.tools)
         made = self._pieces.of(

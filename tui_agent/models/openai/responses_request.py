@@ -24,6 +24,7 @@ class ResponsesOptions(NamedTuple):
     reasons: bool
     summaries: bool
     sees: bool = True
+    effort: str = ""
 
 
 class ResponsesEncoder:
@@ -42,8 +43,11 @@ class ResponsesEncoder:
         }
         if options.reasons:
             head["include"] = ["reasoning.encrypted_content"]
-            if options.summaries:
-                head["reasoning"] = {"summary": "auto"}
+            reasoning: Fields = {"summary": "auto"} if options.summaries else {}
+            if options.effort:
+                reasoning["effort"] = "xhigh" if options.effort == "max" else options.effort
+            if reasoning:
+                head["reasoning"] = reasoning
         if request.system.strip():
             head["instructions"] = valid_text(request.system)
         if request.tools:

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
@@ -59,8 +60,7 @@ class ClaudeOnVertex(AnthropicModel):
 
     @override
     def _options(self) -> Options:
-        options = super()._options()
-        return Options(options.model, options.thinking, options.bound, without=options.without, version=VERSION)
+        return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION)
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
