@@ -12,7 +12,9 @@ LOCAL_READY := $(LOCAL)/.ready
 # Half of a test's time is waiting for processes and timers.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
-.PHONY: run test pytest soak local bench gallery snapshots docs lint format clean
+LOWEST := build/lowest
+
+.PHONY: run test pytest soak lowest local bench gallery snapshots docs lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
@@ -29,6 +31,13 @@ pytest: $(TESTS_READY)
 
 soak: $(READY)
 	$(BIN)/pytest -n auto -m "soak or hypothesis" --hypothesis-profile=long -o faulthandler_timeout=1800
+
+# With the lowest versions that pyproject.toml allows of what it names. Needs uv.
+lowest:
+	uv venv --quiet --clear --python '>=3.11' $(LOWEST)
+	uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --requirement pyproject.toml --extra dev
+	uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --editable .
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 # At low priority, one after another: it uses every core for as long as it takes.
 local: $(READY) $(LOCAL_READY)

@@ -510,3 +510,14 @@ def test_import_shows_first_and_writes_with_yes(run: Run, home: Path, tmp_path: 
     assert "gemini-2.5-pro" in (home / "config.json").read_text()
     assert "--from" in refused(run("import"))
     assert parse(["import", "the", "module"]).command == ""
+
+
+def test_native_windows_is_told_where_it_runs_before_anything_else_is_imported() -> None:
+    listed = "sorted(name for name in sys.modules if name.startswith('tui_agent.'))"
+    code = (
+        f"import sys; sys.platform = 'win32'; import tui_agent.__main__ as it; print(it.main(['-p', 'hi']), {listed})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 ['tui_agent.__main__', 'tui_agent.version']\n"
+    (sentence,) = done.stderr.splitlines()
+    assert "WSL" in sentence

@@ -60,7 +60,6 @@ def test_open_connections_do_not_keep_the_process_alive(tmp_path: Path) -> None:
     assert child.returncode == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no file size limits there")
 async def test_a_full_disk_is_said_plainly_and_costs_nothing_acknowledged(tmp_path: Path) -> None:
     child = start_writer(tmp_path, "full")
     output, _ = child.communicate(timeout=60)

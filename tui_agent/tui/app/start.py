@@ -45,12 +45,11 @@ def run(
 
 def _on_signals(act: Callable[[], None]) -> None:
     """Call `act` when the terminal is closed or the process is told to end."""
-    if sys.platform != "win32":
-        numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
-        for number in numbers:
-            signal.signal(number, lambda _number, _frame: act())
-        # Whoever started this process may have blocked them, and it would outlive its terminal.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    numbers = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        signal.signal(number, lambda _number, _frame: act())
+    # Whoever started this process may have blocked them, and it would outlive its terminal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 def _end_at_once() -> None:

@@ -15,7 +15,7 @@ class EarlyKeys:
         self._before: list[Any] | None = None
         self.lines = 0
         """How many waiting bytes were typed before, in line mode, where Enter yields a line feed."""
-        if sys.platform == "win32" or not sys.stdin.isatty():
+        if not sys.stdin.isatty():
             return
         import termios
 

@@ -424,7 +424,7 @@ def _can_be(key: events.Key) -> bool:
 
 def terminal_driver(keys: EarlyKeys) -> "type[Driver] | None":
     """The driver class for this platform, which takes over from `keys`; None: use Textual's own."""
-    if not is_known() or sys.platform == "win32" or constants.DRIVER is not None:
+    if not is_known() or constants.DRIVER is not None:
         return None
     import termios
 
