@@ -431,6 +431,7 @@ async def test_what_is_known_of_it() -> None:
     ).map(" ".join)
 )
 @example("REPLACE:'':in ' 0'``")
+@example("ASK+ ''")
 @settings(deadline=None, max_examples=examples(75))
 def test_any_text_gets_an_answer(text: str) -> None:
     reply = asyncio.run(completed(request_of(said(text))))

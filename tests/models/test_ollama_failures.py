@@ -12,6 +12,7 @@ from tests.models.test_every_provider import Waits
 from tests.servers.ollama import OllamaServer
 from tests.servers.script import Fault, FaultKind, Script, Step
 from tui_agent.conversation.blocks import Text
+from tui_agent.models.address import host_of, is_local
 from tui_agent.models.base import (
     AuthFailed,
     ConnectionLost,
@@ -224,9 +225,9 @@ async def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_addresses(given: str, url: str, local: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
-    assert (address_of(given).url, address_of(given).local) == (url, local)
+    assert (address_of(given), is_local(host_of(url))) == (url, local)
     monkeypatch.setenv("OLLAMA_HOST", "7.7.7.7:7")
-    assert address_of(given).url == "http://7.7.7.7:7"
+    assert address_of(given) == "http://7.7.7.7:7"
 
 
 async def test_the_models_to_choose_from_have_those_of_ollama(server: OllamaServer) -> None:

@@ -7,10 +7,12 @@ answer, and has types that other servers do not conform to. Ollama's lacks ``tru
 server silently drops the oldest messages of a request that is too long, and drops the ids of calls.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
-from contextlib import aclosing
+import socket
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -120,6 +122,31 @@ def _check_kind(url: str, answer: "httpx2.Response") -> None:
     """Raise `WrongServerError` for a web page or a redirect, which no API answers with; a key must not follow one."""
     if answer.is_redirect or "html" in answer.headers.get("content-type", ""):
         raise WrongServerError(url)
+
+
+LIST_TIMEOUT_S = 1.5
+_PROBE_TIMEOUT_S = 0.25
+
+
+@contextmanager
+def local_client(url: str, key: str = "") -> "Iterator[httpx2.Client]":
+    """A client for the few short questions that a list of models needs, if something listens at a local server's URL.
+
+    Raises OSError or ValueError at once if nothing does, and turns what ``httpx2`` raises into ValueError. Blocks.
+    """
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    socket.create_connection((parts.hostname or "", port), _PROBE_TIMEOUT_S).close()
+    import httpx2
+
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx2.Client(
+            base_url=url, headers=headers, timeout=LIST_TIMEOUT_S, trust_env=not is_local(host_of(url))
+        ) as client:
+            yield client
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise ValueError(str(error)) from error
 
 
 async def events_in(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:

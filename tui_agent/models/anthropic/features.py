@@ -7,15 +7,10 @@ repeat it; delete `messages-features.json` to start over.
 
 import os
 import re
-from contextlib import suppress
-from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-import msgspec
-
-from tui_agent.durable import make_private_folder, write_file
 from tui_agent.models.address import host_of
-from tui_agent.settings.sources import home_folder
+from tui_agent.models.learned import Learned
 
 Feature: TypeAlias = Literal[
     "betas", "binding", "display", "adaptive", "thinking", "caching", "parameter", "compaction"
@@ -24,7 +19,7 @@ Feature: TypeAlias = Literal[
 cache marks; the query parameter ``beta=true``; summaries that the server writes and signs."""
 
 FILE = "messages-features.json"
-MOST_KEPT = 200
+_KNOWN = Learned(FILE, most=200)
 VARIABLE = "ANTHROPIC_BASE_URL"
 
 _NAMED: tuple[tuple[re.Pattern[str], Feature], ...] = (
@@ -42,7 +37,6 @@ _NAMED: tuple[tuple[re.Pattern[str], Feature], ...] = (
     (re.compile(r"cache_control|prompt caching", re.IGNORECASE), "caching"),
     (re.compile(r"query param|\?beta", re.IGNORECASE), "parameter"),
 )
-_entries = msgspec.json.Decoder(dict[str, list[str]])
 
 
 def other_server() -> str:
@@ -59,31 +53,10 @@ def refused_feature(text: str, without: frozenset[Feature]) -> Feature | None:
 
 def load_unsupported(address: str, model: str) -> frozenset[Feature]:
     """The features known to be missing for this server and model. Reads a file."""
-    known = _read().get(_key(address, model), [])
+    known = _KNOWN.of(f"{address} {model}")
     return frozenset(feature for feature in get_args(Feature) if feature in known)
 
 
 def save_unsupported(address: str, model: str, without: frozenset[Feature]) -> None:
-    """Save the missing features of a server and model to a file; a failure only means finding them again next time."""
-    kept = _read()
-    kept.pop(_key(address, model), None)
-    kept[_key(address, model)] = sorted(without)
-    newest = dict(list(kept.items())[-MOST_KEPT:])
-    with suppress(OSError):
-        make_private_folder(_path().parent)
-        write_file(_path(), msgspec.json.encode(newest))
-
-
-def _read() -> dict[str, list[str]]:
-    try:
-        return _entries.decode(_path().read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return {}
-
-
-def _path() -> Path:
-    return home_folder(os.environ) / FILE
-
-
-def _key(address: str, model: str) -> str:
-    return f"{address} {model}"
+    """Save the missing features of a server and model to a file."""
+    _KNOWN.keep(f"{address} {model}", sorted(without))

@@ -208,7 +208,7 @@ class _Reader:
             return self._make(verb, question, ASK, question=question, choices=choices)
         path, _, question = rest.partition(" ")
         told = self._path(path), self._whole(question)
-        return self._make(verb, told[0], "agentic_read_file", path=told[0], question=told[1]) if question else []
+        return self._make(verb, told[0], "agentic_read_file", path=told[0], question=told[1]) if told[1] else []
 
     def _research(self, verb: str, rest: str) -> list[Command]:
         what, path = self._within(rest)

@@ -64,8 +64,8 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             address = address_of(self._local.host)
         except ValueError as error:
             raise bad_address(self._provider, str(error)) from error
-        self._url = address.url
-        return HttpClient(address.url, os.environ.get("OLLAMA_API_KEY", ""), self._idle_timeout_s)
+        self._url = address
+        return HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), self._idle_timeout_s)
 
     @override
     async def _release(self, client: HttpClient) -> None:

@@ -1,14 +1,12 @@
 """Ollama's address, and the models it has."""
 
 import os
-import socket
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from tui_agent.models.address import is_local
 from tui_agent.models.base import InstalledModel
 from tui_agent.models.ollama.facts import OllamaFacts, read_facts
 
@@ -17,17 +15,6 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "OLLAMA_HOST"
 DEFAULT_PORT: Final = 11434
-PROBE_TIMEOUT_S = 0.25
-LIST_TIMEOUT_S = 1.5
-
-
-class Address(NamedTuple):
-    """A server's address. `local`: it is this machine, so bypass proxies."""
-
-    url: str
-    host: str
-    port: int
-    local: bool
 
 
 class _Listed(msgspec.Struct):
@@ -58,7 +45,7 @@ class _Models(msgspec.Struct):
     models: list[_Listed] = []
 
 
-def address_of(configured: str = "") -> Address:
+def address_of(configured: str = "") -> str:
     """The address in ``OLLAMA_HOST``, else the `configured` one, else this machine's. Raises ValueError if invalid.
 
     Parsed as Ollama does (its FAQ): scheme, port and path are optional. ``0.0.0.0``, which servers use to listen,
@@ -75,7 +62,7 @@ def address_of(configured: str = "") -> Address:
     port = parts.port or ({"http": 80, "https": 443}[scheme] if separator else DEFAULT_PORT)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (read, not listened on)
     shown = f"[{host}]" if ":" in host else host
-    return Address(f"{scheme}://{shown}:{port}{parts.path}", host, port, is_local(host))
+    return f"{scheme}://{shown}:{port}{parts.path}"
 
 
 def pulled_models(configured: str = "") -> list[str]:
@@ -91,15 +78,10 @@ def installed_models(configured: str = "", budget: int = 0) -> list[InstalledMod
 
     With a `budget` in tokens, each has its window: the context it is loaded with, else its longest within the budget.
     """
-    try:
-        address = address_of(configured)
-        socket.create_connection((address.host, address.port), PROBE_TIMEOUT_S).close()
-    except (OSError, ValueError):
-        return []
-    import httpx2
+    from tui_agent.models.http import LIST_TIMEOUT_S, local_client
 
     try:
-        with httpx2.Client(base_url=address.url, timeout=LIST_TIMEOUT_S, trust_env=not address.local) as client:
+        with local_client(address_of(configured)) as client:
             listed = msgspec.convert(client.get("/api/tags").raise_for_status().json(), _Models).models
             talking = [each for each in listed if each.id and each.can("completion") is not False]
             if not budget:
@@ -110,7 +92,7 @@ def installed_models(configured: str = "", budget: int = 0) -> list[InstalledMod
             }
             until = monotonic() + LIST_TIMEOUT_S
             return [_described(client, each, loaded.get(each.id), budget, until) for each in talking]
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+    except (OSError, ValueError):
         return []
 
 

@@ -35,7 +35,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
         address = address_of(configured)
     except ValueError as error:
         raise bad_address(provider, str(error)) from error
-    client = HttpClient(address.url, os.environ.get("OLLAMA_API_KEY", ""), IDLE_TIMEOUT_S)
+    client = HttpClient(address, os.environ.get("OLLAMA_API_KEY", ""), IDLE_TIMEOUT_S)
     parts: dict[str, _Line] = {}
     broke = ModelError(f"The download of {plain(model)} broke off. Try again: it resumes where it was.")
     finished = False
@@ -51,7 +51,7 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     except ServerRefusedError as error:
         raise UnknownModel(f"Ollama cannot get {plain(model)}: {plain(error.refusal.text)}") from error
     except (httpx2.ConnectError, httpx2.ConnectTimeout, ConnectionError) as error:
-        raise ConnectionLost(not_running(address.url)) from error
+        raise ConnectionLost(not_running(address)) from error
     except (httpx2.HTTPError, WrongServerError, ValueError) as error:
         raise broke from error
     finally:

@@ -2,10 +2,8 @@
 
 import os
 import re
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from tui_agent.conversation.profile import FREE, ModelProfile, Prices
 from tui_agent.models.base import InstalledModel, LocalModels, Model
@@ -20,8 +18,6 @@ CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
 LOCAL_CACHE_S = 86_400
 """A local server caches the last prefix until it stops or gets another request."""
-PROBE_TIMEOUT_S = 0.25
-LIST_TIMEOUT_S = 1.5
 
 _UNKNOWN = EndpointModel()
 
@@ -118,21 +114,12 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
     service = addressed(service)
     if not service.local:
         return ()
-    try:
-        parts = urlsplit(service.url)
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-        socket.create_connection((parts.hostname or "", port), PROBE_TIMEOUT_S).close()
-    except (OSError, ValueError, KeyError):
-        return ()
-    import httpx2
-    import msgspec
-
+    from tui_agent.models.http import local_client
     from tui_agent.models.openai.facts import facts_in, facts_of_props, listed
 
     key = os.environ.get(service.key, "") if service.key else ""
     try:
-        headers = {"authorization": f"Bearer {key}"} if key else {}
-        with httpx2.Client(headers=headers, timeout=LIST_TIMEOUT_S, trust_env=False) as client:
+        with local_client(service.url, key) as client:
             listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
             told = client.get(f"{root(service)}{service.described}") if service.described else None
         more = told.content if told is not None and told.is_success else b"{}"
@@ -140,7 +127,7 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
             _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))
             for name in listed(listing)
         ]
-    except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.DecodeError):
+    except (OSError, ValueError):
         return ()
 
 
