@@ -15,71 +15,11 @@ from tui_agent.tools.base import WorkspaceView
 INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Files that agents take their instructions from."""
 
+_LINES: Final = Path(__file__).with_name("guarded_names.txt").read_text("utf-8").splitlines()
 GUARDED_NAMES: Final = frozenset(
-    {
-        # Version control: its configuration names programs.
-        *(".git", ".gitmodules", ".gitconfig", ".lfsconfig", ".hg", ".hgrc", ".jj", ".sl", ".bzr", ".pijul"),
-        # Agents: instructions, servers and hooks.
-        *(name.casefold() for name in INSTRUCTION_FILES),
-        *("agent.md", "claude.local.md", "agents.override.md", "agents.local.md", "qwen.md", "crush.md", "warp.md"),
-        *(".agents", ".claude", ".claude.json", ".gemini", ".codex", ".cursor", ".cursorrules", ".windsurf", ".rules"),
-        *(".windsurfrules", ".clinerules", ".cline", ".roo", ".roomodes", ".roorules", ".continue", ".continuerules"),
-        *(".kilocode", ".kilocodemodes", ".augment", ".augment-guidelines", ".aider.conf.yml", ".goose", ".goosehints"),
-        *(".amp", ".opencode", "opencode.json", "opencode.jsonc", ".crush", "crush.json", ".crush.json", ".qwen"),
-        *(".vibe", ".kimi", ".kiro", ".trae", ".junie", ".factory", ".copilot", ".warp", ".tabnine", ".cody", ".pi"),
-        *(".mcp.json", "mcp.json", ".mcp", ".deepagents", ".openhands", ".openhands_instructions", ".amazonq"),
-        # Read by a shell, a terminal or a desktop when it starts, or enters the folder.
-        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login"),
-        *(".envrc", ".autoenv", ".autoenv.zsh", ".autoenv.fish", ".tmux.conf", ".tmuxinator.yml", ".screenrc"),
-        *(".xprofile", ".xinitrc", ".xsession", ".xresources", ".mailcap", ".lessfilter", ".lesskey"),
-        *("mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", ".mise", ".rtx.toml"),
-        *(".tool-versions", "devbox.json", "devenv.nix", "devenv.yaml", "devenv.local.nix", ".flox"),
-        # Keys, and configuration that names programs or servers to tools.
-        *(".ssh", ".gnupg", ".netrc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.mjs", ".pypirc"),
-        *("bunfig.toml", ".bunfig.toml", ".aws", ".kube", ".docker", ".curlrc", ".wgetrc", ".gemrc", ".condarc"),
-        *(".terraformrc", "terraform.rc", ".bazelrc", ".bazeliskrc", ".mvn", "init.gradle", "init.gradle.kts"),
-        *(".sbtopts", ".jvmopts", ".my.cnf", ".psqlrc", ".sqliterc", ".pgpass", ".arcconfig", ".arclint", ".justfile"),
-        # Run by an editor or a debugger that opens the folder.
-        *(
-            ".vscode",
-            ".idea",
-            ".zed",
-            ".fleet",
-            ".nova",
-            ".vs",
-            ".settings",
-            ".project",
-            ".externaltoolbuilders",
-            ".run",
-        ),
-        *(".helix", ".kakrc", ".vim", ".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".nvim.lua", ".nvim", ".lvimrc"),
-        *(".local.vimrc", ".lazy.lua", ".neoconf.json", ".nlsp-settings", ".ycm_extra_conf.py", ".dir-locals.el"),
-        *(".dir-locals-2.el", ".emacs", ".emacs.d", ".kateproject", ".lapce", ".theia", ".c9"),
-        *(".gdbinit", ".lldbinit", ".gdbearlyinit", ".pdbrc", ".pdbrc.py", ".rdbgrc", ".byebugrc", ".radare2rc"),
-        *(".devcontainer", ".devcontainer.json", ".devfile.yaml", "devfile.yaml", ".gitpod.yml", ".gitpod", ".ona"),
-        *(".gitpod.dockerfile", ".replit", ".idx", ".codesandbox", ".stackblitzrc", ".xcode.env", ".xcode.env.local"),
-        # Run by an interpreter that starts in the folder.
-        *(".irbrc", ".pryrc", ".rprofile", ".renviron", ".rdata", ".ghci", ".ocamlinit", ".utoprc", ".iex.exs"),
-        *(".erlang", ".sbclrc", ".octaverc", ".user.ini", ".htaccess", ".pythonrc", ".pythonrc.py", ".pylintrc"),
-        *("pylintrc", ".proverc", ".ipython", ".jupyter", ".guile", ".scalarc", ".clojure"),
-        # Hooks and continuous integration.
-        *(".husky", ".githooks", ".git-hooks", ".hooks", ".pre-commit-config.yaml", ".pre-commit-config.yml"),
-        *("lefthook.yml", "lefthook.yaml", "lefthook.toml", "lefthook.json", ".lefthook.yml", ".lefthook.yaml"),
-        *(".lefthook.toml", ".lefthook.json", "lefthook-local.yml", "lefthook-local.yaml", "lefthook-local.toml"),
-        *(".lefthook-local.yml", ".lefthook-local.yaml", ".lefthook", ".lefthook-local", ".overcommit.yml"),
-        *(".simple-git-hooks.json", ".simple-git-hooks.js", ".simple-git-hooks.cjs", "simple-git-hooks.json"),
-        *(".lintstagedrc", ".lintstagedrc.json", ".lintstagedrc.js", ".lintstagedrc.cjs", ".lintstagedrc.mjs"),
-        *(".lintstagedrc.yaml", ".lintstagedrc.yml", ".nano-staged.json", ".ghooks.js", ".captainhook.json"),
-        *("captainhook.json", "grumphp.yml", "prek.toml", ".huskyrc", ".huskyrc.json", ".huskyrc.js", ".talismanrc"),
-        *(".gitlab-ci.yml", ".circleci", ".travis.yml", ".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite"),
-        *("azure-pipelines.yml", "jenkinsfile", "bitbucket-pipelines.yml", "appveyor.yml", ".appveyor.yml"),
-        *(".cirrus.yml", ".cirrus.star", ".gitea", ".forgejo", ".builds", ".build.yml", ".semaphore", ".teamcity"),
-        *("cloudbuild.yaml", "buildspec.yml", ".gitlab", ".tekton", ".dagger", ".harness", ".azuredevops"),
-    }
+    word.casefold() for line in (*_LINES, *INSTRUCTION_FILES) if not line.startswith("#") for word in line.split()
 )
-"""Names of files and folders that are guarded in any folder, in lower case: configuration that makes a tool run
-something by itself, or that grants access. The project's own code, tests and build files are not among them."""
+"""Names of files and folders that are guarded in any folder, in lower case."""
 
 GUARDED_ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
 """Ends of further such names."""
