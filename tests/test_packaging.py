@@ -43,7 +43,11 @@ def test_the_wheel_holds_every_module_style_and_prompt(wheel: Path) -> None:
     package = {f"tui_agent/{path.relative_to(ROOT / 'tui_agent')}" for path in (ROOT / "tui_agent").rglob("*.py")}
     prompts = {f"tui_agent/prompts/{path.name}" for path in (ROOT / "tui_agent" / "prompts").glob("*.md")}
     styles = {f"tui_agent/styles/{path.name}" for path in (ROOT / "styles").glob("*.tcss")}
-    tables = {"tui_agent/tools/gate/guarded_names.txt", "tui_agent/tools/gate/known_commands.toml"}
+    tables = {
+        "tui_agent/tools/gate/guarded_names.txt",
+        "tui_agent/tools/gate/known_commands.toml",
+        "tui_agent/tools/sandbox/system_calls.json",
+    }
     assert names >= package | prompts | styles | tables | {"tui_agent/py.typed", "tui_agent/demo/recording.json"}
     assert not {name for name in names if name.startswith(("tests/", "styles/"))}
     assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)

@@ -10,10 +10,11 @@ handed to a supervisor, or refused if there can be none.
 """
 
 import errno
+import json
 import struct
 from collections.abc import Iterable
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tui_agent.tools.sandbox.kernel import machine
 
@@ -37,104 +38,27 @@ _TRUNCATE_SINCE, _SIGNALS_SINCE = 3, 6
 """The versions of Landlock from which it can refuse truncating files, and signals to processes outside."""
 
 _CLONE3: Final = 435
-_SAME_EVERYWHERE: Final = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "pidfd_getfd": 438,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "open_tree_attr": 467,
-}
-_REFUSED: Final = {
-    "x86_64": {
-        **{"vhangup": 153, "pivot_root": 155, "adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164},
-        **{"mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169, "sethostname": 170},
-        **{"setdomainname": 171, "iopl": 172, "ioperm": 173, "init_module": 175, "delete_module": 176, "quotactl": 179},
-        **{"clock_settime": 227, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250},
-        **{"perf_event_open": 298, "open_by_handle_at": 304, "clock_adjtime": 305, "setns": 308, "kcmp": 312},
-        **{"finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323, "syslog": 103},
-        **{"fanotify_init": 300},
-    },
-    "aarch64": {
-        **{"vhangup": 58, "pivot_root": 41, "adjtimex": 171, "chroot": 51, "acct": 89, "settimeofday": 170},
-        **{"mount": 40, "umount2": 39, "swapon": 224, "swapoff": 225, "reboot": 142, "sethostname": 161},
-        **{"setdomainname": 162, "init_module": 105, "delete_module": 106, "quotactl": 60},
-        **{"clock_settime": 112, "kexec_load": 104, "add_key": 217, "request_key": 218, "keyctl": 219},
-        **{"perf_event_open": 241, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "kcmp": 272},
-        **{"finit_module": 273, "kexec_file_load": 294, "bpf": 280, "userfaultfd": 282, "syslog": 116},
-        **{"fanotify_init": 262},
-    },
-}
-_LOOKED_AT: Final = {
-    "x86_64": {"clone": 56, "unshare": 272, "ioctl": 16, "socket": 41, "socketpair": 53, "fcntl": 72},
-    "aarch64": {"clone": 220, "unshare": 97, "ioctl": 29, "socket": 198, "socketpair": 199, "fcntl": 25},
-}
-_FILE_CALLS: Final = {
-    "x86_64": {
-        **{"chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "utime": 132, "utimes": 235},
-        **{"fchownat": 260, "futimesat": 261, "fchmodat": 268, "utimensat": 280, "setxattr": 188, "lsetxattr": 189},
-        **{"fsetxattr": 190, "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "fchmodat2": 452},
-        **{"inotify_add_watch": 254},
-    },
-    "aarch64": {
-        **{"fchmod": 52, "fchmodat": 53, "fchownat": 54, "fchown": 55, "utimensat": 88, "setxattr": 5, "lsetxattr": 6},
-        **{"fsetxattr": 7, "removexattr": 14, "lremovexattr": 15, "fremovexattr": 16, "fchmodat2": 452},
-        **{"inotify_add_watch": 27},
-    },
-}
-_PROCESS_CALLS: Final = {
-    "x86_64": {
-        **{"setpriority": 141, "ioprio_set": 251, "sched_setparam": 142, "sched_setscheduler": 144},
-        **{"sched_setaffinity": 203, "sched_setattr": 314, "prlimit64": 302, "migrate_pages": 256, "move_pages": 279},
-    },
-    "aarch64": {
-        **{"setpriority": 140, "ioprio_set": 30, "sched_setparam": 118, "sched_setscheduler": 119},
-        **{"sched_setaffinity": 122, "sched_setattr": 274, "prlimit64": 261, "migrate_pages": 238, "move_pages": 239},
-    },
-}
-_SIGNAL_CALLS: Final = {
-    "x86_64": {"kill": 62, "tkill": 200, "tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297},
-    "aarch64": {"kill": 129, "tkill": 130, "tgkill": 131, "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240},
-}
-_TRUNCATE: Final = {"x86_64": 76, "aarch64": 45}
+with open(f"{__file__.removesuffix('.py')}.json", encoding="utf-8") as _stream:
+    _NUMBERS: Final[dict[str, dict[str, dict[str, Any]]]] = json.load(_stream)
+"""The numbers of calls, by name, in groups, by architecture.
+
+``refused``: always. ``looked_at``: their arguments decide. ``files``, ``processes`` and ``signals``: a supervisor
+answers. ``shared_by_name``: shared memory, semaphores and message queues, which without a namespace all processes of a
+user share. ``opens`` open files, ``modes`` set a file's mode: beside the number, the index of the flags, or of the
+mode, among the arguments. ``of_new_kernels``: newer calls for the same changes as ``files``; they are refused, since
+programs fall back to the older ones.
+"""
+_CALLS: Final = _NUMBERS.get(machine(), {})
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN, _OPENAT2 = 424, 434, 437
-ON_FILES: Final = {**_FILE_CALLS.get(machine(), {}), "truncate": _TRUNCATE.get(machine(), -1)}
+ON_FILES: Final[dict[str, int]] = {**_CALLS.get("files", {}), **_CALLS.get("truncate", {"truncate": -1})}
 """The calls on files that a supervisor answers, by name."""
-ON_PROCESSES: Final = {
-    **_PROCESS_CALLS.get(machine(), {}),
-    **_SIGNAL_CALLS.get(machine(), {}),
+ON_PROCESSES: Final[dict[str, int]] = {
+    **_CALLS.get("processes", {}),
+    **_CALLS.get("signals", {}),
     "pidfd_open": _PIDFD_OPEN,
 }
 """The calls on processes that a supervisor answers, by name."""
-_OF_NEW_KERNELS: Final = {"setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
-"""Newer calls for the same changes as `ON_FILES`; they are refused, since programs fall back to the older ones."""
-_SHARED_BY_NAME: Final = {
-    "x86_64": {
-        **{"shmget": 29, "shmat": 30, "shmctl": 31, "semget": 64, "semop": 65, "semctl": 66, "semtimedop": 220},
-        **{"msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "mq_open": 240, "mq_unlink": 241},
-    },
-    "aarch64": {
-        **{"shmget": 194, "shmat": 196, "shmctl": 195, "semget": 190, "semop": 193, "semctl": 191, "semtimedop": 192},
-        **{"msgget": 186, "msgsnd": 189, "msgrcv": 188, "msgctl": 187, "mq_open": 180, "mq_unlink": 181},
-    },
-}
-"""Shared memory, semaphores and message queues, which without a namespace all processes of a user share."""
-_OPENS: Final = {"x86_64": {"open": (2, 1), "openat": (257, 2)}, "aarch64": {"openat": (56, 2)}}
-"""Calls that open files: their number, and the index of the flags among the arguments."""
 _O_ACCESS_AND_TRUNCATE, _O_TRUNCATE = 0o1003, 0o1000
-_MODES: Final = {
-    "x86_64": {"chmod": (90, 1), "fchmod": (91, 1), "fchmodat": (268, 2), "mknod": (133, 1), "mknodat": (259, 2)}
-    | {"creat": (85, 1), "fchmodat2": (452, 2)},
-    "aarch64": {"fchmod": (52, 1), "fchmodat": (53, 2), "mknodat": (33, 2), "fchmodat2": (452, 2)},
-}
-"""Calls that set a file's mode: their number, and its index among the arguments."""
 _SET_UID, _O_CREAT = 0o4000, 0o100
 _FILE_SYSTEM_TYPES: Final = (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
 _HARMLESS_FILE_SYSTEM_CALLS: Final = (0x4004_9409, 0x4020_940D, 0xC018_9436, 0x8008_6601, 0x801C_581F, 0xC020_660B)
@@ -163,7 +87,7 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
 
     `alone`: there are no mounts and namespaces.
     """
-    calls = _LOOKED_AT[machine()]
+    calls = _CALLS["looked_at"]
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _AUDIT[machine()]),
@@ -174,7 +98,7 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
     ]
     if machine() == "x86_64":
         program += _when(_AT_LEAST, _X32, [_refused(errno.ENOSYS)])
-    for number in sorted({*_SAME_EVERYWHERE.values(), *_REFUSED[machine()].values()}):
+    for number in sorted({*_NUMBERS["everywhere"]["refused"].values(), *_CALLS["refused"].values()}):
         program += _when(_EQUAL, number, [_refused(errno.EPERM)])
     program += _when(_EQUAL, calls["clone"], _bits(0, _NEW_NAMESPACES))
     program += _when(_EQUAL, calls["unshare"], _bits(0, _NEW_NAMESPACES | _NEW_TIME))
@@ -185,9 +109,9 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
     program += _when(_EQUAL, calls["socketpair"], _refuse_values(1, (_SOCK_DGRAM, _SOCK_RAW), mask=_SOCK_TYPE))
     # Outside, a program with the set-uid bit would run as its owner, whoever starts it.
     program += _when(_EQUAL, _OPENAT2, [_refused(errno.ENOSYS)])
-    for number, mode in _MODES[machine()].values():
+    for number, mode in _CALLS["modes"].values():
         program += [(_EQUAL, 0, 4, number), *_refuse_set_uid(mode)]
-    for number, flags in _OPENS[machine()].values():
+    for number, flags in _CALLS["opens"].values():
         program += [(_EQUAL, 0, 7, number), _load(flags), (_ANY_BIT, 0, 4, _O_CREAT), *_refuse_set_uid(flags + 1)]
         program.append((_LOAD, 0, 0, _NUMBER))
     if alone:
@@ -199,22 +123,22 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
 def _for_landlock_only(alone: LandlockOnly) -> list[tuple[int, int, int, int]]:
     asked = (_RETURN, 0, 0, _ASK) if alone.supervised else _refused(errno.EPERM)
     program = []
-    for number in _OF_NEW_KERNELS.values():
+    for number in _NUMBERS["everywhere"]["of_new_kernels"].values():
         program += _when(_EQUAL, number, [_refused(errno.ENOSYS)])
-    for number in _SHARED_BY_NAME[machine()].values():
+    for number in _CALLS["shared_by_name"].values():
         program += _when(_EQUAL, number, [_refused(errno.EPERM)])
-    for number in _FILE_CALLS[machine()].values():
+    for number in _CALLS["files"].values():
         program += _when(_EQUAL, number, [asked])
-    for name, number in _PROCESS_CALLS[machine()].items():
+    for name, number in _CALLS["processes"].items():
         # For these two, the first argument says what the second one means.
         always = name in {"setpriority", "ioprio_set"}
         program += _when(_EQUAL, number, [asked] if always else _unless_zero(0, asked))
     if alone.version < _TRUNCATE_SINCE:
-        program += _when(_EQUAL, _TRUNCATE[machine()], [asked])
-        for number, flags in _OPENS[machine()].values():
+        program += _when(_EQUAL, ON_FILES["truncate"], [asked])
+        for number, flags in _CALLS["opens"].values():
             program += _when(_EQUAL, number, _refuse_values(flags, (_O_TRUNCATE,), mask=_O_ACCESS_AND_TRUNCATE))
     if alone.version < _SIGNALS_SINCE:
-        for number in (*_SIGNAL_CALLS[machine()].values(), _PIDFD_OPEN):
+        for number in (*_CALLS["signals"].values(), _PIDFD_OPEN):
             program += _when(_EQUAL, number, _unless_zero(0, asked))
         program += _when(_EQUAL, _PIDFD_SEND_SIGNAL, [_refused(errno.EPERM)])
     return program
