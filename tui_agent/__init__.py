@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from tui_agent.conversation.profile import ModelProfile as ModelProfile
     from tui_agent.conversation.profile import Prices as Prices
     from tui_agent.conversation.profile import Rates as Rates
+    from tui_agent.conversation.recalled import RecallHit as RecallHit
+    from tui_agent.conversation.recalled import RecallHits as RecallHits
     from tui_agent.conversation.request import BeforeTail as BeforeTail
     from tui_agent.conversation.request import ModelRequest as ModelRequest
     from tui_agent.conversation.request import ReasoningPolicy as ReasoningPolicy
@@ -157,8 +159,6 @@ if TYPE_CHECKING:
     from tui_agent.tools.gate.remembered import RememberedRules as RememberedRules
     from tui_agent.tools.gate.rules import Rule as Rule
     from tui_agent.tools.gate.workspace import Workspace as Workspace
-    from tui_agent.tools.recall import RecallHit as RecallHit
-    from tui_agent.tools.recall import RecallHits as RecallHits
     from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
@@ -226,7 +226,7 @@ _PLACES = {
     "tools.gate.remembered": "RememberedRules",
     "tools.gate.rules": "Rule",
     "tools.gate.workspace": "Workspace",
-    "tools.recall": "RecallHit RecallHits",
+    "conversation.recalled": "RecallHit RecallHits",
     "tools.subtasks": "SubtaskResult SubtaskSpec",
 }
 """The public names of each module."""

@@ -30,8 +30,9 @@ from tui_agent.conversation.entries import (
     tool_result,
     user_message,
 )
+from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
-from tui_agent.storage.recall import OVERLAP, STRIDE, Hit, Recalled, search
+from tui_agent.storage.recall import OVERLAP, STRIDE, search
 from tui_agent.tools.files.reading import ReadFile
 
 EVERYTHING = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -58,7 +59,7 @@ class Index:
 
     async def search(
         self, query: str, limit: int, *, hidden: set[int] | None = None, elsewhere: Collection[int] = ()
-    ) -> Recalled:
+    ) -> RecallHits:
         return await search(self.artifacts, self.entries, query, limit, hidden=hidden, elsewhere=elsewhere)
 
 
@@ -75,7 +76,7 @@ def called(
     ]
 
 
-async def quoted(index: Index, text: str) -> list[Hit]:
+async def quoted(index: Index, text: str) -> list[RecallHit]:
     """The hits that hold `text` exactly."""
     hits = (await index.search(text, 10)).hits
     return [hit for hit in hits if hit.match == "exact" and hit.excerpt.startswith(text[:2_000], hit.offset)]

@@ -21,13 +21,14 @@ from tests.tools.support import Call, call
 from tests.tools.test_refusals import registry
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.recalled import RecallHits
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskProgress, Tool, ToolFailure, ToolOutput
 from tui_agent.tools.functions import tool
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.recall import Recall, RecallHit
+from tui_agent.tools.recall import Recall
 from tui_agent.tools.schema import Json
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec
 
@@ -46,15 +47,8 @@ class Answering:
         return SubtaskResult("id", spec.prompt, "model", Usage(), None, 1)
 
 
-class Nothing:
-    """A record in which nothing is found."""
-
-    hits: tuple[RecallHit, ...] = ()
-    total = 0
-
-
-async def find_nothing(query: str, limit: int) -> Nothing:
-    return Nothing()
+async def find_nothing(query: str, limit: int) -> RecallHits:
+    return RecallHits((), 0)
 
 
 def repeat(text: str, times: int = 1, flag: bool = False, items: list[str] | None = None) -> object:

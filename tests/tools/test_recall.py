@@ -12,8 +12,9 @@ from tests.storage.entries import stamped
 from tests.tools.support import call
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import AnyEntry, tool_result, user_message
+from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.storage.artifacts import Artifacts
-from tui_agent.storage.recall import Hit, Recalled, search
+from tui_agent.storage.recall import search
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.recall import MAX_CHARACTERS, MAX_HITS, Recall
@@ -27,22 +28,22 @@ class Session:
         self._entries = entries
         self._hidden = hidden
 
-    async def __call__(self, query: str, limit: int) -> Recalled:
+    async def __call__(self, query: str, limit: int) -> RecallHits:
         return await search(self._artifacts, self._entries, query, limit, hidden=self._hidden)
 
 
 class Found:
     """Always the same hits."""
 
-    def __init__(self, *hits: Hit, total: int = 0) -> None:
+    def __init__(self, *hits: RecallHit, total: int = 0) -> None:
         self._hits = hits
         self._total = max(total, len(hits))
 
-    async def __call__(self, query: str, limit: int) -> Recalled:
-        return Recalled(self._hits[:limit], self._total)
+    async def __call__(self, query: str, limit: int) -> RecallHits:
+        return RecallHits(self._hits[:limit], self._total)
 
 
-HIT = Hit(
+HIT = RecallHit(
     seq=7,
     time=1_000.0,
     role="tool_result",
@@ -109,7 +110,7 @@ async def test_nothing_in_an_excerpt_can_end_it(excerpt: str) -> None:
     ),
     more=st.integers(0, 10**6),
 )
-async def test_an_answer_is_bounded_and_says_how_much_more_there_is(hits: list[Hit], more: int) -> None:
+async def test_an_answer_is_bounded_and_says_how_much_more_there_is(hits: list[RecallHit], more: int) -> None:
     total = len(hits) + more
     output = await call(Recall(Found(*hits, total=total)), Path(), query="x")
     assert len(output.text) <= MAX_CHARACTERS

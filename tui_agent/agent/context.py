@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.profile import MILLION
+from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.tool_facts import facts_of
@@ -29,7 +30,7 @@ from tui_agent.settings import PolicyName, with_policy
 from tui_agent.storage.store import Texts
 from tui_agent.text import call_summary, one_line
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.recall import RecallHits, RecallSource
+from tui_agent.tools.recall import RecallSource
 
 T = TypeVar("T")
 SummaryStep = Literal["compact", "checkpoint"]

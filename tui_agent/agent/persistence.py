@@ -16,8 +16,8 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
 
 if TYPE_CHECKING:
+    from tui_agent.conversation.recalled import RecallHits
     from tui_agent.storage.log import LogStore
-    from tui_agent.storage.recall import Recalled
 
 SUBTASKS: Final = "subtasks"
 """The folder, in that of a conversation, for the conversations of its subtasks."""
@@ -162,7 +162,7 @@ class Recaller:
         self._view = view
         self._artifacts = artifacts
 
-    async def __call__(self, query: str, limit: int) -> "Recalled":
+    async def __call__(self, query: str, limit: int) -> "RecallHits":
         """The best hits for any query, also on other branches; what has left the view comes first."""
         from tui_agent.storage.recall import search
 

@@ -17,7 +17,7 @@ from enum import IntEnum
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from unicodedata import normalize
 
 import msgspec
@@ -34,11 +34,10 @@ from tui_agent.conversation.entries import (
     Summarized,
     delivered,
 )
+from tui_agent.conversation.recalled import MatchKind, RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
 from tui_agent.storage.errors import Damaged
 from tui_agent.text import call_summary
-
-MatchKind: TypeAlias = Literal["exact", "all_words", "some_words"]
 
 RECALL_TOOL: Final = "recall"
 """Not searched: its calls and results only repeat other texts, and would be found instead of them."""
@@ -65,36 +64,6 @@ _STEM_LENGTH = 60
 _NESTED = 32
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A passage that was found.
-
-    `excerpt` is its text, character by character, with the match at `offset`; `place` says where it stands, and `read`
-    is the call that shows it in its file (empty: it lies in no file). `hidden`: the model no longer sees it. `call` is
-    the argument line of the tool call it belongs to, `time` is in seconds since the epoch. `role`: ``user``,
-    ``assistant``, ``reasoning``, ``tool_call``, ``tool_result``, ``raw_output``, ``notice``, ``summary``,
-    ``checkpoint`` or ``digest``.
-    """
-
-    seq: int
-    time: float
-    role: str
-    tool: str
-    call: str
-    match: MatchKind
-    hidden: bool
-    excerpt: str
-    offset: int
-    place: str
-    read: str
-
-
-class Recalled(msgspec.Struct, frozen=True):
-    """The best hits, and the number of those that quote the query or contain all its words."""
-
-    hits: tuple[Hit, ...]
-    total: int
-
-
 async def search(
     artifacts: Artifacts,
     entries: Sequence[AnyEntry],
@@ -103,7 +72,7 @@ async def search(
     *,
     hidden: Collection[int] | None = None,
     elsewhere: Collection[int] = (),
-) -> Recalled:
+) -> RecallHits:
     """The best hits for any text in `entries`, the whole log, oldest first, and in the session's files: what quotes it
     exactly, else what has its words.
 
@@ -296,7 +265,7 @@ class _Standing(IntEnum):
 
 def _search(
     passages: Callable[[], Iterable[_Passage]], folder: Path, query: str, limit: int, unseen: _Unseen
-) -> Recalled:
+) -> RecallHits:
     """The best `limit` hits for `query` in `passages`, which are read once or twice."""
     found = _arranged(_quoting(passages(), _variants(query)), unseen)
     words = list({word.casefold(): word[:_WORD_LENGTH] for word in _WORD.findall(query)}.values())[:_MOST_WORDS]
@@ -311,7 +280,7 @@ def _search(
     total = max(sum(one.match != "some_words" for one, _ in found), len(best))
     starts = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     pattern = re.compile(starts, re.IGNORECASE)
-    return Recalled(tuple(_hit(folder, one, pattern, standing) for one, standing in best), total)
+    return RecallHits(tuple(_hit(folder, one, pattern, standing) for one, standing in best), total)
 
 
 def _variants(query: str) -> list[str]:
@@ -400,7 +369,7 @@ def _arranged(found: Sequence[_Found], unseen: _Unseen) -> list[tuple[_Found, _S
     return [(one, standing) for standing, _, _, one in sorted(ranked, key=lambda item: item[:3])]
 
 
-def _hit(folder: Path, found: _Found, pattern: re.Pattern[str], standing: _Standing) -> Hit:
+def _hit(folder: Path, found: _Found, pattern: re.Pattern[str], standing: _Standing) -> RecallHit:
     passage = found.passage
     text, path = passage.text, passage.path
     start, shown = found.start, min(found.length, LONGEST)
@@ -418,7 +387,7 @@ def _hit(folder: Path, found: _Found, pattern: re.Pattern[str], standing: _Stand
     span = f"characters {begin:,}-{end:,} of {len(text):,}, from line {line:,}"
     file = json.dumps(str(folder / path), ensure_ascii=False)
     within = f", chars={column}" if column else ""
-    return Hit(
+    return RecallHit(
         seq=passage.seq,
         time=passage.time,
         role=passage.role,

@@ -1,12 +1,12 @@
 """Searching what was said or shown earlier in this session: `recall`."""
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from typing_extensions import override
 
+from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.tools.base import Preview, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
@@ -38,63 +38,6 @@ _WHO = {
     "digest": "a digest",
 }
 _MATCH = {"exact": "", "all_words": "has all the words", "some_words": "has some of the words"}
-
-
-class RecallHit(Protocol):
-    """A passage that was found. `excerpt` is its exact text; the match is at character `offset` in it."""
-
-    @property
-    def seq(self) -> int: ...
-
-    @property
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        ...
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def tool(self) -> str: ...
-
-    @property
-    def call(self) -> str:
-        """The arguments of the tool call that it belongs to, on one line."""
-        ...
-
-    @property
-    def match(self) -> Literal["exact", "all_words", "some_words"]: ...
-
-    @property
-    def hidden(self) -> bool:
-        """Whether the model no longer sees it."""
-        ...
-
-    @property
-    def excerpt(self) -> str: ...
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def place(self) -> str:
-        """Where the excerpt stands in its text, in words."""
-        ...
-
-    @property
-    def read(self) -> str:
-        """The tool call that shows it in its file; empty if it is in no file."""
-        ...
-
-
-class RecallHits(Protocol):
-    """The best hits, and the number of all."""
-
-    @property
-    def hits(self) -> Sequence[RecallHit]: ...
-
-    @property
-    def total(self) -> int: ...
 
 
 class RecallSource(Protocol):

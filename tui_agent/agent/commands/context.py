@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.events import ContextStep
     from tui_agent.context.changes import PreviewedStep
     from tui_agent.context.effects import Refusal
-    from tui_agent.tools.recall import RecallHit, RecallHits
+    from tui_agent.conversation.recalled import RecallHit, RecallHits
 
 RECALL_HITS: Final = 8
 """Hits that /recall shows."""
