@@ -384,3 +384,25 @@ async def test_a_key_that_no_header_can_hold_is_a_wrong_key(monkeypatch: pytest.
     async with closing(create_model("gemini-3.8-flash")) as model:
         with pytest.raises(AuthFailed, match="GEMINI_API_KEY"):
             await finish(model.stream(request(user("go"))))
+
+
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "gemini-3.8-flash", "openrouter:m"])
+async def test_a_key_follows_no_redirect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, variable, root = PROTOCOLS[name]
+    asked: list[str] = []
+
+    async def answer(request: Request, exchange: Exchange) -> None:
+        asked.append(request.path)
+        await exchange.respond(307, {}, {"location": "/elsewhere"})
+
+    server = HttpServer(answer)
+    monkeypatch.setenv(variable, f"http://127.0.0.1:{await server.listen()}{root}")
+    for key in ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.setenv(key, "test-key")
+    try:
+        async with closing(create_model(name)) as model:
+            with pytest.raises(ModelError, match=f"check {variable}"):
+                await finish(model.stream(request(user("go"))))
+    finally:
+        await server.close()
+    assert len(asked) == 1

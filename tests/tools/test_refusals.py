@@ -62,16 +62,6 @@ def test_there_are_such_places() -> None:
     assert len(SITES) > 60
 
 
-class NoRules:
-    """A gate that lets nothing more through."""
-
-    def passes(self, tool: str, access: object) -> bool:
-        return False
-
-    def granting(self, tool: str) -> tuple[()]:
-        return ()
-
-
 BACKGROUND = BackgroundCommands()
 REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("read_file", {}, "`path` is missing", "Expected: read_file(path"),
@@ -143,6 +133,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def registry(folder: Path) -> ToolRegistry:
+    gate = PermissionGate("auto", Workspace(folder))
     tools: list[Tool] = [
         ReadFile(),
         ListDir(),
@@ -154,12 +145,10 @@ def registry(folder: Path) -> ToolRegistry:
         MarkTaskDone(),
         Todo(),
         AskUser(),
-        SubmitPlan(PermissionGate("auto", Workspace(folder))),
+        SubmitPlan(gate),
     ]
     notes = Notes(folder / "memory")
-    return ToolRegistry(
-        [*tools, CommandOutput(BACKGROUND), StopCommand(BACKGROUND), Memory(notes), FetchUrl(NoRules())]
-    )
+    return ToolRegistry([*tools, CommandOutput(BACKGROUND), StopCommand(BACKGROUND), Memory(notes), FetchUrl(gate)])
 
 
 @pytest.mark.parametrize(("name", "arguments", "why", "instead"), REFUSED)

@@ -114,6 +114,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
                 stream = await self._post(client, body, betas(options, bounded))
                 break
             except APIStatusError as error:
+                if error.response.is_redirect:
+                    raise WrongServerError(str(client.base_url)) from error
                 if await self._drops_signed(error, bounded):
                     continue
                 if request.summarize is not None and not self._profile.signs_summaries:
@@ -275,7 +277,8 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
     from anthropic import DefaultAsyncHttpxClient, Timeout
 
     timeout = Timeout(idle_timeout_s, connect=CONNECT_TIMEOUT_S)
-    return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout), timeout
+    # A redirect would carry the key to wherever it leads.
+    return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout, follow_redirects=False), timeout
 
 
 def _is_supported(told: object, *path: str) -> bool:

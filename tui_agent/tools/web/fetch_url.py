@@ -2,13 +2,12 @@
 
 import asyncio
 from http import HTTPStatus
-from typing import Protocol
 
 from typing_extensions import override
 
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
-from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.web.addresses import WebAddress, named_by, read_address
 from tui_agent.tools.web.content import Content, read_content
@@ -33,18 +32,6 @@ _ADVICE = {
 }
 
 
-class Gate(Protocol):
-    """The part of `gate.permissions.PermissionGate` that this tool needs."""
-
-    def passes(self, tool: str, access: Access) -> bool:
-        """Whether a call with just this access would be allowed without asking."""
-        ...
-
-    def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The allow rules about this tool, of the settings and remembered."""
-        ...
-
-
 class FetchUrl(BuiltIn):
     """Fetches an address.
 
@@ -55,7 +42,7 @@ class FetchUrl(BuiltIn):
     name = NAME
     effect: Effect = "network"
 
-    def __init__(self, gate: Gate, limits: FetchLimits | None = None) -> None:
+    def __init__(self, gate: PermissionGate, limits: FetchLimits | None = None) -> None:
         super().__init__()
         self._limits = limits or FetchLimits()
         self._policy = FetchPolicy(
