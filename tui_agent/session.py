@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent, SessionParts
-from tui_agent.agent.briefing.briefing import Briefing, IndexLimits, Knowledge, Places, system_prompt
+from tui_agent.agent.briefing.briefing import Briefing, Knowledge, Places, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
@@ -427,6 +427,8 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         notes=Notes(memory_folder(arguments.home, arguments.project)),
         shelves=tuple(shelves),
         style=settings.session.style,
+        skills_tokens=settings.context.skills_index_tokens,
+        memory_tokens=settings.context.memory_index_tokens,
     )
 
 
@@ -524,11 +526,11 @@ def briefing_of(
     settings: Settings, arguments: Arguments, places: Places, tools: Iterable[Tool], offered: OfferedTools
 ) -> Briefing:
     """What the model is told at the start of the conversation, and about later changes."""
-    rules, started, context = prompt_text("system"), date.today(), settings.context
+    rules, started = prompt_text("system"), date.today()
     return Briefing(
         lambda sections: system_prompt(rules, sections, arguments.folder, started),
         ToolRegistry(tools).definitions,
-        Knowledge(places, IndexLimits(context.skills_index_tokens, context.memory_index_tokens)),
+        Knowledge(places),
         offered,
     )
 

@@ -20,7 +20,6 @@ from tests.servers.server import ProtocolServer
 from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
-    IndexLimits,
     Knowledge,
     Places,
     Sections,
@@ -134,8 +133,8 @@ def test_the_indexes_of_skills_and_memory_are_bounded(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
     notes.folder.mkdir()
     notes.index.write_text("# Memory\n" + "".join(f"- [n{n}](n{n}.md): about it\n" for n in range(1_000)))
-    places = Places(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes)
-    sections = Knowledge(places, IndexLimits(2_000, 500)).sections()
+    places = Places(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes, memory_tokens=500)
+    sections = Knowledge(places).sections()
     assert 1_900 < estimate(size_of_text(sections.skills)) <= 2_000
     assert "skill-000" in sections.skills
     assert "skill-399" not in sections.skills
@@ -322,7 +321,7 @@ async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_pat
 async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
     places = Places(tmp_path, tmp_path, ("AGENTS.md",), (), notes)
-    briefing = Briefing(prompt_of, (), Knowledge(places, IndexLimits(2_000, 2_000)))
+    briefing = Briefing(prompt_of, (), Knowledge(places))
     await briefing.refresh(100_000)
     log = Log()
     log.append(log.stamp(briefing.prefix, 1.0))
@@ -352,7 +351,6 @@ async def test_nothing_is_read_while_nothing_changes(tmp_path: Path) -> None:
     seen = file.stat()
     knowledge = Knowledge(
         Places(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), Notes(tmp_path / "m")),
-        IndexLimits(2_000, 2_000),
     )
     first = knowledge.sections()
     # The same size, inode and time: a change that cannot be seen shows whether the file is read.

@@ -18,7 +18,7 @@ from tui_agent.conversation.log import Log, because_of
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
 
-Told = Iterator[events.AgentEvent]
+History = Iterator[events.AgentEvent]
 
 
 class Branch(NamedTuple):
@@ -99,17 +99,17 @@ class Branches:
         """Raise ValueError if `seq` is no message of the user's on this branch."""
         self._turn_start(seq)
 
-    def history(self) -> Told:
+    def history(self) -> History:
         """The conversation so far, as the events with which it was first shown."""
         return replay(self._record.view.log.path())
 
-    def history_in_parts(self, least: int) -> tuple[Told, Told]:
+    def history_in_parts(self, least: int) -> tuple[History, History]:
         """`history` in two parts: the earlier one, and the newest with at least `least` entries."""
         entries = self._record.view.log.path()
         start = newest(entries, least)
         return replay(entries[:start]), replay(entries[start:])
 
-    def history_around(self, first: int, last: int) -> tuple[Told, Told]:
+    def history_around(self, first: int, last: int) -> tuple[History, History]:
         """The history before entry `first`, and after entry `last`. Raises ValueError if the branch lacks either."""
         entries = self._record.view.log.path()
         return replay(entries[: entries.numbers.index(first)]), replay(entries[entries.numbers.index(last) + 1 :])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.briefing.briefing import IndexLimits, Knowledge, Places
+from tui_agent.agent.briefing.briefing import Knowledge, Places
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.turn.watchdog import (
     ModelAnswered,
@@ -57,7 +57,7 @@ def styled(settings: Settings, folder: Path) -> object:
     (folder / "styles/brief.md").write_text("Be brief.")
     notes = Notes(folder / "memory")
     places = Places(folder, folder, (), (), notes, (Shelf(folder, "yours"),), style=settings.session.style)
-    return Knowledge(places, IndexLimits(1_000, 1_000)).sections().style
+    return Knowledge(places).sections().style
 
 
 def other_folders(settings: Settings, folder: Path) -> object:

@@ -159,13 +159,9 @@ class Places(NamedTuple):
     """The folders of the user's own agents and styles."""
     style: str = ""
     """The output style at the start of a session."""
-
-
-class IndexLimits(NamedTuple):
-    """The most tokens each index may take in the prompt."""
-
-    skills: int
-    memory: int
+    skills_tokens: int = 2_000
+    """The most tokens that the index of skills, and that of agents, may take in the prompt."""
+    memory_tokens: int = 2_000
 
 
 class Knowledge:
@@ -174,9 +170,8 @@ class Knowledge:
     Its methods read files: call them in a thread, one at a time.
     """
 
-    def __init__(self, places: Places, limits: IndexLimits) -> None:
+    def __init__(self, places: Places) -> None:
         self._places = places
-        self._limits = limits
         self._seen: tuple[object, ...] = ()
         self._sections = Sections()
         self.style = places.style
@@ -196,7 +191,6 @@ class Knowledge:
             self.style,
         )
         if seen != self._seen:
-            limits = self._limits
             skills = [
                 f"- {skill.name}: {skill.description} ({shown(str(skill.file))})"
                 for skill in find_skills(places.skills)
@@ -205,10 +199,10 @@ class Knowledge:
             agents = [f"- {each.name}: {each.description}" for each in own_agents(places.shelves) if not each.problem]
             self._sections = Sections(
                 instructions(places.root, places.folder, places.names) if places.names else "",
-                bounded(_SKILLS, skills, limits.skills, lambda left: f"[{left:,} more skills do not fit here.]"),
+                bounded(_SKILLS, skills, places.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
                 agents=bounded(
-                    INTRODUCTION, agents, limits.skills, lambda left: f"[{left:,} more agents do not fit here.]"
+                    INTRODUCTION, agents, places.skills_tokens, lambda left: f"[{left:,} more agents do not fit here.]"
                 ),
                 style=style_text(places.shelves, self.style)[:INSTRUCTIONS_LIMIT],
             )
@@ -253,7 +247,7 @@ class Knowledge:
         return bounded(
             _MEMORY.format(folder=folder, index=notes.index.name),
             lines,
-            self._limits.memory,
+            self._places.memory_tokens,
             lambda left: f"[{left:,} more lines do not fit here: read {index}.]",
         )
 
