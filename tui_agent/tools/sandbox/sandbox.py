@@ -15,7 +15,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -97,16 +97,16 @@ def _find() -> Mechanism:
     landlock = kernel.landlock_version()
     behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
     # On a very busy machine the first trial may time out, which says nothing about the kernel.
-    why = _trial(_with_namespaces)
+    why = _trial(mounts=True)
     if why == _OUT_OF_TIME:
-        why = _trial(_with_namespaces)
+        why = _trial(mounts=True)
     if not why:
         return Mechanism("namespaces", f"namespaces, {behind}")
-    if bubblewrap() and not (not_so := _trial(_with_bubblewrap)):
+    if bubblewrap() and not (not_so := _trial(mounts=True, bubblewrap=True)):
         return Mechanism("bubblewrap", f"namespaces through bubblewrap, {behind}")
     if bubblewrap():
         why += f"; bubblewrap: {not_so}"
-    if landlock and not (not_so := _trial(_with_landlock)):
+    if landlock and not (not_so := _trial(mounts=False)):
         return Mechanism("landlock", f"{behind}, without network or namespaces ({why})")
     return Mechanism("none", f"{why}; Landlock: {not_so if landlock else 'not in this kernel'}")
 
@@ -312,12 +312,12 @@ async def ready(request: Request) -> None:
         await asyncio.to_thread(launcher.ready)
 
 
-def _trial(build: Callable[[Path], Request]) -> str:
+def _trial(*, mounts: bool, bubblewrap: bool = False) -> str:
     """Run a command that does nothing in such a sandbox; returns why that fails, or an empty text."""
     with LockedFolder() as folder:
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            request = build(folder.files)
+            request = _bare(folder.files)._replace(mounts=mounts, bubblewrap=bubblewrap)
             launcher = launcher_of(request)
             with contextlib.closing(launcher.launch(request, output)) as status:
                 status.settimeout(_TRIAL_S)
@@ -334,18 +334,6 @@ def _trial(build: Callable[[Path], Request]) -> str:
     if b'"exit": 0' in told:
         return ""
     return told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
-
-
-def _with_namespaces(folder: Path) -> Request:
-    return _bare(folder)._replace(mounts=True)
-
-
-def _with_landlock(folder: Path) -> Request:
-    return _bare(folder)
-
-
-def _with_bubblewrap(folder: Path) -> Request:
-    return _bare(folder)._replace(mounts=True, bubblewrap=True)
 
 
 def _bare(folder: Path) -> Request:
