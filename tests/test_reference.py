@@ -5,6 +5,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -276,9 +277,10 @@ def test_the_manual_page_is_current() -> None:
 
 
 if __name__ == "__main__":
-    from tests.man import man_page
+    if find_spec("argparse_manpage") is not None:
+        from tests.man import man_page
 
-    (DOCS / "tui-agent.1").write_text(man_page(), encoding="utf-8")
+        (DOCS / "tui-agent.1").write_text(man_page(), encoding="utf-8")
     for name, table in TABLES.items():
         before, mark, _, end, after = table.place(name).split(page(table.page))
         text = f"{before}{mark}\n{table.rows()}\n\n{end}{after}"
