@@ -17,6 +17,7 @@ _SAID: Final = frozenset(
     (
         *("type", "transport", "disabled", "timeout", "httpUrl", "serverUrl", "http_headers", "env_http_headers"),
         *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust", "auth"),
+        *("environment", "settings", "source"),
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
@@ -54,7 +55,12 @@ def server_from(given: object) -> Printed:
             known["url"] = given[other]
     known["headers"] = {**_texts(given.get("headers")), **_texts(given.get("http_headers")), **_from_variables(given)}
     known["env"] = {**{name: f"${{{name}}}" for name in _names(given.get("env_vars"))}, **_texts(given.get("env"))}
+    known["env"] |= _texts(given.get("environment"))
     command = known.get("command")
+    if _is_map(command):  # Zed writes the program as a section
+        known["env"] |= _texts(command.get("env"))
+        known["args"] = command.get("args", ())
+        known["command"] = command = command.get("path")
     if isinstance(command, list | tuple) and command:  # opencode writes the program and its arguments as one list
         known["command"], known["args"] = command[0], [*command[1:], *known.get("args", ())]
     known["oauth"], notes = _oauth(given)
@@ -82,21 +88,28 @@ def usable_name(name: str) -> str:
 
 
 def listed_servers(document: Mapping[str, object]) -> Mapping[str, object] | None:
-    """The servers of a file by name: under ``mcpServers``, or ``servers`` as VS Code has them; None if it has none."""
-    inner = document.get("mcp")
-    places = (document.get("mcpServers"), document.get("servers"), inner.get("servers") if _is_map(inner) else None)
-    return next((place for place in places if _is_map(place)), None)
+    """The servers of a file by name, wherever an agent has them: under ``mcpServers``, ``servers`` (VS Code), ``mcp``
+    (opencode) or ``context_servers`` (Zed); None if it has none.
+    """
+    section = document.get("mcp")
+    inner = section if _is_map(section) else {}
+    own = {
+        name: each
+        for name, each in inner.items()
+        if name != "servers" and _is_map(each) and {"command", "url"} & each.keys()
+    }
+    places = [document.get(name) for name in ("context_servers", "servers", "mcpServers")]
+    found = [place for place in (own, *places, inner.get("servers")) if _is_map(place)]
+    return {name: each for place in found for name, each in place.items()} if own or len(found) > 1 else None
 
 
 def servers_of_settings(document: Mapping[str, object], origin: str, notices: list[str]) -> Mapping[str, object]:
     """The settings of a file with its servers in our form: what cannot be used of them becomes a notice."""
-    section = document.get("mcp")
-    given = document.get("mcpServers")
-    inner = section.get("servers") if _is_map(section) else None
-    if not _is_map(given) and not _is_map(inner):
+    listed, section = listed_servers(document), document.get("mcp")
+    if listed is None:
         return document
     servers: dict[str, object] = {}
-    for name, each in {**(given if _is_map(given) else {}), **(inner if _is_map(inner) else {})}.items():
+    for name, each in listed.items():
         try:
             usable, (server, notes) = usable_name(str(name)), server_from(each)
         except ValueError as error:
@@ -104,8 +117,9 @@ def servers_of_settings(document: Mapping[str, object], origin: str, notices: li
             continue
         servers[usable] = msgspec.to_builtins(server)
         notices += [f"{origin}: the server {usable}: {note}" for note in notes]
-    rest = {key: value for key, value in document.items() if key != "mcpServers"}
-    return {**rest, "mcp": {**(section if _is_map(section) else {}), "servers": servers}}
+    rest = {key: value for key, value in document.items() if key not in ("mcpServers", "servers", "context_servers")}
+    others = {key: value for key, value in section.items() if key not in listed} if _is_map(section) else {}
+    return {**rest, "mcp": {**others, "servers": servers}}
 
 
 def _is_map(value: object) -> TypeGuard[Mapping[str, object]]:

@@ -156,7 +156,7 @@ class _Load:
     def apply_untrusted(self, path: Path) -> None:
         problems: list[str] = []
         ignored: list[str] = []
-        for assignment in _from_file(path, problems, self.notices):
+        for assignment in _from_file(path, problems, problems):
             value, unreadable = readable(assignment.key, assignment.value)
             if unreadable:
                 assignment = assignment._replace(value=value)
@@ -199,10 +199,16 @@ def _from_file(path: Path, problems: list[str], notices: list[str]) -> Iterator[
         return
     from tui_agent.settings.servers import servers_of_settings
 
-    yield from _from_section("", servers_of_settings(document, str(path), notices), str(path), problems)
+    settings = servers_of_settings(document, str(path), notices)
+    if isinstance(name := settings.get("model"), str):  # as other agents write it
+        settings = {**settings, "model": {"id": name}}
+    yield from _from_section("", settings, str(path), problems, notices)
 
 
-def _from_section(prefix: str, section: Mapping[str, object], origin: str, problems: list[str]) -> Iterator[Assignment]:
+def _from_section(
+    prefix: str, section: Mapping[str, object], origin: str, problems: list[str], notices: list[str]
+) -> Iterator[Assignment]:
+    """The values of a file's section. A key that is none of ours is a notice: it may be another agent's."""
     for name, value in section.items():
         key = prefix + name
         setting = settings_by_key().get(key)
@@ -213,11 +219,11 @@ def _from_section(prefix: str, section: Mapping[str, object], origin: str, probl
                 problems.append(f"{origin}: {key}: {error}")
         elif key in section_keys():
             if isinstance(value, dict):
-                yield from _from_section(f"{key}.", value, origin, problems)
+                yield from _from_section(f"{key}.", value, origin, problems, notices)
             else:
                 problems.append(f"{origin}: {key}: expected a section {{…}}, got {value!r:.80}")
         else:
-            problems.append(f"{origin}: {_unknown(key)}")
+            notices.append(f"{origin}: {_unknown(key)}")
 
 
 def environment_name(key: str) -> str:

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from tests.agent.talking import say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.gemini import GeminiServer
+from tests.servers.running import in_thread
+from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.context.compaction.draft import Draft
@@ -447,3 +451,41 @@ async def test_events_that_do_not_occur_here_are_listed_and_no_problem(tmp_path:
         told = await say(session, "list .")
         assert not [each for each in told if isinstance(each, events.Notice) and "hook" in each.title]
         assert "WorktreeCreate" in await session.agent.own_commands.listed()
+
+
+@pytest.mark.parametrize("provider", [AnthropicServer, GeminiServer])
+async def test_a_prompt_is_judged_by_the_small_model(
+    provider: type[AnthropicServer | GeminiServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook of the type `prompt` on a call and on the end of a turn, over the wire of a real provider."""
+    asked: list[str] = []
+    verdicts = {"tool_name": {"ok": False, "reason": "calc.py is off limits."}, "stop_hook_active": {"ok": True}}
+
+    def answer(request: ParsedRequest) -> Step:
+        if "May this be read?" in request.prompt or "Is all done?" in request.prompt:
+            asked.append(request.model)
+            kind = "tool_name" if "May this be read?" in request.prompt else "stop_hook_active"
+            assert kind in request.prompt, "the event is part of the question"
+            return Step(text=f"Here it is: {json.dumps(verdicts[kind])}")
+        steps = Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text="I may not.")
+        return steps[request.position]
+
+    (tmp_path / "home").mkdir()
+    listed = {
+        "PreToolUse": [{"matcher": "Read", "hooks": [{"type": "prompt", "prompt": "May this be read? $ARGUMENTS"}]}],
+        "Stop": [{"hooks": [{"type": "prompt", "prompt": "Is all done?"}]}],
+    }
+    (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
+    with in_thread(provider(answer)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        large, small = (
+            ("claude-opus-5-5", "haiku") if provider is AnthropicServer else ("gemini-3.1-pro-preview", "flash")
+        )
+        async with talking(tmp_path, {"model.id": large}) as session:
+            told = await say(session, "read it")
+            assert not failed_hooks(told)
+            (ended,) = [event for event in told if isinstance(event, events.ToolFinished)]
+            assert (ended.status, "calc.py is off limits." in ended.text) == ("denied", True)
+    assert len(asked) == 2
+    assert all(small in model for model in asked)

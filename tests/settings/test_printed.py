@@ -1,0 +1,76 @@
+"""What the pages of other agents and of servers print, pasted where it belongs here: none of it stops a start.
+
+`printed/` holds blocks in the forms of Claude Code, VS Code, Cursor, Gemini CLI, codex, opencode, Zed and others.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.talking import say, talking
+from tui_agent.conversation.entries import Message
+from tui_agent.settings import load_settings
+from tui_agent.tools.mcp.configuration import configured
+
+PRINTED = Path(__file__).parent / "printed"
+UNUSABLE = "wss://mcp.example.com/socket"
+"""The address of the only server that is named as unusable."""
+
+
+def printed(name: str) -> Any:
+    return json.loads((PRINTED / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_there_are_sixty() -> None:
+    assert sum(len(printed(name)) for name in ("servers", "settings", "hooks", "agents")) == 60
+
+
+@pytest.mark.parametrize("block", printed("servers"), ids=lambda block: json.dumps(block)[:60])
+def test_servers_are_read_from_the_settings_and_from_a_project(block: dict[str, Any], tmp_path: Path) -> None:
+    text = json.dumps(block)
+    wanted = 0 if UNUSABLE in text or block == {"mcpServers": {}} else 1
+    (tmp_path / "config.json").write_text(text)
+    (tmp_path / ".mcp.json").write_text(text)
+    settings = load_settings(tmp_path, None, environ={})
+    servers, problems = configured({}, tmp_path, tmp_path)
+    assert len(settings.mcp.servers) == len(servers) == wanted
+    if UNUSABLE in text:
+        assert "must begin with http" in problems[0]
+        assert "must begin with http" in settings.notices[0]
+    assert [each.server for each in servers] == list(settings.mcp.servers.values())
+
+
+@pytest.mark.parametrize("block", printed("settings"), ids=lambda block: json.dumps(block)[:60])
+def test_keys_of_other_agents_in_the_settings_are_named_and_left_alone(block: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(block))
+    settings = load_settings(tmp_path, None, environ={})
+    if isinstance(block.get("model"), str):
+        assert settings.model.id == block["model"]
+    for key in block.keys() - {"model", "permissions", "ui"}:
+        assert any(f"unknown key {key!r}" in notice for notice in settings.notices), key
+
+
+@pytest.mark.parametrize("block", printed("hooks"), ids=lambda block: json.dumps(block)[:60])
+async def test_a_session_with_printed_hooks_answers(block: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "hooks.json").write_text(json.dumps(block))
+    async with talking(tmp_path) as session:
+        await say(session, "list .")
+        assert any(
+            isinstance(entry, Message) and entry.role == "assistant" for entry in session.agent.engine.view.log.path()
+        )
+
+
+async def test_printed_agents_are_offered(tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "agents"
+    folder.mkdir(parents=True)
+    for name, text in printed("agents").items():
+        (folder / f"{name}.md").write_text(text)
+    async with talking(tmp_path) as session:
+        await say(session, "hello")
+        prefix = session.agent.engine.view.prefix
+        assert prefix is not None
+        for name in printed("agents"):
+            assert name in prefix.system, name
