@@ -32,6 +32,7 @@ from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
+from tui_agent.context.cache_life import PauseCounts, Pauses
 from tui_agent.context.counting import Ratios
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import FilesChanged, FilesKept
@@ -102,6 +103,7 @@ REMEMBERED_FILE: Final = "permissions.json"
 APPROVED_FOLDER: Final = "approved"
 """The folder for what commands that were allowed without a sandbox run first."""
 RATIOS_FILE: Final = "token-ratios.json"
+PAUSES_FILE: Final = "pauses.json"
 WINDOW: Final = "context.context_window"
 WINDOW_NOTE: Final = "context_window"
 """The window that was set for a session at a start, among the facts about it."""
@@ -267,6 +269,7 @@ async def _open(
         settings,
         view=view,
         ratios=Ratios(_known_ratios(arguments.home / RATIOS_FILE)),
+        pauses=Pauses(_known_pauses(arguments.home / PAUSES_FILE)),
         task_threshold=compaction_threshold(settings),
         checkpoints=settings.checkpoints.enabled,
         never_clear=list(map(str, readable)),
@@ -318,7 +321,7 @@ async def _open(
             hooks=hooks,
         ),
     )
-    closing.push_async_callback(asyncio.to_thread, keep_ratios, engine, arguments.home)
+    closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
     closing.push_async_callback(asyncio.to_thread, sandbox.close)
     for part in (sandbox.proxy, servers, background, small, agent):
         closing.push_async_callback(part.close)
@@ -535,13 +538,28 @@ def briefing_of(
     )
 
 
-def keep_ratios(engine: ContextEngine, home: Path) -> None:
-    """Save the token ratios that this session learned, beside those of others; errors of the disk are ignored."""
-    learned = engine.meter.ratios.learned()
+def keep_learned(engine: ContextEngine, home: Path) -> None:
+    """Save the token ratios and pauses that this session learned, beside those of others; errors of the disk are
+    ignored.
+    """
+    learned, pauses = engine.meter.ratios.learned(), engine.pauses
     with contextlib.suppress(OSError):
+        if sum(pauses.new.calls):
+            with one_at_a_time(home / f".{PAUSES_FILE}.lock"):
+                known = Pauses(_known_pauses(home / PAUSES_FILE)).all
+                together = known.plus(msgspec.structs.replace(pauses.new, ends=1.0))
+                write_file(home / PAUSES_FILE, msgspec.json.encode(together))
         if learned:
             with one_at_a_time(home / f".{RATIOS_FILE}.lock"):
                 write_file(home / RATIOS_FILE, json.dumps({**_known_ratios(home / RATIOS_FILE), **learned}).encode())
+
+
+def _known_pauses(path: Path) -> PauseCounts | None:
+    """The pauses of earlier sessions; None if the file is missing or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=PauseCounts)
+    except (OSError, ValueError):
+        return None
 
 
 def _known_ratios(path: Path) -> dict[str, list[float]]:

@@ -33,7 +33,7 @@ from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.models.base import Completed, InvalidRequest, StreamEvent, TextDelta
-from tui_agent.session import RATIOS_FILE, keep_ratios, open_session
+from tui_agent.session import RATIOS_FILE, keep_learned, open_session
 from tui_agent.settings import load_settings
 from tui_agent.storage.errors import DiskFull
 from tui_agent.storage.log import LogStore
@@ -299,6 +299,6 @@ async def test_ratios_of_sessions_that_end_together_are_all_kept(tmp_path: Path)
     engines = [ContextEngine() for _ in range(3)]
     for number, engine in enumerate(engines):
         assert engine.meter.ratios.learn(f"m{number}", "rule", "prose", measured=1_100.0, estimated=1_000.0)
-    await asyncio.gather(*(asyncio.to_thread(keep_ratios, engine, tmp_path) for engine in engines))
+    await asyncio.gather(*(asyncio.to_thread(keep_learned, engine, tmp_path) for engine in engines))
     known = json.loads((tmp_path / RATIOS_FILE).read_bytes())
     assert sorted(known) == ["m0|rule|prose", "m1|rule|prose", "m2|rule|prose"]

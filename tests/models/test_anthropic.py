@@ -153,7 +153,10 @@ def test_thinking_never_carries_a_breakpoint_nor_ends_a_message() -> None:
 def test_marking_a_message_changes_nothing_else_of_it() -> None:
     message = user("a", PNG, ToolResult("c1", "r", images=(PNG,)))
     plain = encode_message(message)
-    assert encode_message(message, mark=True).replace(b',"cache_control":{"type":"ephemeral"}', b"") == plain
+    assert (
+        encode_message(message, mark={"type": "ephemeral"}).replace(b',"cache_control":{"type":"ephemeral"}', b"")
+        == plain
+    )
 
 
 def test_older_messages_are_encoded_once() -> None:

@@ -14,6 +14,7 @@ from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
+from tui_agent.context.engine import WorthWriting
 from tui_agent.context.forecast import Forecast, expired
 from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse, ThresholdMark, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
@@ -118,6 +119,7 @@ class AgentContext:
     def __init__(self, parts: Parts, turns: Turns, texts: Texts, recaller: RecallSource | None) -> None:
         self._record, self._active, self._steps = parts.record, parts.active, parts.steps
         self._tracker, self._caches, self._offered = parts.tracker, parts.caches, parts.offered
+        self._ceiling = parts.guards.ceiling
         self._engine = parts.record.engine
         self._turns = turns
         self._texts = texts
@@ -185,6 +187,22 @@ class AgentContext:
     def expires_in(self) -> float | None:
         """In how many seconds the provider's cache of the conversation expires; None: nothing was answered yet."""
         return self._engine.expires_in if self.newest_answer else None
+
+    async def summary_before_expiry(self, *, start: bool = False) -> WorthWriting | None:
+        """The summary that costs less now than reading all of it anew once the cache has expired; None: none does.
+
+        `start`: write it in the background; it is entered once it is written, and can be undone. It is never written if
+        that could reach a cost ceiling, or while a turn runs.
+        """
+        if self._turns.busy or self._steps.writing:
+            return None
+        async with self._turns.exclusively():
+            worth = await self._steps.compute(self._engine.summary_before_expiry)
+            if worth is None or not self._ceiling.allows(2 * worth.writing_usd):
+                return None
+            if start:
+                await self._steps.run(self._engine.write_before_expiry(worth), self._steps.tell)
+        return worth
 
     def keep_as_it_is(self) -> None:
         """Let nothing leave the view by itself before the next answer, unless the request does not fit."""

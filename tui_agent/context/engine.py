@@ -14,8 +14,9 @@ from msgspec import structs
 
 from tui_agent.context import changes
 from tui_agent.context.budget import Budget, ModelLimits, Thresholds, Window, limits_of
+from tui_agent.context.cache_life import Pauses, kept_for, rewriting_usd
 from tui_agent.context.cache_watch import ColdSend
-from tui_agent.context.changes import PreviewedStep, StepPreview, preview_change
+from tui_agent.context.changes import PreviewedStep, StepPreview, preview_change, undone_by_user
 from tui_agent.context.compaction.draft import Draft, accept, accept_anew
 from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import Material, material_of, questions_of
@@ -83,8 +84,8 @@ from tui_agent.conversation.entries import (
     UnattributedCall,
     Words,
 )
-from tui_agent.conversation.profile import MILLION, ModelProfile
-from tui_agent.conversation.request import ModelRequest, ReasoningPolicy
+from tui_agent.conversation.profile import HOUR_S, MILLION, ModelProfile
+from tui_agent.conversation.request import CacheHours, ModelRequest, ReasoningPolicy
 from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
@@ -128,6 +129,14 @@ class _Due(NamedTuple):
     cleared: Decision | None
 
 
+class WorthWriting(NamedTuple):
+    """A summary to write before the cache expires; what writing it costs in USD, and reading all of it again later."""
+
+    plan: Plan
+    writing_usd: float
+    again_usd: float
+
+
 class Prepared(NamedTuple):
     """The next request, of about `tokens` tokens. `prefix_hash`: to store with the answer."""
 
@@ -157,7 +166,7 @@ class ContextEngine:
     text the caller writes itself. thread: the name of the history to which replaced turns go. more: custom layers,
     asked after the built-in ones. renewed_prefix: system prompt and tools to adopt when the cache is lost anyway; None:
     no change. running: returns the command lines running in the background, by process id. backoff: the pause after
-    failed compactions.
+    failed compactions. pauses: the user's, in earlier sessions and this one.
     """
 
     def __init__(
@@ -174,6 +183,7 @@ class ContextEngine:
         own_writers: Collection[str] = (),
         thread: str = "main",
         more: Sequence[Layer] = (),
+        pauses: Pauses | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings = settings or Settings()
@@ -190,6 +200,9 @@ class ContextEngine:
         self._prompts = prompts or Prompts.shipped()
         self.digests = DigestLayer(self._prompts.digest)
         self.more = tuple(more)
+        self.pauses = pauses or Pauses()
+        self._paused = -1
+        self._life: CacheHours = ""
         self.backoff = Backoff(longest=settings.compaction.max_backoff_turns)
         self._thread, self._history_path = thread, f"conversation_history/{thread}.md"
         self._task_threshold = task_threshold
@@ -319,6 +332,7 @@ class ContextEngine:
         """The present situation, for the layers."""
         tokens, model, growth, limits = self.tokens, self.model, self.meter.growth, self.limits()
         sizes, window, small = self.meter.categories(self.view), limits.window.tokens, self.model.small
+        model = self._priced(self.cache_hours)
         words = words_limit(self.settings.compaction.user_words_tokens, window)
         *examined, least_results = self._least_results
         return Situation(
@@ -345,21 +359,52 @@ class ContextEngine:
     @property
     def cache(self) -> CacheState:
         """Whether the provider still has the prefix of the next request."""
+        return self._cache_after(self._priced(self._written_for).cache_ttl_s)
+
+    def _cache_after(self, ttl_s: float) -> CacheState:
         call, prefix = self.view.last_call, self.view.prefix
         return cache_state(
             now=self.clock(),
             last_call=self.view.last_read(call) if call else None,
-            ttl_s=self.model.cache_ttl_s,
+            ttl_s=ttl_s,
             same_model=call is not None and call.model == self.model.name,
             same_prefix=call is None or prefix is None or prefix.seq < call.seq,
         )
+
+    @property
+    def _written_for(self) -> CacheHours:
+        """What the newest call has had kept for an hour, as its usage says; if it wrote nothing, as was asked for."""
+        call = self.view.last_call
+        used = call.usage if call is not None else None
+        if used is None or not used.cache_write_tokens:
+            return self._life
+        if used.cache_write_hour_tokens == used.cache_write_tokens:
+            return "all"
+        return "prefix" if used.cache_write_hour_tokens or self._life == "prefix" else ""
+
+    @property
+    def cache_hours(self) -> CacheHours:
+        """What the next request asks to keep for an hour: decided anew whenever all is written to the cache anyway."""
+        if not self.model.keeps_hours:
+            return ""
+        if not self.cache.cold:
+            return self._written_for
+        return kept_for(self.settings.context.cache_life, self.model, self.pauses, self.tokens)
+
+    def _priced(self, life: CacheHours) -> ModelProfile:
+        """The model with the prices and the lifetime of a cache of this life."""
+        return self.model.for_an_hour() if life == "all" else self.model
 
     def _kept(self, tokens: int) -> int:
         """The tokens at the start of the next request that are in the provider's cache."""
         call = self.view.last_call
         caches = self.model.cache != "none" or self.model.local
-        if call is None or call.usage is None or not caches or self.cache.cold:
+        if call is None or call.usage is None or not caches:
             return 0
+        if self.cache.cold:
+            alive = self._written_for == "prefix" and not self._cache_after(HOUR_S).cold
+            fixed = self.meter.fixed(self.view)
+            return min(fixed, tokens) if alive and fixed >= self.model.cache_minimum else 0
         used = call.usage
         left = used.input_tokens + (used.output_tokens if self.model.local else 0)
         if self.model.cache == "marked":
@@ -485,13 +530,27 @@ class ContextEngine:
         """The next request, with cache breakpoints at the edge of the protected tail and at the end of the last
         request.
         """
-        request = self._request()
+        request, call = self._request(), self.view.last_call
+        self._life = request.cache_hours
+        if (call.seq if call is not None else 0) != self._paused:
+            self._learn_pause(call)
         messages = len(request.messages)
         edges = {self._protected_edge(messages), self._sent - 1}
         self._sent = messages
         edges = {edge for edge in edges if 0 <= edge < messages - 1}
         request = structs.replace(request, cache_edges=tuple(sorted(edges)))
         return Prepared(request, self.tokens, self.view.prefix_hash())
+
+    def _learn_pause(self, call: Message | None) -> None:
+        """Take in how long after the answer `call` the next one is asked for."""
+        tokens, self._paused = self.tokens, call.seq if call is not None else 0
+        if call is None:
+            self.pauses.learn(None, tokens, tokens)
+            return
+        used = call.usage
+        before = used.input_tokens + used.output_tokens if used is not None else tokens
+        added = tokens if self.view.edits_since_call else max(0, tokens - before)
+        self.pauses.learn(max(0.0, self.clock() - self.view.last_read(call)), tokens, added)
 
     def _request(self, plan: Plan | None = None) -> ModelRequest:
         """The next request; with a `plan` that the provider is to write, the one that asks it to."""
@@ -502,6 +561,7 @@ class ContextEngine:
             tools=tools if self.model.defers_tools else tuple(tool for tool in tools if not tool.deferred),
             messages=tuple(self.view.messages()) if plan is None or not plan.through else (),
             max_tokens=self.budget.reserve or LONGEST_ANSWER,
+            cache_hours=self.cache_hours,
         )
         if plan is None or not plan.through:
             return request
@@ -922,7 +982,42 @@ class ContextEngine:
         call = self.view.last_call
         if call is None or self.cache.cold:
             return 0.0
-        return max(0.0, self.view.last_read(call) + self.model.cache_ttl_s - self.clock())
+        ttl_s = self._priced(self._written_for).cache_ttl_s
+        return max(0.0, self.view.last_read(call) + ttl_s - self.clock())
+
+    def summary_before_expiry(self) -> WorthWriting | None:
+        """The summary that costs less now than reading what it replaces anew, once the cache has expired.
+
+        None if the cache is too small for it to matter, the user seldom comes back so late, or it would not be cheaper.
+        """
+        settings, here = self.settings.compaction, self.situation(between_turns=True)
+        whole = rewriting_usd(here.model, here.tokens)
+        off = not (settings.before_expiry and settings.auto and settings.background)
+        busy = self._summary is not None or here.resting or here.cold or here.in_background
+        if off or busy or self.settings.context.preset == "off" or whole < self.settings.context.cold_notice_usd:
+            return None
+        if here.limits.compact.rests or undone_by_user(self.view):
+            return None
+        reason = "the cache is about to expire, and reading all of it again would cost more"
+        plan = plan_compaction(self.view, here, trigger=here.limits.compact.tokens or None, reason=reason)
+        writing = self._price_of_writing(plan, here) if isinstance(plan, Plan) else None
+        if not isinstance(plan, Plan) or writing is None:
+            return None
+        # What comes by itself when the user is back, with the cache gone.
+        due = self._decide(structs.replace(here, cold=True, kept=0))
+        later, after = 0.0, here.tokens
+        if isinstance(due.summary, Plan):
+            later, after = self._price_of_writing(due.summary, due.here) or 0.0, due.summary.likely_after
+        elif isinstance(due.cleared, Cleared):
+            after = due.cleared.after
+        later += rewriting_usd(here.model, after)
+        saved = later - rewriting_usd(here.model, plan.likely_after)
+        chance = self.pauses.returning(here.model.cache_ttl_s)
+        return WorthWriting(plan, writing, whole) if chance * saved > writing else None
+
+    def write_before_expiry(self, worth: WorthWriting) -> Steps[None]:
+        """Write that summary in the background."""
+        yield from self._write_in_background(worth.plan)
 
     def keep_as_it_is(self) -> None:
         """Let nothing leave the view by itself before the next answer, unless the request does not fit."""
@@ -944,7 +1039,8 @@ class ContextEngine:
         """How full the window is, what comes next, and what was done; the caller adds costs and models."""
         ahead = self.forecast(between_turns=between_turns)
         coming = self.renewed_prefix if self.view.prefix is None else None
-        return stats_of(self.view, self.meter, self.limits(), self.model.name, ahead, coming)
+        seen = stats_of(self.view, self.meter, self.limits(), self.model.name, ahead, coming)
+        return structs.replace(seen, cache_until=self.clock() + self.expires_in if self.expires_in else 0.0)
 
 
 def _saved(price: StepPrice | None) -> dict[str, float]:

@@ -86,7 +86,8 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     provider's cache. evicted, cleared, digested: the present number of such results. summarised_chars: characters in
     the log of everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest
     of it was summarised. waits, waited_s: how often, and how many seconds in all, turns waited for a summary. models:
-    by descending cost. forecast: what comes next.
+    by descending cost. forecast: what comes next. cache_until: when the provider's cache expires, in seconds since the
+    epoch; 0: there is none.
     """
 
     model: str
@@ -110,6 +111,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     waits: int = 0
     waited_s: float = 0.0
     reasoning_dropped: int = 0
+    cache_until: float = 0.0
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
     marks: tuple[ThresholdMark, ...] = ()

@@ -51,13 +51,16 @@ Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Token counts of one model call. `input_tokens` is the whole prompt, including cache reads and writes."""
+    """Token counts of one model call. `input_tokens` is the whole prompt, including cache reads and writes;
+    `cache_write_hour_tokens`: the part of the writes that the provider keeps for an hour.
+    """
 
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_hour_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         mine, more = msgspec.structs.astuple(self), msgspec.structs.astuple(other)

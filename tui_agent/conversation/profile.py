@@ -30,7 +30,8 @@ class Rates(NamedTuple):
 
 
 class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Prices in USD per million tokens; a cache price of None: the same as `input`.
+    """Prices in USD per million tokens; a cache price of None: the same as `input`. A cache entry that is kept for an
+    hour costs twice as much as input to write.
 
     `above` are the prices of larger requests, ascending: pairs of a number of input tokens and the prices that hold for
     the whole of a request with more.
@@ -50,6 +51,11 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
                 holding = prices
         return holding
 
+    def for_an_hour(self) -> "Prices":
+        """These prices if all that is written to the cache is kept for an hour."""
+        above = tuple((start, more.for_an_hour()) for start, more in self.above)
+        return msgspec.structs.replace(self, cache_write=HOUR_WRITE * self.input, above=above)
+
     @property
     def rates(self) -> Rates | None:
         """These prices as multiples of the input price; None if nothing costs anything.
@@ -63,6 +69,10 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
         return Rates((self.cache_read or 0.0) / usd, (self.cache_write or usd) / usd, self.output / usd, usd)
 
 
+HOUR_S = 3_600
+HOUR_WRITE = 2.0
+"""The price of writing to the cache for an hour, as a multiple of the input price (Anthropic, "Prompt caching")."""
+
 FREE = Prices(0.0, 0.0, 0.0, 0.0)
 
 
@@ -72,7 +82,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `bound_reasoning`: the provider accepts its reasoning back only after the prefix it was generated with.
     `cache`: ``marked``: the provider caches the prefixes that a request marks, and bills the writes; ``implicit``: it
     caches any prefix and does not bill writes; ``none``. `cache_ttl_s`: seconds a cached prefix lives.
-    `cache_minimum`: tokens of the smallest prefix that is cached.
+    `cache_minimum`: tokens of the smallest prefix that is cached. `keeps_hours`: requests can have it live an hour.
     `fixed_window`: the model was loaded with this window, so settings can narrow but not widen it.
     `picture_bytes` (in base64) and `most_pictures` limit all pictures of a request together; 0: no known limit.
     `signs_summaries`: its provider writes summaries that it accepts for the messages they summarise.
@@ -99,6 +109,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     cache: Cache = "none"
     cache_ttl_s: float = 300
     cache_minimum: int = 1024
+    keeps_hours: bool = False
     picture_bytes: int = 0
     most_pictures: int = 0
     defers_tools: bool = False
@@ -118,6 +129,11 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     def name(self) -> str:
         """``provider:id``, the name in entries and settings."""
         return f"{self.provider}:{self.id}" if self.provider else self.id
+
+    def for_an_hour(self) -> "ModelProfile":
+        """This profile if all that is written to the cache is kept for an hour."""
+        prices = self.prices.for_an_hour() if self.prices is not None else None
+        return msgspec.structs.replace(self, cache_ttl_s=HOUR_S, prices=prices, keeps_hours=False)
 
     def rates(self, tokens: float) -> Rates | None:
         """The rates of a request of `tokens` tokens: of time for a local model; None if unknown, or free.

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -49,6 +49,10 @@ WITH_REASONING: Final = "r:"
 """Begins a stored prefix hash that covers reasoning; one without it is an earlier version's, which leaves it out."""
 
 
+CacheHours: TypeAlias = Literal["", "prefix", "all"]
+"""What of a request a provider is asked to keep for an hour: nothing, the system prompt and the tools, or all."""
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     """The input of one model call. `max_tokens` limits the answer.
 
@@ -57,7 +61,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     a cache, for which some providers charge. `follows` is the provider's id of the answer to the request this one
     extends (empty: there was none), for providers that explain cache misses; None: do not ask for an explanation.
     `summarize`: the provider is to summarise the messages and sign that, instead of answering, as these instructions
-    say (empty: as it does by itself); None: an answer is wanted.
+    say (empty: as it does by itself); None: an answer is wanted. `cache_hours`: what to keep for an hour.
     """
 
     system: str
@@ -68,6 +72,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     one_off: bool = False
     follows: str | None = None
     summarize: str | None = None
+    cache_hours: CacheHours = ""
 
 
 class ReasoningPolicy(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, Usage, model_call
-from tui_agent.conversation.profile import Prices
+from tui_agent.conversation.profile import HOUR_WRITE, Prices
 
 MTOK = 1_000_000
 
@@ -21,7 +21,8 @@ def cost_usd(usage: Usage, prices: Prices | None) -> float | None:
     return (
         uncached * rates.input
         + usage.cache_read_tokens * read
-        + usage.cache_write_tokens * write
+        + (usage.cache_write_tokens - usage.cache_write_hour_tokens) * write
+        + usage.cache_write_hour_tokens * HOUR_WRITE * rates.input
         + usage.output_tokens * rates.output
     ) / MTOK
 

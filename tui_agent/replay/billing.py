@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from tui_agent.conversation.entries import Usage
-from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.profile import HOUR_S, ModelProfile
+from tui_agent.conversation.request import CacheHours
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.script import RecordedMessage
 
@@ -67,7 +68,7 @@ class Prompt:
 
     `unchanged` is the number of leading parts that the last request had too, `sent` the number of parts that it had.
     `edges` are the places where the policy marks the end of a prefix for the cache; the end of the system prompt and of
-    the request are always marked.
+    the request are always marked. `cache_hours` is what the marks ask to keep for an hour.
     """
 
     def __init__(self, fixed: int) -> None:
@@ -76,6 +77,7 @@ class Prompt:
         self.sent = 0
         self.sent_tokens = 0
         self.edges: tuple[int, ...] = ()
+        self.cache_hours: CacheHours = ""
         self._ends = [fixed]
         self._held: dict[int, int] = {}
         self._verbatim: dict[int, int] = {}
@@ -187,10 +189,11 @@ class CacheUse(NamedTuple):
     total: int
     read: int
     written: int
+    for_an_hour: int = 0
 
     def usage(self, output: int) -> Usage:
         """The usage of a call with this prompt."""
-        return Usage(self.total, self.read, self.written, output)
+        return Usage(self.total, self.read, self.written, output, cache_write_hour_tokens=self.for_an_hour)
 
 
 class PromptCache:
@@ -204,7 +207,8 @@ class PromptCache:
         self._minimum = minimum
         self._marked = marked
         self._ends: dict[int, float] = {}
-        self._last = float("-inf")
+        self._lives: dict[int, float] = {}
+        self._last, self._last_ttl = float("-inf"), ttl_s
 
     def seed(self, place: int, now: float) -> None:
         """Add an entry at this place: another conversation has sent the same prefix."""
@@ -212,16 +216,18 @@ class PromptCache:
 
     def is_cold(self, now: float) -> bool:
         """Whether all entries have expired."""
-        return now - self._last >= self._ttl
+        return now - self._last >= self._last_ttl
 
     def use(self, prompt: Prompt, now: float) -> CacheUse:
         """Send the prompt at this time, and mark it as sent."""
         self._forget(prompt.unchanged, now)
         hit = self._use_marked(prompt, now) if self._marked else self._use_implicit(prompt, now)
-        self._last = now
+        self._last, self._last_ttl = now, max(self._ttl, HOUR_S) if prompt.cache_hours == "all" else self._ttl
         read, total = prompt.size(hit), prompt.tokens
+        written = self.written(total) - read if self._marked else 0
+        lasting = {"": 0, "prefix": max(0, prompt.size(1) - read), "all": written}[prompt.cache_hours]
         prompt.mark_sent()
-        return CacheUse(total, read, self.written(total) - read if self._marked else 0)
+        return CacheUse(total, read, written, min(written, lasting))
 
     def written(self, tokens: int) -> int:
         """The tokens that a request of this size writes if nothing of it is in the cache."""
@@ -241,9 +247,13 @@ class PromptCache:
         marks = {place for place in (1, *prompt.edges, len(prompt)) if 0 < place <= len(prompt)}
         hits = {self._nearest(mark) for mark in marks}
         hit = max(hits)
-        new = (mark for mark in marks if mark > hit and prompt.size(mark) >= self._minimum)
-        for place in (*(hits - {0}), *new):
-            self._ends[place] = now + self._ttl
+        for mark in marks:
+            if mark > hit and prompt.size(mark) >= self._minimum:
+                lasts = prompt.cache_hours == "all" or (prompt.cache_hours == "prefix" and mark == 1)
+                self._lives[mark] = max(self._ttl, HOUR_S) if lasts else self._ttl
+                self._ends[mark] = now + self._lives[mark]
+        for place in hits - {0}:  # a read renews an entry for as long as it was written for
+            self._ends[place] = now + self._lives.get(place, self._ttl)
         return hit
 
     def _nearest(self, mark: int) -> int:

@@ -39,7 +39,7 @@ from tui_agent.context.engine import ContextEngine, Prepared
 from tui_agent.context.layers.limits import Evicted, Whole
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
-from tui_agent.conversation.request import RequestMessage
+from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import WRITING_SPEED, Prompt
@@ -49,6 +49,9 @@ from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
 
 T = TypeVar("T")
+
+BEFORE_EXPIRY_S = 40.0
+"""Seconds before the cache expires at which a summary is begun, as in the app."""
 
 MAX_BACKGROUND_CALLS = 8
 """Calls after which a background summary is finished in any case, even if the recording's times do not say so."""
@@ -70,7 +73,7 @@ class EnginePolicy:
             clock=lambda: self._now,
         )
         self.prompt = Prompt(setup.script.fixed)
-        self.compactions = 0
+        self.compactions = self.before_expiry = 0
         self.clearings = 0
         self.texts: dict[str, str] = {}
         self.summaries: list[str] = []
@@ -89,6 +92,8 @@ class EnginePolicy:
             if message.is_result:
                 self._pass_time(message.message.time)
                 self._enter_result(message)
+        if call.starts_turn:
+            self.idle_until(call.time)
         self._pass_time(call.time)
         if call.starts_turn:
             self._recoveries = 0
@@ -116,6 +121,18 @@ class EnginePolicy:
         )
         self.engine.extend([answer])
 
+    def idle_until(self, now: float) -> None:
+        """Let time pass with no turn running: a summary may be written shortly before the cache expires."""
+        about = self._now + self.engine.expires_in - BEFORE_EXPIRY_S
+        if not self.engine.expires_in or now <= about + BEFORE_EXPIRY_S:
+            return
+        self._pass_time(about)
+        if worth := self.engine.summary_before_expiry():
+            self.before_expiry += 1
+            self._carry_out(self.engine.write_before_expiry(worth))
+            self._finish_background()
+            self._carry_out(self.engine.settle())
+
     def _request(self) -> None:
         """Build the request; if it would not fit, shrink it, as often as a turn does."""
         most = self.engine.settings.compaction.max_compaction_recoveries
@@ -123,7 +140,7 @@ class EnginePolicy:
             if not self.engine.fits:
                 self._carry_out(self.engine.recover())
             self.prepared = self.engine.request()
-            self._show(self.prepared.request.messages, self.prepared.request.cache_edges)
+            self._show(self.prepared.request)
             if self.prompt.tokens <= self._window or self._recoveries == most:
                 return
             self._recoveries += 1
@@ -223,7 +240,7 @@ class EnginePolicy:
         text = written_by_rule(sources, tokens, factor)
         writes = text_tokens(text, factor=factor)
         if asked.cached:
-            self._show(request.messages, request.cache_edges)
+            self._show(request)
             used = ledger.summary(self.prompt, writes, self._now)
         else:
             asked_tokens = text_tokens(request.system, factor=factor) + block_tokens(said, factor)
@@ -244,9 +261,10 @@ class EnginePolicy:
         groups = [group for group in view.groups() if first <= group.first <= last and not group.pinned]
         return fact_sources(groups), tokens
 
-    def _show(self, messages: Sequence[RequestMessage], edges: Sequence[int]) -> None:
+    def _show(self, request: ModelRequest) -> None:
         """Set the prompt to this request."""
-        self._shown.show(self.prompt, self.engine.view, messages, edges)
+        self.prompt.cache_hours = request.cache_hours
+        self._shown.show(self.prompt, self.engine.view, request.messages, request.cache_edges)
 
 
 def _without_record(message: Message) -> Message:

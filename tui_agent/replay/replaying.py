@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
 from tui_agent.conversation.entries import ContextEntry, Usage
-from tui_agent.conversation.profile import ModelProfile, Prices
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import model_of_tier
@@ -99,18 +97,9 @@ def _as_billed(outcome: Outcome, accuracy: Accuracy) -> Outcome:
 
 
 def with_recorded_cache(profile: ModelProfile, recording: Recording) -> ModelProfile:
-    """The profile with the cache's time to live in the recording; writing for an hour costs twice the input price
-    (Anthropic, "Prompt caching").
-    """
-    ttl_s = recording.cache_ttl_s
-    if profile.cache != "marked" or profile.prices is None or ttl_s in (0, profile.cache_ttl_s):
-        return profile
-    return msgspec.structs.replace(profile, cache_ttl_s=ttl_s, prices=_for_an_hour(profile.prices))
-
-
-def _for_an_hour(prices: Prices) -> Prices:
-    above = tuple((start, _for_an_hour(more)) for start, more in prices.above)
-    return msgspec.structs.replace(prices, cache_write=2 * prices.input, above=above)
+    """The profile with the cache's time to live in the recording, at its price."""
+    lasting = recording.cache_ttl_s not in (0, profile.cache_ttl_s)
+    return profile.for_an_hour() if profile.cache == "marked" and profile.prices is not None and lasting else profile
 
 
 def priced_profile(settings: Settings, name: str) -> ModelProfile:

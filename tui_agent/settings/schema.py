@@ -60,6 +60,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """Tokens that a picture counts as."""
     cold_notice_usd: Annotated[float, Meta(ge=0)] = 0.25
     """US dollars a call must cost for a notice that its cache is gone, with what a compaction would save."""
+    cache_life: Literal["auto", "5m", "1h"] = "auto"
+    """How long Claude's cache is to live: five minutes, an hour (dearer to write), or as your own pauses suggest."""
     pins_share: Share = 0.25
     """Largest share of the history budget that all pinned items together may take."""
     skills_index_tokens: Count = 2_000
@@ -151,6 +153,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Compact automatically (clearing, recovery and /compact work either way)."""
     background: bool = True
     """Write summaries in the background; a turn waits only if its request would not fit without the summary."""
+    before_expiry: bool = True
+    """Write one shortly before a large cache expires while you are away, if that costs less than reading it again."""
     by_provider: bool = True
     """Let the provider write and sign summaries where it offers that and thinking would be lost otherwise."""
     threshold: Threshold = 0.85

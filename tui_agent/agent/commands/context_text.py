@@ -8,7 +8,7 @@ from tui_agent.context.economics import spoken_time
 from tui_agent.context.forecast import sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats, ModelUse, ServerUse
 from tui_agent.conversation.sizes import CATEGORIES
-from tui_agent.text import counted, money_text, one_line
+from tui_agent.text import clock_text, counted, money_text, one_line
 
 BAR_WIDTH = 20
 WIDTH = 80
@@ -75,7 +75,8 @@ def _activity(stats: ContextStats, now: float) -> list[str]:
     if stats.reasoning_dropped:
         lines.append(f"  Reasoning:    {stats.reasoning_dropped:,} blocks left out since the prefix changed")
     if stats.cache_share is not None:
-        lines.append(f"  Cache:        {100 * stats.cache_share:.0f}% of all input was read from it")
+        until = f"; it lives until {clock_text(stats.cache_until)}" if stats.cache_until > now else ""
+        lines.append(f"  Cache:        {100 * stats.cache_share:.0f}% of all input was read from it{until}")
     if stats.subtasks.count:
         used = stats.subtasks
         tokens = f"{used.input_tokens:,} in / {used.output_tokens:,} out tokens"

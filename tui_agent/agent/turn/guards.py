@@ -19,7 +19,7 @@ from tui_agent.agent.turn.hints import WATCHDOG
 from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
 from tui_agent.conversation.entries import CeilingReached, CeilingReset, Message
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.profile import ModelProfile, Prices
+from tui_agent.conversation.profile import HOUR_S, ModelProfile, Prices
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import MTOK, UsageTracker
@@ -162,6 +162,11 @@ class CostCeiling:
         finally:
             self._under_way.remove(expected)
 
+    def allows(self, usd: float) -> bool:
+        """Whether a call of this cost would leave every limit unreached."""
+        spent_beside = sum(self._under_way) + usd
+        return self._reached is None and all(spent + spent_beside < most for _, spent, most in self._bounds())
+
     def unwatched(self, profile: ModelProfile) -> str:
         """A warning, once for each model, that its calls cannot be counted against the ceiling; else empty."""
         bounded = self._limit.max_usd is not None or self._limit.max_session_usd is not None
@@ -225,7 +230,9 @@ def probably_cached(last: Message | None, profile: ModelProfile, now: float | No
     if last is None or last.usage is None or last.model != profile.name:
         return 0
     age = (time.time() if now is None else now) - last.time
-    return last.usage.cache_read_tokens + last.usage.cache_write_tokens if age < profile.cache_ttl_s else 0
+    used = last.usage
+    ttl_s = HOUR_S if 0 < used.cache_write_tokens == used.cache_write_hour_tokens else profile.cache_ttl_s
+    return used.cache_read_tokens + used.cache_write_tokens if age < ttl_s else 0
 
 
 class WatchdogGuard:

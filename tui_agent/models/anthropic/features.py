@@ -13,10 +13,10 @@ from tui_agent.models.address import host_of
 from tui_agent.models.learned import Learned
 
 Feature: TypeAlias = Literal[
-    "betas", "binding", "display", "adaptive", "thinking", "caching", "parameter", "compaction"
+    "betas", "binding", "display", "adaptive", "thinking", "hour", "caching", "parameter", "compaction"
 ]
 """In this order: the beta header; thinking bound to its prefix; summaries of thinking; adaptive thinking; any thinking;
-cache marks; the query parameter ``beta=true``; summaries that the server writes and signs."""
+caches that live an hour; cache marks; the query parameter ``beta=true``; summaries that the server writes and signs."""
 
 FILE = "messages-features.json"
 _KNOWN = Learned(FILE, most=200)
@@ -34,6 +34,7 @@ _NAMED: tuple[tuple[re.Pattern[str], Feature], ...] = (
     (re.compile(r"thinking\W{0,3}(?:\w+\W{0,3})?display|\bdisplay\b", re.IGNORECASE), "display"),
     (re.compile(r"\badaptive\b", re.IGNORECASE), "adaptive"),
     (re.compile(r"thinking|budget_tokens|reasoning[._]effort", re.IGNORECASE), "thinking"),
+    (re.compile(r"cache_control\b.*\bttl\b|\bttl\b.{0,40}(?:1h|extra|support|permit)", re.IGNORECASE), "hour"),
     (re.compile(r"cache_control|prompt caching", re.IGNORECASE), "caching"),
     (re.compile(r"query param|\?beta", re.IGNORECASE), "parameter"),
 )

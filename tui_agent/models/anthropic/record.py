@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from msgspec import structs
+
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.anthropic.claude import PICTURE_BYTES, binds_reasoning, cache_minimum_of, most_pictures
 from tui_agent.models.base import LocalModels, Model
@@ -43,7 +45,7 @@ ANTHROPIC = Provider(
     title="Anthropic",
     label="Claude (Anthropic)",
     create=_create,
-    profile=lambda model: claude_profile("anthropic", model),
+    profile=lambda model: structs.replace(claude_profile("anthropic", model), keeps_hours=True),
     keys=(
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",

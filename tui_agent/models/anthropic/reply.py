@@ -34,11 +34,16 @@ class _OutputDetails(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
+class _Written(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
 class _Iteration(msgspec.Struct):
     type: str = ""
     input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _Written | None = None
     output_tokens: int | None = None
 
 
@@ -46,6 +51,7 @@ class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: _Written | None = None
     output_tokens: int | None = None
     output_tokens_details: _OutputDetails | None = None
     iterations: list[_Iteration] | None = None
@@ -267,11 +273,12 @@ class AnthropicReply:
             if each.type == "compaction" and not used.input_tokens and not used.output_tokens:
                 used = msgspec.convert(each, _Usage, from_attributes=True)
         read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
-        details = used.output_tokens_details
+        details, lives = used.output_tokens_details, used.cache_creation
         return Usage(
             input_tokens=(used.input_tokens or 0) + read + written,
             cache_read_tokens=read,
             cache_write_tokens=written,
             output_tokens=used.output_tokens or 0,
             reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
+            cache_write_hour_tokens=min(written, (lives.ephemeral_1h_input_tokens or 0) if lives else 0),
         )

@@ -33,7 +33,7 @@ THINKING_BUDGET = 4096
 """Tokens of thinking for models that need a budget. Fixed, because a change invalidates the cached messages."""
 
 _MARK: Fields = {"type": "ephemeral"}
-_MARK_BYTES = b',"cache_control":{"type":"ephemeral"}}'
+_HOUR_MARK: Fields = {"type": "ephemeral", "ttl": "1h"}
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -134,18 +134,20 @@ class RequestEncoder:
             head = {"anthropic_version": options.version, "max_tokens": request.max_tokens}
             if options.betas_inside and (wanted := betas(options, request)):
                 head["anthropic_beta"] = wanted.split(",")
+        hours = request.cache_hours if "hour" not in options.without else ""
+        first, rest = (_HOUR_MARK if hours else _MARK), (_HOUR_MARK if hours == "all" else _MARK)
         thinking = thinking_field(options, request.max_tokens)
         if thinking is not None and (options.thinking != "enabled" or _may_think(request.messages)):
             head["thinking"] = thinking
         if options.effort:
             head["output_config"] = {"effort": options.effort}
         if request.tools:
-            head["tools"] = _tools(request.tools, mark_last=marks and not request.system.strip())
+            head["tools"] = _tools(request.tools, first if marks and not request.system.strip() else None)
         if request.system.strip():
-            mark: Fields = {"cache_control": _MARK} if marks else {}
+            mark: Fields = {"cache_control": first} if marks else {}
             head["system"] = [{"type": "text", "text": valid_text(request.system), **mark}]
         signed = "compaction" not in options.without
-        messages = b",".join(self._messages(request, marks=marks, signed=signed))
+        messages = b",".join(self._messages(request, mark=rest if marks else None, signed=signed))
         tail = b"]}"
         if request.summarize is not None:
             asked: Fields = {"type": "summarize"}
@@ -156,7 +158,7 @@ class RequestEncoder:
             tail = b'],"diagnostics":%b}' % encode({"previous_message_id": request.follows or None})
         return encode(head)[:-1] + b',"messages":[' + messages + tail
 
-    def _messages(self, request: ModelRequest, *, marks: bool, signed: bool) -> Iterable[bytes]:
+    def _messages(self, request: ModelRequest, *, mark: Fields | None, signed: bool) -> Iterable[bytes]:
         deferred = frozenset(tool.name for tool in request.tools if tool.deferred)
         pieces = self._pieces.of(
             request.messages,
@@ -164,11 +166,11 @@ class RequestEncoder:
             variant=deferred,
             keep=not request.one_off and request.summarize is None,
         )
-        marked = _marked(request) if marks else frozenset()
+        marked = _marked(request) if mark is not None else frozenset()
         for index in marked:
-            pieces[index] = encode_message(request.messages[index], mark=True, deferred=deferred)
+            pieces[index] = encode_message(request.messages[index], mark=mark, deferred=deferred)
         if signed and has_signed_summary(request):
-            pieces[0] = encode_signed(request.messages[0], mark=0 in marked, deferred=deferred)
+            pieces[0] = encode_signed(request.messages[0], mark=mark if 0 in marked else None, deferred=deferred)
         return filter(None, pieces)
 
 
@@ -186,13 +188,13 @@ def block_at(request: ModelRequest, place: str) -> Block | None:
     return parts[numbers[1]][0] if numbers[1] < len(parts) else None
 
 
-def encode_signed(message: RequestMessage, *, mark: bool, deferred: frozenset[str]) -> bytes:
+def encode_signed(message: RequestMessage, *, mark: Fields | None, deferred: frozenset[str]) -> bytes:
     """Encode a first message that begins with a signed summary: as a message of its own, byte for byte, before the rest
     (Anthropic, compaction on demand).
     """
     block = _signed_summary(message) or {}
     rest = encode_message(RequestMessage(message.role, message.blocks[1:]), mark=mark, deferred=deferred)
-    own = encode({**block, "cache_control": _MARK} if mark and not rest else block)
+    own = encode({**block, "cache_control": mark} if mark and not rest else block)
     return b",".join(filter(None, (b'{"role":"assistant","content":[%b]}' % own, rest)))
 
 
@@ -216,20 +218,22 @@ def _numbers(place: str) -> list[int]:
     return [int(part) for part in place.split(".") if part.isdecimal()]
 
 
-def encode_message(message: RequestMessage, *, mark: bool = False, deferred: frozenset[str] = _NOTHING) -> bytes:
+def encode_message(
+    message: RequestMessage, *, mark: Fields | None = None, deferred: frozenset[str] = _NOTHING
+) -> bytes:
     """Encode one message; empty if nothing of it is sent.
 
-    `mark`: put a cache breakpoint on its last block that can have one. `deferred` are the names of the request's
+    `mark`: the cache breakpoint to put on its last block that can have one. `deferred` are the names of the request's
     deferred tools: results that found only such tools become references to them.
     """
     parts = _parts_of(message, deferred)
     if not parts:
         return b""
     encoded = [encode(field) for _, field in parts]
-    if mark:
+    if mark is not None:
         last = max((i for i, (block, _) in enumerate(parts) if not isinstance(block, Reasoning)), default=None)
         if last is not None:
-            encoded[last] = encoded[last][:-1] + _MARK_BYTES
+            encoded[last] = encoded[last][:-1] + b',"cache_control":%b}' % encode(mark)
     return b'{"role":"%b","content":[%b]}' % (message.role.encode(), b",".join(encoded))
 
 
@@ -269,7 +273,7 @@ def _marked(request: ModelRequest) -> frozenset[int]:
     return frozenset({newest, *edges[-room:]})
 
 
-def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields]:
+def _tools(tools: tuple[ToolDefinition, ...], mark: Fields | None) -> list[Fields]:
     """The tool definitions, deferred ones last, which cannot have a breakpoint (Anthropic, tool search tool)."""
     ordered = sorted(tools, key=lambda tool: tool.deferred)
     fields: list[Fields] = [
@@ -282,8 +286,8 @@ def _tools(tools: tuple[ToolDefinition, ...], *, mark_last: bool) -> list[Fields
         for tool in ordered
     ]
     told = sum(not tool.deferred for tool in ordered)
-    if mark_last and told:
-        fields[told - 1]["cache_control"] = _MARK
+    if mark is not None and told:
+        fields[told - 1]["cache_control"] = mark
     return fields
 
 

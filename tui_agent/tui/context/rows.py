@@ -19,7 +19,7 @@ from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.text import clean, compact_count, counted, displayed, money_text, one_line
+from tui_agent.text import clean, clock_text, compact_count, counted, displayed, money_text, one_line
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
@@ -274,6 +274,8 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
         rows.append(_fact("Reasoning left out", f"{stats.reasoning_dropped:,}", "prefix changed"))
     if stats.cache_share is not None:
         rows.append(_fact("From the cache", f"{100 * stats.cache_share:.0f}%", "of all input"))
+    if stats.cache_until > now:
+        rows.append(_fact("The cache lives", f"until {clock_text(stats.cache_until)}"))
     if stats.subtasks.count:
         used = stats.subtasks
         tokens = compact_count(used.input_tokens + used.output_tokens)

@@ -1,6 +1,7 @@
 """The app's context features: the panel, previews of steps, and undoing steps from the conversation."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands.command import AT_ONCE
 from tui_agent.context.forecast import sentence, soon
+from tui_agent.text import clock_text, money_text
 from tui_agent.tui.actions import BY_ID, BY_NAME
 from tui_agent.tui.cards.blocks import BoundaryBlock, Level
 from tui_agent.tui.context.drafting import UNCHANGED, Drafting
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.context.changes import StepPreview
     from tui_agent.context.effects import Refusal
+    from tui_agent.context.engine import WorthWriting
     from tui_agent.models.base import Model
     from tui_agent.tui.context.panel import ContextPanel
     from tui_agent.tui.host import Host
@@ -31,13 +34,21 @@ AFTER_EXPIRY_S: Final = 0.5
 """Seconds after the end of the cache's time to live at which it is looked at."""
 
 
+BEFORE_EXPIRY_S: Final = 40.0
+"""Seconds before that at which a summary is begun, if one is worth it."""
+
+
+def _before_expiry(worth: "WorthWriting") -> str:
+    return f"{money_text(worth.writing_usd)} now instead of {money_text(worth.again_usd)} to read all of it again"
+
+
 class Steering:
     """Handles the context features of one app. Its parts are created on first use."""
 
     def __init__(self, host: "Host") -> None:
         self._host = host
         self._unasked = False
-        self._told_of = 0
+        self._told_of = self._summarised = 0
         self._expiry: Timer | None = None
         self.panel: ContextPanel | None = None
         self.drafting = Drafting(host)
@@ -78,9 +89,19 @@ class Steering:
 
     async def _look_ahead(self, agent: "Agent") -> None:
         seen = await agent.context.forecast_aside()
-        self._host.status.show(soon=soon(seen), ahead=sentence(seen))
         left, newest = agent.context.expires_in, agent.context.newest_answer
+        worth = await agent.context.summary_before_expiry() if left and newest != self._summarised else None
+        shown, ahead = soon(seen), sentence(seen)
+        if worth is not None and left:
+            at = clock_text(time.time() + max(0.0, left - BEFORE_EXPIRY_S))
+            shown = f"summary at {at}"
+            ahead = f"{ahead} If you are away until {at}, a summary comes first: {_before_expiry(worth)}."
+        self._host.status.show(soon=shown, ahead=ahead)
         if agent.busy or left is None or newest == self._told_of:
+            return
+        if left and worth is not None:
+            wait = max(0.1, left - BEFORE_EXPIRY_S)
+            self._expiry = self._host.pane.set_timer(wait, lambda: self._about_to_expire(agent))
             return
         if left:
             self._expiry = self._host.pane.set_timer(left + AFTER_EXPIRY_S, lambda: self._expired(agent))
@@ -88,6 +109,17 @@ class Steering:
         self._told_of = newest
         if told := agent.context.expired(seen):
             self._host.say(Level.INFO, told)
+
+    def _about_to_expire(self, agent: "Agent") -> None:
+        self._summarised = agent.context.newest_answer
+        write = partial(self._write_before_expiry, agent)
+        self._host.run_worker(write, name="before expiry", exclusive=True, group="forecast")
+
+    async def _write_before_expiry(self, agent: "Agent") -> None:
+        if worth := await agent.context.summary_before_expiry(start=True):
+            told = f"The cache is about to expire, so a summary is written: {_before_expiry(worth)}"
+            self._host.say(Level.INFO, f"{told}. Esc stops it, /undo takes it back.")
+        self.watch(agent)
 
     def _expired(self, agent: "Agent") -> None:
         self.changed()
