@@ -148,6 +148,12 @@ def test_a_summary_is_written_before_a_large_cache_expires(
     async def talk() -> None:
         async with talking(tmp_path, settings) as session:
             await goes_on(session, *LONG)
+            spent = session.agent.context.stats().cost_usd
+        assert spent is not None
+        if case == "ceiling":
+            settings["agent.max_session_cost_usd"] = f"{spent + 0.01:.4f}"
+        async with talking(tmp_path, settings, resume=session.id) as session:
+            await session.agent.context.preview("compact")  # connects, which looks up the prices
             counts = session.agent.engine.pauses
             for _ in range(10):
                 counts.learn(20 if case == "seldom back" else 900, 60_000, 1_000)

@@ -22,6 +22,8 @@ from tui_agent.settings import Settings
 
 FACTS = model_named(MODEL, window=200_000, source="provider", max_output=128_000, tier="frontier")
 SIGNING = structs.replace(FACTS, bound_reasoning=True, signs_summaries=True)
+LASTING = structs.replace(FACTS, prices=Prices(4.0, 20.0, 0.2, 5.0), cache="marked", keeps_hours=True)
+ALL_CACHED = Usage(input_tokens=110_000, cache_read_tokens=100_000, cache_write_tokens=10_000)
 NOW = 100.0
 PRICES = Prices(4.0, 20.0, 0.2, 5.0)
 SUMMARY = "# Current state\nThe files were read one by one, and nothing else was done."
@@ -238,6 +240,15 @@ def cold_notice(settings: Settings, folder: Path) -> object:
     return ready.cold_send() is not None
 
 
+def before_expiry(settings: Settings, folder: Path) -> object:
+    """Whether a summary is written before the cache of a large request expires, for a user who comes back late."""
+    ready = engine(settings, reading(110_000), LASTING)
+    ready.extend([Message(role="assistant", blocks=(Text("Yes."),), model=MODEL, usage=ALL_CACHED)])
+    for _ in range(10):
+        ready.pauses.learn(900, 100_000, 1_000)
+    return ready.summary_before_expiry() is not None
+
+
 def model_digest(settings: Settings, folder: Path) -> object:
     """The digest, where a model wrote a long one."""
     return digest(settings, "Parts were read. " * 500).text
@@ -261,6 +272,7 @@ PROBES: Mapping[str, Probe] = {
     "context.policy": Probe("careful", lambda settings, _: compaction(settings, talking(180_000)).kept_from),
     "context.image_tokens": Probe(300, picture),
     "context.cold_notice_usd": Probe(0.75, cold_notice),
+    "context.cache_life": Probe("1h", lambda settings, _: engine(settings, model=LASTING).cache_hours),
     "context.pins_share": Probe(0.001, pinned),
     "output.max_lines": Probe(100, shown("line\n" * 3_000)),
     "output.max_chars": Probe(9_000, shown("x" * 40_000)),
@@ -284,6 +296,7 @@ PROBES: Mapping[str, Probe] = {
     "digests.output_chars": Probe(200, model_digest, DIGESTS),
     "digests.heuristic_chars": Probe(400, lambda settings, _: digest(settings, "").text, DIGESTS),
     "compaction.auto": Probe(False, kinds, SUMMARIES),
+    "compaction.before_expiry": Probe(False, before_expiry, {"compaction.thrift": 0, "clearing.by_price": False}),
     "compaction.background": Probe(False, written_beside, SUMMARIES),
     "compaction.by_provider": Probe(
         False, lambda settings, _: bool(compaction(settings, reading(190_000), SIGNING).through), SUMMARIES
