@@ -29,6 +29,7 @@ ANSWERED: dict[str, Any] = {
     "session/fork": protocol.ForkSessionResponse,
     "session/list": protocol.ListSessionsResponse,
     "session/close": protocol.CloseSessionResponse,
+    "session/delete": protocol.DeleteSessionResponse,
     "session/prompt": protocol.PromptResponse,
     "session/set_mode": protocol.SetSessionModeResponse,
     "session/set_config_option": protocol.SetSessionConfigOptionResponse,

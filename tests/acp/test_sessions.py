@@ -162,6 +162,11 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             listed = await connection.list_sessions(cwd=folder)
             assert {each.session_id for each in listed.sessions} == {one, copied}
             assert all("Please mend" in (each.title or "") for each in listed.sessions)
+            await connection._conn.send_request("session/delete", {"sessionId": copied})
+            assert {each.session_id for each in (await connection.list_sessions(cwd=folder)).sessions} == {one}
+            assert not list(program.home.glob(f"sessions/**/{copied}"))
+            with pytest.raises(RequestError, match="no session"):
+                await connection._conn.send_request("session/delete", {"sessionId": copied})
             await connection.close_session(session_id=one)
             for name in (one[:-1], f"{folder}/calc.py"):
                 with pytest.raises(RequestError, match="no session"):

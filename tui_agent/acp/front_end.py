@@ -18,6 +18,7 @@ from acp.schema import (
     AuthenticateResponse,
     ClientCapabilities,
     CloseSessionResponse,
+    DeleteSessionResponse,
     ForkSessionResponse,
     HttpMcpServer,
     Implementation,
@@ -33,6 +34,7 @@ from acp.schema import (
     SessionAdditionalDirectoriesCapabilities,
     SessionCapabilities,
     SessionCloseCapabilities,
+    SessionDeleteCapabilities,
     SessionForkCapabilities,
     SessionInfo,
     SessionListCapabilities,
@@ -48,7 +50,14 @@ from tui_agent.acp.prompts import PromptBlock
 from tui_agent.arguments import Arguments, UsageError
 from tui_agent.models.catalogue import Catalogue
 from tui_agent.settings import Settings, ToolServer
-from tui_agent.storage.sessions import NoSuchSession, copy_session, find_session, list_sessions, noted_folder
+from tui_agent.storage.sessions import (
+    NoSuchSession,
+    copy_session,
+    delete_session,
+    find_session,
+    list_sessions,
+    noted_folder,
+)
 from tui_agent.text import one_line
 from tui_agent.version import __version__
 
@@ -106,6 +115,7 @@ class FrontEnd:
                     fork=SessionForkCapabilities(),
                     resume=SessionResumeCapabilities(),
                     close=SessionCloseCapabilities(),
+                    delete=SessionDeleteCapabilities(),
                     additional_directories=SessionAdditionalDirectoriesCapabilities(),
                 ),
             ),
@@ -212,6 +222,16 @@ class FrontEnd:
         async with explained():
             await conversation.close()
         return CloseSessionResponse()
+
+    async def delete_session(self, session_id: str, **_: object) -> DeleteSessionResponse:
+        """Delete a session for good, which is closed first if it is open here."""
+        arguments, _settings = await self._arguments(Path.home(), ())
+        async with explained():
+            await _folder_of(arguments, session_id)
+            if (conversation := self._open.pop(session_id, None)) is not None:
+                await conversation.close()
+            await delete_session(arguments.home, session_id)
+        return DeleteSessionResponse()
 
     # In a session
 

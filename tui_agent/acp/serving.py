@@ -6,10 +6,12 @@ import os
 import signal
 import stat
 import sys
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import msgspec
 from acp.agent.connection import AgentSideConnection
+from acp.router import MessageRouter
+from acp.schema import DeleteSessionRequest
 from typing_extensions import override
 
 from tui_agent.acp.front_end import FrontEnd, Load
@@ -39,6 +41,9 @@ async def _serve(load: Load) -> int:
     reader, writer = await _pipes(over)
     front_end = FrontEnd(load)
     connection = AgentSideConnection(front_end, writer, reader, listening=False, use_unstable_protocol=True)
+    # The SDK knows the messages of this method, but does not route it yet.
+    router = cast("MessageRouter", connection._conn._handler)
+    router.route_request("session/delete", DeleteSessionRequest, front_end, "delete_session")
     listening = asyncio.create_task(connection.listen())
     ends = [listening, asyncio.create_task(over.wait()), asyncio.create_task(told.wait())]
     try:
