@@ -31,11 +31,13 @@ def keep_setting(home: Path, key: str, value: Value) -> Path:
 
 
 def keep_servers(home: Path, servers: Mapping[str, object], *, without: str = "") -> Path:
-    """Add MCP servers to the user's settings file, and remove the one called `without`; otherwise as `keep_setting`."""
+    """Add MCP servers to the user's settings file, where those of the same names stay, and remove the one called
+    `without`; otherwise as `keep_setting`.
+    """
 
     def changed(before: object) -> object:
         listed = before if isinstance(before, dict) else {}
-        return {**{name: server for name, server in listed.items() if name != without}, **servers}
+        return {name: server for name, server in {**listed, **servers, **listed}.items() if name != without}
 
     return _keep(home, SERVERS, changed)
 

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.brought import brought
+from tui_agent.settings.writing import keep_servers
 from tui_agent.tools.mcp.configuration import Choices, Configured, configured, servers_in
-from tui_agent.tools.mcp.importing import foreign, take
+from tui_agent.tools.mcp.importing import foreign
 
 
 def test_a_projects_servers_wait_for_the_user_and_for_that_very_definition(tmp_path: Path) -> None:
@@ -76,9 +78,9 @@ def test_servers_of_other_agents_are_found_and_taken_over_once(tmp_path: Path) -
     assert every["gem"].url == "https://gem/mcp"
     assert every["dex"].args == ("serve",)
     write(program / "config.json", {"ui": {"theme": "light"}, "mcp": {"servers": {"far": {"command": "mine"}}}})
-    assert take(program, every) == ["near", "dex", "gem", "cur"]
-    assert take(program, every) == []
+    keep_servers(program, {name: to_builtins(server) for name, server in every.items()})
     settings = load_settings(program, None)
+    assert settings.mcp.servers.keys() == {"far", "near", "dex", "gem", "cur"}
     assert settings.ui.theme == "light"
     assert settings.mcp.servers["far"].command == "mine"
     assert settings.mcp.servers["near"].env == {"K": "v"}

@@ -119,7 +119,11 @@ async def _sign_in(servers: "ToolServers", name: str) -> Reply:
 
 
 async def _import(servers: "ToolServers", wanted: str) -> Reply:
-    from tui_agent.tools.mcp.importing import foreign, take
+    from msgspec import to_builtins
+
+    from tui_agent.settings import SettingsError
+    from tui_agent.settings.writing import keep_servers
+    from tui_agent.tools.mcp.importing import foreign
 
     found = await asyncio.to_thread(foreign, Path.home(), servers.folder)
     if not found:
@@ -137,13 +141,15 @@ async def _import(servers: "ToolServers", wanted: str) -> Reply:
     chosen = every if wanted == "all" else {name: every[name] for name in wanted.split() if name in every}
     if not chosen:
         return Reply(f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.", failed=True)
-    try:
-        added = await asyncio.to_thread(take, servers.home, chosen)
-    except (OSError, ValueError) as error:
-        return Reply("The servers could not be added to your settings", str(error), failed=True)
+    own = {status.name for status in servers.statuses() if status.source == "user"}
+    added = {name: server for name, server in chosen.items() if name not in own}
     if not added:
         return Reply("Nothing new", "Your settings name these servers already.")
-    await servers.add({name: chosen[name] for name in added})
+    try:
+        await asyncio.to_thread(keep_servers, servers.home, {name: to_builtins(added[name]) for name in added})
+    except SettingsError as error:
+        return Reply("The servers could not be added to your settings", str(error), failed=True)
+    await servers.add(added)
     return Reply(
         f"Added: {', '.join(added)}", "They are in your settings now (mcp.servers). /mcp shows how they stand."
     )

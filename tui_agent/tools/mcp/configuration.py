@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -133,6 +133,11 @@ def servers_in(document: object, origin: str) -> Found:
 
 def read_json(path: Path) -> object:
     """The JSON document in a file; None if there is no file. Raises ValueError with a sentence."""
+    return read_document(path, lambda text: json.loads(without_comments(text)))
+
+
+def read_document(path: Path, parse: Callable[[str], object]) -> object:
+    """The document in a file, as `parse` reads its text; None if there is no file. Raises ValueError, saying why."""
     try:
         data = read_bytes(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -140,7 +145,7 @@ def read_json(path: Path) -> object:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}.") from None
     try:
-        return json.loads(without_comments(data.decode("utf-8-sig")))
+        return parse(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -207,8 +212,8 @@ class Choices:
 
     def __init__(self, home: Path) -> None:
         self._path = home / FOLDER / CHOICES_FILE
-        self._chosen = self._read()
-        self._files = self._read_files()
+        kept = self._read()
+        self._chosen, self._files = kept.servers, kept.files
 
     def is_on(self, server: Configured) -> bool:
         """Whether it may start: a project's server only if the user turned on exactly this definition."""
@@ -236,7 +241,7 @@ class Choices:
 
     def _write(self, chosen: dict[str, bool], files: dict[str, str]) -> None:
         self._files.update(files)
-        kept = {"servers": {**self._read(), **chosen}, "files": self._files}
+        kept = {"servers": {**self._read().servers, **chosen}, "files": self._files}
         make_private_folder(self._path.parent)
         write_file(self._path, json.dumps(kept, indent=2).encode() + b"\n")
 
@@ -244,17 +249,18 @@ class Choices:
     def _key(server: Configured) -> str:
         return f"{server.source} {server.name} {server.digest if server.source == 'project' else ''}".strip()
 
-    def _read(self) -> dict[str, bool]:
+    def _read(self) -> "_Kept":
         try:
-            return msgspec.convert(json.loads(self._path.read_bytes())["servers"], dict[str, bool])
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+            return msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+        except (OSError, msgspec.DecodeError):
+            return _Kept()
 
-    def _read_files(self) -> dict[str, str]:
-        try:
-            return msgspec.convert(json.loads(self._path.read_bytes())["files"], dict[str, str])
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+
+class _Kept(msgspec.Struct):
+    """The file of choices: which servers are on, and the digest of each one's own files."""
+
+    servers: dict[str, bool] = msgspec.field(default_factory=dict)
+    files: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
