@@ -977,13 +977,17 @@ class ContextEngine:
         return ColdSend(seen.tokens, seen.cost, seen.cache.reason, price.writing, price.call)
 
     @property
-    def expires_in(self) -> float:
-        """In how many seconds the provider's cache of the prefix expires; 0 if it has, or there is none."""
+    def cache_until(self) -> float:
+        """When the provider's cache of the prefix expires (seconds since the epoch); 0 if it has, or there is none."""
         call = self.view.last_call
         if call is None or self.cache.cold:
             return 0.0
-        ttl_s = self._priced(self._written_for).cache_ttl_s
-        return max(0.0, self.view.last_read(call) + ttl_s - self.clock())
+        return self.view.last_read(call) + self._priced(self._written_for).cache_ttl_s
+
+    @property
+    def expires_in(self) -> float:
+        """In how many seconds that is; 0 if it has expired, or there is none."""
+        return max(0.0, self.cache_until - self.clock())
 
     def summary_before_expiry(self) -> WorthWriting | None:
         """The summary that costs less now than reading what it replaces anew, once the cache has expired.
@@ -1040,7 +1044,7 @@ class ContextEngine:
         ahead = self.forecast(between_turns=between_turns)
         coming = self.renewed_prefix if self.view.prefix is None else None
         seen = stats_of(self.view, self.meter, self.limits(), self.model.name, ahead, coming)
-        return structs.replace(seen, cache_until=self.clock() + self.expires_in if self.expires_in else 0.0)
+        return structs.replace(seen, cache_until=self.cache_until if self.model.cache != "none" else 0.0)
 
 
 def _saved(price: StepPrice | None) -> dict[str, float]:
