@@ -23,7 +23,7 @@ from tui_agent.context.economics import (
     pays_from,
     step_price,
 )
-from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, protected_tokens, smallest_batch
+from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, pays_until_the_next, protected_tokens, smallest_batch
 from tui_agent.context.layers.compaction import growth_meanwhile
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION
@@ -159,7 +159,8 @@ def _next_clearing(view: View, here: Situation) -> StepAhead | None:
     distance = max(0, threshold.tokens - here.tokens)
     for calls in _calls_ahead(here):
         frees, tokens = round(now + calls * here.growth), round(here.tokens + calls * here.growth_of_all)
-        enough = threshold.reached(tokens) or (needed is not None and frees >= needed)
+        passed = threshold.reached(tokens) and pays_until_the_next(frees, tail, here)
+        enough = passed or (needed is not None and frees >= needed)
         if frees >= least and enough:
             then = msgspec.structs.replace(here, tokens=tokens, kept=round(tokens - here.growth_of_all), cold=False)
             price = step_price(then, after=tokens - frees, tail=tail)

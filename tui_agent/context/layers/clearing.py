@@ -105,7 +105,7 @@ class ClearingLayer:
             if isinstance(paying, Cleared):
                 return paying
             missing = NotYet(everything + paying / 2) if paying is not None else None
-        if passed and batch.freed >= smallest and _pays_until_the_next(batch, situation):
+        if passed and batch.freed >= smallest and pays_until_the_next(batch.freed, batch.tail, situation):
             return batch.entry(situation, f"the view passed {threshold.tokens:,} tokens ({threshold.source})")
         return missing
 
@@ -194,9 +194,9 @@ def _paying(found: list[Candidate], situation: Situation, smallest: int) -> Clea
     return shortfall
 
 
-def _pays_until_the_next(batch: Batch, situation: Situation) -> bool:
-    """Whether a batch saves what its cache costs before the conversation has grown by as much again; otherwise a
-    summary is the better way to make room.
+def pays_until_the_next(freed: int, tail: int, situation: Situation) -> bool:
+    """Whether a batch of `freed` tokens, with `tail` tokens after it, saves what its cache costs before the conversation
+    has grown by as much again; otherwise a summary is the better way to make room.
 
     True where none would come by itself, for a model that costs only time, which a summary takes more of, and if prices
     or growth are unknown.
@@ -205,7 +205,7 @@ def _pays_until_the_next(batch: Batch, situation: Situation) -> bool:
     summarises = situation.settings.compaction.auto and not situation.resting and not situation.limits.compact.rests
     if not summarises or rates is None or not rates.input_usd or rates.read <= 0 or growth <= 0:
         return True
-    return batch.freed**2 * rates.read >= max(0.0, rates.write - rates.read) * batch.tail * growth
+    return freed**2 * rates.read >= max(0.0, rates.write - rates.read) * tail * growth
 
 
 def _batch(found: list[Candidate], situation: Situation) -> Batch:
