@@ -195,7 +195,7 @@ def _paying(found: list[Candidate], situation: Situation, smallest: int) -> Clea
 
 
 def pays_until_the_next(freed: int, tail: int, situation: Situation) -> bool:
-    """Whether a batch of `freed` tokens, with `tail` tokens after it, saves what its cache costs before the conversation
+    """Whether a batch of `freed` tokens, with `tail` tokens after it, saves what its cache costs before the view
     has grown by as much again; otherwise a summary is the better way to make room.
 
     True where none would come by itself, for a model that costs only time, which a summary takes more of, and if prices
