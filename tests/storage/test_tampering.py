@@ -18,7 +18,7 @@ from tui_agent.conversation.entries import Message, decode, encode
 from tui_agent.storage.chain import HEAD_KEY, as_text, beginning
 from tui_agent.storage.kept_files import KEPT_FOLDER
 from tui_agent.storage.log import LOG_NAME, LogStore
-from tui_agent.storage.trace import TRACE_NAME, TRIGGERS
+from tui_agent.storage.trace import TRACE_NAME
 from tui_agent.storage.verify import verify
 
 Change = Callable[[Path], None]
@@ -55,12 +55,13 @@ def changing(name: str, *statements: str) -> Change:
 
     def change(folder: Path) -> None:
         with closing(sqlite3.connect(folder / name)) as connection:
-            scripts = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'")]
-            for trigger in TRIGGERS if name == TRACE_NAME else ():
+            guards = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+            assert len(guards) == (3 if name == TRACE_NAME else 0)
+            for trigger, _ in guards:
                 connection.execute(f"DROP TRIGGER {trigger}")
             for statement in statements:
                 connection.execute(statement)
-            for script in scripts:
+            for _, script in guards:
                 connection.execute(script)
             connection.commit()
 
@@ -180,6 +181,10 @@ CASES: dict[str, tuple[Change, str]] = {
     "an event of no entry": (
         changing(TRACE_NAME, A_PERMISSION.replace("max(entry)", "max(entry) + 1")),
         "come after the log's last entry",
+    ),
+    "an event of no number": (
+        changing(TRACE_NAME, "UPDATE events SET entry = 'x' WHERE seq = 4"),
+        "events 4 to 4 tell of entry 0, which is not the log's next one",
     ),
     "the end cut off": (changing(TRACE_NAME, "DELETE FROM events WHERE seq > 7"), "the end of the trace was cut off"),
     "all events": (changing(TRACE_NAME, "DELETE FROM events"), "the end of the trace was cut off"),

@@ -289,10 +289,6 @@ class View:
                 found.append(group_of(whole, log, none))
         return found
 
-    def active_steps(self) -> frozenset[int]:
-        """The numbers of the context decisions in force."""
-        return frozenset(self._fold.active)
-
     def boundaries(self) -> list[Boundary]:
         """The summaries and checkpoints in the next request, in its order."""
         fold = self._fold

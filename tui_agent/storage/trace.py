@@ -54,7 +54,6 @@ SCHEMA: Final = Schema(
     """,
 )
 """Its version grows with every change of what `events_of` gives: a file of an earlier version is written anew."""
-TRIGGERS: Final = ("events_in_order", "events_no_delete", "events_no_update")
 
 
 class TraceEvent(msgspec.Struct, frozen=True):

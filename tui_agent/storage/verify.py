@@ -2,6 +2,7 @@
 
 import errno
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -93,21 +94,24 @@ class _Check:
 
     def check(self, log: sqlite3.Connection, trace: sqlite3.Connection | None) -> None:
         """Check the log against the link that was noted with its newest entry, and the trace against the log."""
-        groups = groupby(self._event_rows(trace), key=lambda row: row[4])
-        entry, rows = next(groups, (None, iter(())))
+        events = groupby(self._event_rows(trace), key=lambda row: row[4] if isinstance(row[4], int) else 0)
+        groups = ((entry, list(rows)) for entry, rows in events)
+        none: tuple[int, list[EventRow]] = (sys.maxsize, [])
+        entry, rows = next(groups, none)
         link = beginning(self._folder.name)
         for each, link in self._entries(log):
-            while isinstance(entry, int) and entry < link.seq:
-                self._foreign(rows, "tell of entry {entry}, which is not the log's next one", entry)
-                entry, rows = next(groups, (None, iter(())))
-            wanted = rows_of(each, link, 0)
-            found = list(rows) if entry == link.seq else []
-            if entry == link.seq:
-                entry, rows = next(groups, (None, iter(())))
-            self._compare(link.seq, [row[1:] for row in wanted], found)
-        while entry is not None:
-            self._foreign(rows, "come after the log's last entry", entry)
-            entry, rows = next(groups, (None, iter(())))
+            while entry < link.seq:
+                self._foreign(rows, f"tell of entry {entry}, which is not the log's next one")
+                entry, rows = next(groups, none)
+            wanted = [row[1:] for row in rows_of(each, link, 0)]
+            if entry > link.seq:
+                self._compare(link.seq, wanted, [])
+            else:
+                self._compare(link.seq, wanted, rows)
+                entry, rows = next(groups, none)
+        while rows:
+            self._foreign(rows, "come after the log's last entry")
+            entry, rows = next(groups, none)
         self._end(link, log.execute("SELECT value FROM meta WHERE key = ?", (HEAD_KEY,)).fetchone())
 
     def _entries(self, log: sqlite3.Connection) -> Iterator[tuple[AnyEntry, Link]]:
@@ -141,9 +145,8 @@ class _Check:
                 self.problems.append(f"an event is missing before event {row[0]}")
             yield row
 
-    def _foreign(self, rows: Iterator[EventRow], what: str, entry: object) -> None:
-        numbers = [str(row[0]) for row in rows]
-        self.problems.append(f"events {numbers[0]} to {numbers[-1]} {what.format(entry=entry)}")
+    def _foreign(self, rows: list[EventRow], what: str) -> None:
+        self.problems.append(f"events {rows[0][0]} to {rows[-1][0]} {what}")
 
     def _compare(self, entry: int, wanted: list[Row], found: list[EventRow]) -> None:
         """Compare the events that an entry has in the trace with those it should have."""
@@ -173,10 +176,8 @@ class _Check:
         noted = from_text(str(head[0])) if head is not None else None
         said = ""
         if noted is None:
-            said = (
-                "the link that was noted with the log's newest entry is gone, or was changed; a session of an earlier "
-            )
-            said += "version gets one when it is opened"
+            said = "the link that was noted with the log's newest entry is gone, or was changed; a session of an "
+            said += "earlier version gets one when it is opened"
         elif noted.seq > link.seq:
             said = f"the log ends at entry {link.seq}, but {noted.seq} were written: its end was cut off"
         elif noted != link:
