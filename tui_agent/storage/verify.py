@@ -28,7 +28,7 @@ from tui_agent.storage.trace import SCHEMA, TRACE_NAME, rows_of
 _PROBLEMS_SHOWN: Final = 20
 _EVENTS: Final = "SELECT seq, time, kind, body, entry, hash FROM events ORDER BY seq"
 
-EventRow: TypeAlias = tuple[int, float, str, str, object, str]
+EventRow: TypeAlias = tuple[int, float, str, str, int | str, str]
 """Number, time, kind and body of an event, number and hash of its entry."""
 
 
