@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from tui_agent.context.budget import Threshold as Threshold
     from tui_agent.context.budget import Thresholds as Thresholds
     from tui_agent.context.budget import Window as Window
+    from tui_agent.context.cache_life import PauseCounts as PauseCounts
+    from tui_agent.context.cache_life import Pauses as Pauses
     from tui_agent.context.cache_watch import ColdSend as ColdSend
     from tui_agent.context.changes import StepPreview as StepPreview
     from tui_agent.context.compaction.draft import Draft as Draft
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from tui_agent.context.engine import ContextEngine as ContextEngine
     from tui_agent.context.engine import Layer as Layer
     from tui_agent.context.engine import Prepared as Prepared
+    from tui_agent.context.engine import WorthWriting as WorthWriting
     from tui_agent.context.forecast import Forecast as Forecast
     from tui_agent.context.forecast import StepAhead as StepAhead
     from tui_agent.context.layers.digests import DigestPlan as DigestPlan
@@ -178,11 +181,12 @@ _PLACES = {
     "arguments": "Arguments",
     "context.budget": "Budget ModelLimits Threshold Thresholds Window",
     "context.cache_watch": "ColdSend",
+    "context.cache_life": "PauseCounts Pauses",
     "context.changes": "StepPreview",
     "context.counting": "Ratios",
     "context.economics": "CacheState Situation StepPrice",
     "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
-    "context.engine": "ContextEngine Layer Prepared",
+    "context.engine": "ContextEngine Layer Prepared WorthWriting",
     "context.forecast": "Forecast StepAhead",
     "context.layers.digests": "DigestPlan",
     "context.layers.limits": "Cut Evicted Whole",
