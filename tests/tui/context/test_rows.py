@@ -199,6 +199,15 @@ def test_marks_that_are_close_keep_their_names_apart() -> None:
         assert line.count("^") == 3 or width < 40
 
 
+def test_marks_at_one_place_share_a_tick() -> None:
+    marks = (
+        ThresholdMark(layer="compact", tokens=500, percent=50),
+        ThresholdMark(layer="limit", tokens=505, percent=50.5),
+    )
+    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
+    assert ticks_line(bar, 82, look(ASCII)).text[2:].rstrip() == " " * 40 + "^ summary, full"
+
+
 def test_a_request_larger_than_the_window_fills_the_bar() -> None:
     bar = Bar(categories={"user": 2_000}, tokens=2_000, window=1_000, reserve=100)
     assert bar_line(bar, 22, look(ASCII)).text[2:] == "u" * 20

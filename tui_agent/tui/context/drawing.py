@@ -91,16 +91,20 @@ def ticks_line(bar: Bar, width: int, look: Look) -> Line:
     scale = room / max(1, bar.window, bar.tokens)
     cells = [Run(" ", palette.base)] * room
     free = room
+    # Marks of one cell, or of two beside each other, share a tick.
+    places: dict[int, list[ThresholdMark]] = {}
     for mark in sorted(bar.marks, key=lambda mark: -mark.tokens):
-        if not mark.tokens or mark.warning:
-            continue
-        place = min(room - 1, int(mark.tokens * scale))
-        style = palette.error if mark.layer == "limit" else palette.warning
+        if mark.tokens and not mark.warning:
+            place = min(room - 1, int(mark.tokens * scale))
+            places.setdefault(place + 1 if place + 1 in places else place, []).append(mark)
+    for place, marks in places.items():
+        style = palette.error if any(mark.layer == "limit" for mark in marks) else palette.warning
         tick = TICK_ASCII if plain else TICK
-        told = f"{tick} {MARKS[mark.layer]}"
+        name = ", ".join(MARKS[mark.layer] for mark in reversed(marks))
+        told = f"{tick} {name}"
         if place + len(told) > free:
             # Beside the next mark there is no room to the right of the tick.
-            told = f"{MARKS[mark.layer]} {tick}"
+            told = f"{name} {tick}"
             start = min(place, free - 1) - len(told) + 1
         else:
             start = place

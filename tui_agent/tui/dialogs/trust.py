@@ -34,9 +34,7 @@ class Answers(Choices):
 
     @override
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("page_up", "page_down", "cursor_up", "cursor_down") and super().check_action(
-            action, parameters
-        )
+        return action not in TAKEN and super().check_action(action, parameters)
 
 
 class TrustScreen(PickerScreen):
