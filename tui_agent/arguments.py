@@ -97,7 +97,7 @@ class Parsed(NamedTuple):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str
-    """`sessions`, `trace`, `replay`, `acp`, `doctor`, `config`, or empty: talk to the agent."""
+    """`sessions`, `trace`, `replay`, `usage`, `acp`, `doctor`, `config`, or empty: talk to the agent."""
     settings: tuple[tuple[str, str, str], ...]
     """(flag as written, settings key, text) in the order given."""
     options: argparse.Namespace
@@ -170,7 +170,7 @@ CLOSE_ENOUGH: Final = 0.75
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions | trace [SESSION] | replay SESSION | config | doctor | acp | mcp | import | completion SHELL
+commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | mcp | import | completion SHELL
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
       130 interrupted, 141 nobody reads the output"""
@@ -315,6 +315,22 @@ def _trace_parser() -> _Parser:
     return parser
 
 
+def _usage_parser() -> _Parser:
+    parser = _new_parser("tui-agent usage", "[--days N] [--by model|tool|server|project|day|command] [--json]")
+    parser.description = "Say where the money went in all sessions, with missed caches and what compaction saved."
+    parser.add_argument(
+        "--days", type=_tokens, default=30, metavar="N", help="of the last N days (0: all; default: 30)"
+    )
+    parser.add_argument(
+        "--by",
+        default="model",
+        choices=("model", "tool", "server", "project", "day", "command"),
+        help="what a line is: model (default), tool, server, project, day or command",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
 def _replay_parser() -> _Parser:
     parser = _new_parser(
         "tui-agent replay",
@@ -436,6 +452,7 @@ PARSERS = {
     "sessions": _sessions_parser,
     "trace": _trace_parser,
     "replay": _replay_parser,
+    "usage": _usage_parser,
     "acp": _acp_parser,
     "doctor": _doctor_parser,
     "config": _config_parser,

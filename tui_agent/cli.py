@@ -88,6 +88,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return ExitCode.DONE if healthy else ExitCode.BAD_USAGE
         case "replay":
             return _replay(parsed, folder, home, environ)
+        case "usage":
+            return _usage(options, home)
         case "completion":
             from tui_agent.completion import SHELLS
 
@@ -101,6 +103,18 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return _serve(parsed, folder, home, environ)
         case _:
             return _report_session(parsed, home)
+
+
+def _usage(options: Namespace, home: Path) -> int:
+    from tui_agent.agent.spending import as_json, as_text, spending
+    from tui_agent.storage.errors import StorageError
+
+    try:
+        found = spending(home, days=options.days, by=options.by)
+    except StorageError as error:
+        raise UsageError(error.message) from error
+    _print(as_json(found) if options.json else as_text(found))
+    return ExitCode.DONE
 
 
 def _servers(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:

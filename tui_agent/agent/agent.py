@@ -355,6 +355,11 @@ class Agent:
     # The model
 
     @property
+    def home(self) -> Path | None:
+        """The folder with all sessions and what belongs to them; None if this one is not kept."""
+        return self._kept.folder.parents[1] if self._kept.folder is not None else None
+
+    @property
     def profile(self) -> ModelProfile:
         """What is known of the active model."""
         return self._active.profile

@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -349,6 +349,16 @@ def _has_log(folder: Path) -> bool:
     with suppress(OSError):
         return path.stat().st_size > 0
     return False
+
+
+def stamped_logs(home: Path) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    """The folders of all sessions and subtasks with a log, each with what changes when its log does.
+
+    Raises `StorageError`.
+    """
+    for folder in (*_folders(home), *_folders(home, subtasks=True)):
+        if stamp := _stamp(folder):
+            yield folder, stamp
 
 
 def _stats(folder: Path) -> list[os.stat_result]:

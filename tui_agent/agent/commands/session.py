@@ -181,6 +181,20 @@ async def cost(agent: "Agent", _: str) -> Reply:
     return Reply("Cost", "\n".join([*lines, "", next_call(agent.context.forecast())]))
 
 
+async def usage(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.agent.spending import GROUPS, as_text, spending
+
+    days, by = 30, GROUPS[0]
+    for word in argument.split():
+        group = next((each for each in GROUPS if each == word), None)
+        if group is None and not word.isdecimal():
+            return Reply(f"/usage {word}: unknown", f"/usage [DAYS] [{'|'.join(GROUPS)}]")
+        days, by = (days, group) if group is not None else (int(word), by)
+    if agent.home is None:
+        return Reply("No sessions are kept")
+    return Reply("Usage of all sessions", as_text(await asyncio.to_thread(spending, agent.home, days=days, by=by)))
+
+
 def _totals(name: str, totals: "Totals") -> str:
     usage = totals.usage
     hits = 100 * (totals.cache_share or 0.0)

@@ -79,6 +79,7 @@ COMMANDS: Final = (
     Command("context", "show what fills the window", context.context, "[text]", ("boundaries",), uses_profile=True),
     Command("stats", "show tokens, cost and cache hits per model", session.stats),
     Command("cost", "show what was spent and the next call's cost", session.cost, uses_profile=True),
+    Command("usage", "where the money went, over days and sessions", session.usage, "[days] [by]"),
     Command("preview", "see what compact, clear or done would do", context.preview, "[step]", uses_profile=True),
     Command("clear-results", "clear all old tool results", context.clear_results, previews="clear", uses_profile=True),
     Command("keep", "let nothing leave before the next answer", context.keep),
@@ -141,7 +142,7 @@ CLOSE_ENOUGH: Final = 0.7
 """The least similarity, from 0 to 1, of a mistyped name and a command; `/settings` must not suggest `/stats`."""
 
 _INSTEAD: Final = {
-    "usage billing spend": "/cost says what was spent, /stats by which model",
+    "billing spend spending": "/cost says what was spent, /usage on what in all sessions",
     "status info about": "/config lists what is set, /context what fills the window",
     "tokens ctx": "/context says what fills the window",
     "settings preferences prefs set options setup": "/config lists every setting",

@@ -1,0 +1,348 @@
+"""Where the money went over days, from the logs of all sessions: `tui-agent usage` and `/usage`.
+
+A log is summed up once; the sums are kept in a file that may be lost at any time, with the time and size of the log, so
+only sessions that have changed are read again. A model call belongs to the day on which it ended. Its cost belongs to
+the tools whose results it was the first to read, by their length; if there are none, to the user's prompt.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from tui_agent.context.cache_watch import SLACK_SHARE, SLACK_TOKENS, WORDING, Part
+from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.entries import (
+    AnyEntry,
+    Checkpointed,
+    ContextEntry,
+    Message,
+    Prefix,
+    Summarized,
+    Usage,
+    model_call,
+)
+from tui_agent.conversation.profile import MILLION, Rates
+from tui_agent.durable import write_file
+from tui_agent.models.base import UnknownModel
+from tui_agent.models.catalogue import CATALOGUE
+from tui_agent.models.prices import look_up
+from tui_agent.storage.errors import StorageError
+from tui_agent.storage.log import log_file, read_entries, read_summary
+from tui_agent.storage.sessions import stamped_logs
+from tui_agent.text import compact_count, money_text, one_line
+from tui_agent.tools.mcp.known import PREFIX
+
+By: TypeAlias = Literal["model", "tool", "server", "project", "day", "command"]
+GROUPS: Final[tuple[By, ...]] = get_args(By)
+SUMS_NAME: Final = "usage-sums.json"
+SHOWN: Final = 30
+"""The most lines of a table; JSON has all."""
+LONGEST_NAME: Final = 40
+"""Characters of the longest name in a table."""
+PROMPT, SUMMARIES, OWN_TOOLS = "(prompt)", "(summaries)", "(built in)"
+CACHE_S: Final = 300
+"""Seconds after which a cache counts as expired: a log does not tell for how long it was written."""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """Sums of a day of one session. `calls`: of a model, or uses of what is named; `missed`: tokens not in the cache.
+
+    `kind`: ``model``, ``tool`` and ``command`` each have all of the day's cost; ``miss`` is the part of it that missed
+    caches cost, by reason; ``saved`` is what changes to the context have saved.
+    """
+
+    day: str
+    kind: Literal["model", "tool", "command", "miss", "saved"]
+    name: str
+    calls: float = 0.0
+    usd: float = 0.0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    stamp: tuple[int, ...]
+    project: str
+    rows: tuple[Row, ...]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What one model, tool, server, project, day or command cost."""
+
+    name: str
+    calls: int
+    usd: float
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """How often caches were missed for one reason, the tokens that were read anew, and what that cost more."""
+
+    reason: str
+    calls: int
+    tokens: int
+    usd: float
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """What was spent in the last `days` (0: ever). `saved_usd`: by clearing and compaction, after their own cost."""
+
+    days: int
+    by: By
+    sessions: int
+    usd: float
+    lines: tuple[Line, ...]
+    misses: tuple[Miss, ...]
+    saved_usd: float
+    unreadable: int = 0
+
+
+def spending(home: Path, *, days: int, by: By, today: date | None = None) -> Spending:
+    """Sum up all sessions and subtasks. Slow the first time; afterwards only what has changed is read.
+
+    Raises `StorageError` if the sessions cannot be listed.
+    """
+    kept, unreadable = _sums(home)
+    first = str((today or date.today()) - timedelta(days=days - 1)) if days else ""
+    found = [(each.project, row) for each in kept for row in each.rows if row.day >= first]
+    kind = "tool" if by in ("tool", "server") else "command" if by == "command" else "model"
+    lines: dict[str, list[Row]] = {}
+    for project, row in found:
+        if row.kind == kind:
+            lines.setdefault(_group(by, project, row), []).append(row)
+    misses: dict[str, list[Row]] = {}
+    for _, row in found:
+        if row.kind == "miss":
+            misses.setdefault(row.name, []).append(row)
+
+    return Spending(
+        days,
+        by,
+        sum(any(row.day >= first for row in each.rows) for each in kept),
+        sum(row.usd for _, row in found if row.kind == "model"),
+        tuple(
+            sorted(
+                (_line(name, rows) for name, rows in lines.items()),
+                key=lambda line: (0.0 if by == "day" else -line.usd, line.name),
+            )
+        ),
+        tuple(
+            Miss(name, round(sum(row.calls for row in rows)), sum(row.input_tokens for row in rows), _usd(rows))
+            for name, rows in sorted(misses.items(), key=lambda each: -_usd(each[1]))
+        ),
+        sum(row.usd for _, row in found if row.kind == "saved"),
+        unreadable,
+    )
+
+
+def _group(by: By, project: str, row: Row) -> str:
+    match by:
+        case "project":
+            return project or "(unknown)"
+        case "day":
+            return row.day
+        case "server":
+            return row.name.split("__")[1] if row.name.startswith(PREFIX) else OWN_TOOLS
+        case _:
+            return row.name
+
+
+def _usd(rows: Iterable[Row]) -> float:
+    return sum(row.usd for row in rows)
+
+
+def _line(name: str, rows: Sequence[Row]) -> Line:
+    return Line(
+        name,
+        round(sum(row.calls for row in rows)),
+        _usd(rows),
+        sum(row.input_tokens for row in rows),
+        sum(row.cached_tokens for row in rows),
+        sum(row.output_tokens for row in rows),
+    )
+
+
+def _sums(home: Path) -> tuple[list[_Kept], int]:
+    """The sums of each session and subtask, and how many logs could not be read."""
+    path, known, unreadable = home / SUMS_NAME, dict[str, _Kept](), 0
+    with suppress(OSError, msgspec.MsgspecError):
+        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Kept])
+    now: dict[str, _Kept] = {}
+    for folder, stamp in stamped_logs(home):
+        each = known.get(folder.name)
+        if each is None or each.stamp != stamp:
+            try:
+                project = read_summary(log_file(folder)).meta.get("cwd", "")
+                each = _Kept(stamp, project, tuple(rows_of(read_entries(log_file(folder)))))
+            except StorageError:
+                unreadable += 1
+                continue
+        now[folder.name] = each
+    if now != known:
+        with suppress(OSError):
+            write_file(path, msgspec.json.encode(now))
+    return list(now.values()), unreadable
+
+
+class _Day:
+    """Adds up the rows of one session."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str], Row] = {}
+
+    def add(self, row: Row) -> None:
+        key = row.day, row.kind, row.name
+        old = self._rows.get(key)
+        self._rows[key] = row if old is None else _sum(old, row)
+
+    def rows(self) -> Iterator[Row]:
+        for row in self._rows.values():
+            yield msgspec.structs.replace(row, usd=round(row.usd, 8), calls=round(row.calls, 4))
+
+
+def _sum(old: Row, row: Row) -> Row:
+    return msgspec.structs.replace(
+        old,
+        calls=old.calls + row.calls,
+        usd=old.usd + row.usd,
+        input_tokens=old.input_tokens + row.input_tokens,
+        cached_tokens=old.cached_tokens + row.cached_tokens,
+        output_tokens=old.output_tokens + row.output_tokens,
+    )
+
+
+def rows_of(entries: Iterable[AnyEntry]) -> Iterator[Row]:
+    """The sums of one log."""
+    sums = _Day()
+    called: dict[str, ToolCall] = {}
+    arrived: list[tuple[str, str, int]] = []
+    last: Message | None = None
+    changed: Part | None = None
+    saving = 0.0
+    for entry in entries:
+        day = datetime.fromtimestamp(entry.time).strftime("%Y-%m-%d")
+        if isinstance(entry, Message):
+            for block in entry.blocks:
+                if isinstance(block, ToolCall):
+                    called[block.id] = block
+                elif isinstance(block, ToolResult) and entry.kind == "tool_result" and block.call_id in called:
+                    call = called[block.call_id]
+                    arrived.append((call.name, _program(call), max(1, len(block.text))))
+        elif isinstance(entry, Prefix):
+            changed = changed or "system"
+        elif isinstance(entry, ContextEntry):
+            changed = "messages"
+            sums.add(Row(day, "saved", "", 1, entry.saved_usd))
+            # A boundary replaces what earlier steps have made smaller.
+            saving = entry.saving_usd + (0.0 if isinstance(entry, Summarized | Checkpointed) else saving)
+        call_made = model_call(entry)
+        if call_made is None:
+            continue
+        usage, usd = call_made.usage, call_made.cost_usd or 0.0
+        sums.add(_row(day, "model", call_made.model, 1, usd, usage, 1.0))
+        if not isinstance(entry, Message):
+            for kind in ("tool", "command"):
+                sums.add(_row(day, kind, SUMMARIES, 1, usd, usage, 1.0))
+            # What wrote a summary is part of what the step cost.
+            sums.add(Row(day, "saved", "", 0, -usd))
+            continue
+        whole = sum(length for _, _, length in arrived)
+        for tool, program, length in arrived or [(PROMPT, PROMPT, 1)]:
+            share = length / whole if whole else 1.0
+            sums.add(_row(day, "tool", tool, 1, usd * share, usage, share))
+            sums.add(_row(day, "command", program or tool, 1, usd * share, usage, share))
+        if (miss := _miss(last, entry, changed)) is not None:
+            sums.add(msgspec.structs.replace(miss, day=day))
+        sums.add(Row(day, "saved", "", 0, saving))
+        arrived, last, changed = [], entry, None
+    yield from sums.rows()
+
+
+def _row(
+    day: str, kind: Literal["model", "tool", "command"], name: str, calls: int, usd: float, usage: Usage, share: float
+) -> Row:
+    figures = usage.input_tokens, usage.cache_read_tokens, usage.output_tokens
+    return Row(day, kind, name, calls, usd, *(round(figure * share) for figure in figures))
+
+
+def _miss(last: Message | None, now: Message, changed: Part | None) -> Row | None:
+    """What a call cost more that read less from the cache than the call before it had left there.
+
+    Only of providers that charge for what they write there; others promise nothing.
+    """
+    if last is None or last.usage is None or now.usage is None or not last.usage.cache_write_tokens:
+        return None
+    expected = min(last.usage.cache_read_tokens + last.usage.cache_write_tokens, now.usage.input_tokens)
+    missed = expected - now.usage.cache_read_tokens
+    if missed <= max(SLACK_TOKENS, expected * SLACK_SHARE):
+        return None
+    rates = _rates(now.model)
+    usd = missed * max(0.0, rates.write - rates.read) * rates.input_usd / MILLION if rates is not None else 0.0
+    idle = now.time - now.duration_ms / 1000 - last.time
+    part: Part = "model" if last.model != now.model else changed or ("expired" if idle >= CACHE_S else "provider")
+    return Row("", "miss", WORDING[part], 1, usd, missed)
+
+
+@lru_cache
+def _rates(model: str) -> Rates | None:
+    try:
+        return look_up(CATALOGUE.quick_profile(model)).rates(0)
+    except UnknownModel:
+        return None
+
+
+class _Run(msgspec.Struct):
+    command: str = ""
+
+
+_run = msgspec.json.Decoder(_Run)
+
+
+def _program(call: ToolCall) -> str:
+    """The program that a command starts, without variables before it; empty if the tool runs none."""
+    with suppress(msgspec.DecodeError):
+        words = [word for word in _run.decode(call.arguments).command.split() if "=" not in word]
+        return Path(words[0]).name if words else ""
+    return ""
+
+
+def as_json(found: Spending) -> str:
+    """The sums as a JSON object."""
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+
+
+def as_text(found: Spending) -> str:
+    """The sums as a table."""
+    when = f"the last {found.days:,} days" if found.days else "all days"
+    lines = [f"{money_text(found.usd)} in {when}, {found.sessions:,} sessions", ""]
+    shown = found.lines[-SHOWN:] if found.by == "day" else found.lines[:SHOWN]
+    names = [one_line(line.name, LONGEST_NAME) for line in shown]
+    width = max(len(found.by), *map(len, names), 0)
+    most = max([line.usd for line in shown], default=0.0)
+    lines.append(f"{found.by:<{width}}  {'cost':>10}  {'calls':>7}  {'in':>7}  {'cached':>6}  {'out':>6}")
+    for name, line in zip(names, shown, strict=True):
+        cached = line.cached_tokens / line.input_tokens if line.input_tokens else 0.0
+        bar = "▇" * round(20 * line.usd / most) if most > 0 else ""
+        figures = f"{compact_count(line.input_tokens):>7}  {cached:>6.0%}  {compact_count(line.output_tokens):>6}"
+        lines.append(f"{name:<{width}}  {money_text(line.usd):>10}  {line.calls:>7,}  {figures}  {bar}".rstrip())
+    if len(found.lines) > len(shown):
+        lines.append(f"and {len(found.lines) - len(shown):,} more")
+    if found.misses:
+        lines += ["", f"Missed caches cost {money_text(sum(miss.usd for miss in found.misses))} more:"]
+        lines += [
+            f"  {money_text(miss.usd):>9}  {miss.calls:,} calls, {compact_count(miss.tokens)} tokens: {miss.reason}"
+            for miss in found.misses
+        ]
+    gained = "saved" if found.saved_usd >= 0 else "cost, so far,"
+    lines += ["", f"Clearing and compaction {gained} {money_text(abs(found.saved_usd))}, after their own cost."]
+    if found.unreadable:
+        lines.append(f"{found.unreadable:,} sessions could not be read.")
+    return "\n".join(lines)
