@@ -1,4 +1,4 @@
-"""The session behind the screen: an inbox, one task that consumes it, and the work that `states.step` returns."""
+"""The session behind the screen: an inbox, one task that consumes it, and the work that `State` returns."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.session import states
-from tui_agent.tui.session.states import Inbound, Phase, State, Work
+from tui_agent.tui.session.states import Errand, Next, Phase, State, Work
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tui_agent.tui.session.turns import TurnView
 
     Opening = Callable[[Arguments], Coroutine[None, None, tuple[Session, TurnView]]]
+    Message = Callable[[State], Next]
+    """What happened, applied to the state of its turn in the inbox."""
 
 
 SHOW_WAITING_AFTER_S: Final = 0.15
@@ -39,7 +41,7 @@ class Conductor:
     def __init__(self, host: "Host", opening: "Opening") -> None:
         self._host = host
         self._opening = opening
-        self._inbox: asyncio.Queue[Inbound] = asyncio.Queue()
+        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._queued: set[int] = set()
         self._not_entered = ""
         self._ran: states.Outgoing | None = None
@@ -78,7 +80,7 @@ class Conductor:
 
         `typed`: what the user typed, if that is not the text.
         """
-        self._post(states.Send(text, typed))
+        self._post(lambda state: state.send(text, typed))
 
     def send_again(self) -> bool:
         """Send the text of the newest turn once more, if that turn failed; False if it did not."""
@@ -92,19 +94,24 @@ class Conductor:
 
         If the turn waits for a summary, or if no turn runs, stop the summary that is being written instead.
         """
-        self._post(states.Stop())
+
+        def stop(state: State) -> Next:
+            awaited = self.session is not None and self.session.agent.context.awaits_summary
+            return (state, (Errand.STOP_WRITING,)) if awaited else state.stop()
+
+        self._post(stop)
 
     def take_back(self) -> None:
         """Put the newest waiting text back into the prompt."""
-        self._post(states.TakeBack())
+        self._post(State.take_back)
 
     def prepare_ahead(self) -> None:
         """While the user writes the next prompt, do the context work that is due before it."""
-        self._post(states.Prepare())
+        self._post(State.prepare)
 
     def switch(self, target: "Arguments") -> None:
         """Close this session cleanly, then open another one."""
-        self._post(states.Switch(target))
+        self._post(lambda state: state.leave(target))
 
     async def agent(self) -> "Agent":
         """The agent, once there is one. Raises SessionUnavailable."""
@@ -116,7 +123,7 @@ class Conductor:
 
     async def close(self) -> None:
         """Stop the turn and close the session. A second call waits for the first. Raises what closing raised."""
-        self._post(states.Close())
+        self._post(lambda state: state.leave(None))
         error = await asyncio.shield(self._closed)
         if error is not None:
             raise error
@@ -124,22 +131,22 @@ class Conductor:
     def add(self, seq: int, text: str) -> None:
         """Note that a text in the conversation waits for the next step."""
         self._queued.add(seq)
-        self._post(states.Waits(seq, text))
+        self._post(lambda state: state.waits(seq, text))
 
     def remove(self, seq: int) -> None:
         """Note that a text no longer waits."""
         if seq:
-            self._post(states.WaitsNoMore(seq))
+            self._post(lambda state: state.waits_no_more(seq))
 
     def forget_waiting(self, *, give_back: bool) -> None:
         """After a change of branch: forget texts that waited on the old one; `give_back`: they go to the prompt."""
         if self.session is not None:
             still = frozenset(seq for seq, _ in self.session.agent.turns.queued())
-            self._post(states.Moved(still, give_back))
+            self._post(lambda state: state.moved(still, gives_back=give_back))
 
     # The inbox
 
-    def _post(self, message: Inbound) -> None:
+    def _post(self, message: "Message") -> None:
         self._inbox.put_nowait(message)
 
     async def _consume(self) -> None:
@@ -161,16 +168,12 @@ class Conductor:
         texts = (self._not_entered, *self._state.shown) if self._not_entered else self._state.shown
         self._host.show_waiting(texts, held=self._state.phase is Phase.IDLE)
 
-    def _take(self, message: Inbound) -> tuple[Work, ...]:
-        if isinstance(message, states.Stop) and self.session is not None and self.session.agent.context.awaits_summary:
-            message = states.StopSummary()
-        self._state, work = states.step(self._state, message)
+    def _take(self, message: "Message") -> tuple[Work, ...]:
+        self._state, work = message(self._state)
         if self._state.settled:
             self._settled.set()
         else:
             self._settled.clear()
-        if isinstance(message, states.Closed) and self._state.phase is Phase.CLOSED:
-            self._closed.set_result(message.error)
         return work
 
     def _do(self, work: Work) -> None:
@@ -179,36 +182,38 @@ class Conductor:
                 self._opener = asyncio.create_task(self._open(target), name="open")
             case states.ReadPictures(outgoing):
                 self._read(outgoing)
-            case states.StopReading():
+            case Errand.STOP_READING:
                 if self._reader is not None:
                     self._reader.cancel()
-            case states.ShowTurn(runs):
-                self._show_turn(runs=runs)
+            case Errand.SHOW_TURN | Errand.SHOW_NO_TURN:
+                self._show_turn(runs=work is Errand.SHOW_TURN)
             case states.RunTurn(outgoing, images):
                 self._run(outgoing, images)
             case states.TakeIn(outgoing, images):
                 self._taker = asyncio.create_task(self._take_in(outgoing, images), name="queue")
-            case states.Interrupt():
+            case Errand.INTERRUPT:
                 self._beside(self._interrupt())
-            case states.StopWriting():
+            case Errand.STOP_WRITING:
                 if self.session is not None:
                     self.session.agent.context.stop_writing()
             case states.Withdraw(seq):
                 self._beside(self._withdraw_one(seq))
-            case states.PrepareAhead():
+            case Errand.PREPARE_AHEAD:
                 self._beside(self._prepare())
             case states.GiveBack(texts):
                 self._host.give_back("\n".join(texts))
-            case states.TellNoSession():
+            case Errand.TELL_NO_SESSION:
                 told = "your text is back in the prompt; /new begins a session, /sessions chooses one"
                 self._host.say(Level.ERROR, "There is no session to send this to", hint=told)
-            case states.TellClosing():
+            case Errand.TELL_CLOSING:
                 now = "opening" if self._state.phase is Phase.OPENING else "closing"
                 self._host.hint(f"{now} the session; Ctrl+C twice quits")
-            case states.CloseSession():
+            case Errand.CLOSE_SESSION:
                 self._beside(self._close())
             case states.Report(error):
                 self._host.report(error)
+            case states.EndWith(error):
+                self._closed.set_result(error)
             case _:
                 assert_never(work)
 
@@ -224,13 +229,13 @@ class Conductor:
         try:
             self.session, self._view = await self._opening(target)
         except SessionUnavailable:
-            self._post(states.NotOpened())
+            self._post(State.not_opened)
         except Exception as error:
             self._host.report(error)
-            self._post(states.NotOpened())
+            self._post(State.not_opened)
         else:
             self._view.show_waiting(self.session.agent.turns.queued())
-            self._post(states.Opened())
+            self._post(State.opened)
 
     def _read(self, outgoing: states.Outgoing) -> None:
         from tui_agent.tui.prompt.mentions import names_pictures
@@ -238,16 +243,16 @@ class Conductor:
         if names_pictures(outgoing.text):
             self._reader = asyncio.create_task(self._read_pictures(outgoing), name="pictures")
         else:
-            self._post(states.Read(outgoing.number))
+            self._post(lambda state: state.read(outgoing.number))
 
     async def _read_pictures(self, outgoing: states.Outgoing) -> None:
         try:
             images = await self._host.pictures(outgoing.text)
         except Exception as error:
             self._host.report(error)
-            self._post(states.NotSent(outgoing.number))
+            self._post(lambda state: state.not_sent(outgoing.number))
         else:
-            self._post(states.Read(outgoing.number, images))
+            self._post(lambda state: state.read(outgoing.number, images))
 
     def _show_turn(self, *, runs: bool) -> None:
         if self._view is None:
@@ -297,7 +302,8 @@ class Conductor:
                 await asyncio.wait({self._taker})
             unsent = await self._unsent(session, view, text, unsent)
         finally:
-            self._post(states.TurnEnded(tuple(unsent)))
+            back = tuple(unsent)
+            self._post(lambda state: state.turn_ended(back))
 
     def _show_not_entered(self, text: str) -> None:
         if self._not_entered != text:
@@ -321,20 +327,20 @@ class Conductor:
         await self._entered.wait()
         session = self.session
         if session is None:
-            self._post(states.NoTurn(outgoing.number, images))
+            self._post(lambda state: state.no_turn(outgoing.number, images))
             return
         try:
             seq = await session.agent.queue(outgoing.text, images, typed=outgoing.typed)
         except NotRunning:
-            self._post(states.NoTurn(outgoing.number, images))
+            self._post(lambda state: state.no_turn(outgoing.number, images))
         except Exception as error:
             self._host.report(error)
-            self._post(states.NotSent(outgoing.number))
+            self._post(lambda state: state.not_sent(outgoing.number))
         else:
             self._queued.add(seq)
             # The turn may have taken it into a step already.
             waits = any(seq == waiting for waiting, _ in session.agent.turns.queued())
-            self._post(states.Taken(outgoing.number, seq, waits))
+            self._post(lambda state: state.taken(outgoing.number, seq, waits=waits))
 
     async def _interrupt(self) -> None:
         await self._began.wait()
@@ -363,7 +369,7 @@ class Conductor:
             self.remove(seq)
 
     async def _close(self) -> None:
-        """End whatever is running, the session last; posts `Closed` even if something fails."""
+        """End whatever is running, the session last; posts that it is closed even if something fails."""
         error: Exception | None = None
         try:
             if self._opener is not None and not self._opener.done():
@@ -377,4 +383,4 @@ class Conductor:
                 await session.close()
         except Exception as problem:
             error = problem
-        self._post(states.Closed(error))
+        self._post(lambda state: state.closed(error))

@@ -1,11 +1,12 @@
-"""The state machine of the session behind the screen: its states, messages and work, as pure functions.
+"""The state machine of the session behind the screen, as pure functions.
 
-`step` takes a state and a message and returns the next state with the work to do. `conductor.Conductor` does the work
-and posts its outcome as another message. Nothing here waits, so keys are handled in every state.
+`State` has a method for each thing that can happen; it returns the next state with the work to do, and changes nothing
+where the news is out of date. `conductor.Conductor` does the work and tells its outcome to another method. Nothing here
+waits, so keys are handled in every state.
 """
 
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +43,77 @@ class Outgoing(Struct, frozen=True):
     def shown(self) -> str:
         """What the user typed."""
         return self.typed or self.text
+
+
+# Work
+
+
+class Errand(Enum):
+    """Work that needs nothing but to be named."""
+
+    SHOW_TURN = "show that a turn begins"
+    SHOW_NO_TURN = "show that a turn has ended"
+    STOP_READING = "stop reading pictures; a `read` that follows all the same is ignored"
+    INTERRUPT = "stop the running turn"
+    STOP_WRITING = "stop the summary that is being written"
+    PREPARE_AHEAD = "do the context work that is due before the next turn"
+    TELL_NO_SESSION = "tell the user that there is no session to send to"
+    TELL_CLOSING = "tell the user that nothing can be stopped because the session is being opened or closed"
+    CLOSE_SESSION = "end the turn, or the opening, and close the session; `closed` follows"
+
+
+class OpenSession(Struct, frozen=True):
+    """Open a session; `opened` or `not_opened` follows."""
+
+    target: "Arguments"
+
+
+class ReadPictures(Struct, frozen=True):
+    """Read the pictures a text names; `read` or `not_sent` follows."""
+
+    outgoing: Outgoing
+
+
+class RunTurn(Struct, frozen=True):
+    """Run a turn with this text; `turn_ended` follows."""
+
+    outgoing: Outgoing
+    images: "tuple[Image, ...]"
+
+
+class TakeIn(Struct, frozen=True):
+    """Give a text to the running turn; `taken`, `no_turn` or `not_sent` follows, before `turn_ended`."""
+
+    outgoing: Outgoing
+    images: "tuple[Image, ...]"
+
+
+class Withdraw(Struct, frozen=True):
+    """Take a waiting text out of the conversation and put it back into the prompt."""
+
+    seq: int
+
+
+class GiveBack(Struct, frozen=True):
+    """Put these texts back into the prompt."""
+
+    texts: tuple[str, ...]
+
+
+class Report(Struct, frozen=True):
+    """Show an error."""
+
+    error: Exception
+
+
+class EndWith(Struct, frozen=True):
+    """Nothing opens any more: let everybody who waits for the end go on, with the error of closing."""
+
+    error: Exception | None
+
+
+Work: TypeAlias = Errand | OpenSession | ReadPictures | RunTurn | TakeIn | Withdraw | GiveBack | Report | EndWith
+Next: TypeAlias = "tuple[State, tuple[Work, ...]]"
 
 
 class State(Struct, frozen=True):
@@ -86,447 +158,191 @@ class State(Struct, frozen=True):
         sent = [each.shown for each in self.outbox if each.number != self.taking]
         return (*(text for _, text in self.waiting), *taken, *self.returning, *sent)
 
-
-# Messages
-
-
-class Send(Struct, frozen=True):
-    """The user sent a text; `typed`: see `Outgoing`."""
-
-    text: str
-    typed: str = ""
-
-
-class Stop(Struct, frozen=True):
-    """The user wants the turn stopped, and unsent texts back."""
-
-
-class StopSummary(Struct, frozen=True):
-    """The user wants the summary stopped; the turn that waits for it goes on."""
-
-
-class TakeBack(Struct, frozen=True):
-    """The user wants the newest waiting text back."""
-
-
-class Prepare(Struct, frozen=True):
-    """The user started to write."""
-
-
-class Switch(Struct, frozen=True):
-    """The user wants to switch to another session."""
-
-    target: "Arguments"
-
-
-class Close(Struct, frozen=True):
-    """The program ends."""
-
-
-class Opened(Struct, frozen=True):
-    """The session is open."""
-
-
-class NotOpened(Struct, frozen=True):
-    """The session could not be opened; the user was told why."""
-
-
-class Read(Struct, frozen=True):
-    """The pictures of a text were read."""
-
-    number: int
-    images: "tuple[Image, ...]" = ()
-
-
-class NotSent(Struct, frozen=True):
-    """A text could not be sent; the user was told why."""
-
-    number: int
-
-
-class Taken(Struct, frozen=True):
-    """The running turn took in a text as entry `seq`. `waits`: it is for the next step, which has not begun."""
-
-    number: int
-    seq: int
-    waits: bool = True
-
-
-class NoTurn(Struct, frozen=True):
-    """The turn ended before it could take in a text."""
-
-    number: int
-    images: "tuple[Image, ...]" = ()
-
-
-class TurnEnded(Struct, frozen=True):
-    """The turn has ended. `unsent`: texts to give back because no model has seen them."""
-
-    unsent: tuple[str, ...] = ()
-
-
-class Waits(Struct, frozen=True):
-    """A text in the conversation waits for the next step."""
-
-    seq: int
-    text: str
-
-
-class WaitsNoMore(Struct, frozen=True):
-    """A waiting text was delivered or withdrawn."""
-
-    seq: int
-
-
-class Moved(Struct, frozen=True):
-    """The branch was changed; on the new one only the texts `still` wait. `gives_back`: the others go to the prompt."""
-
-    still: frozenset[int]
-    gives_back: bool = True
-
-
-class Closed(Struct, frozen=True):
-    """The session is closed, cleanly or with an error."""
-
-    error: Exception | None = None
-
-
-Inbound: TypeAlias = (
-    Send
-    | Stop
-    | StopSummary
-    | TakeBack
-    | Prepare
-    | Switch
-    | Close
-    | Opened
-    | NotOpened
-    | Read
-    | NotSent
-    | Taken
-    | NoTurn
-    | TurnEnded
-    | Waits
-    | WaitsNoMore
-    | Moved
-    | Closed
-)
-
-# Work
-
-
-class OpenSession(Struct, frozen=True):
-    """Open a session; `Opened` or `NotOpened` follows."""
-
-    target: "Arguments"
-
-
-class ReadPictures(Struct, frozen=True):
-    """Read the pictures a text names; `Read` or `NotSent` follows."""
-
-    outgoing: Outgoing
-
-
-class StopReading(Struct, frozen=True):
-    """Stop reading pictures; a `Read` that follows all the same is ignored."""
-
-
-class ShowTurn(Struct, frozen=True):
-    """Show that a turn begins or has ended."""
-
-    runs: bool
-
-
-class RunTurn(Struct, frozen=True):
-    """Run a turn with this text; `TurnEnded` follows."""
-
-    outgoing: Outgoing
-    images: "tuple[Image, ...]"
-
-
-class TakeIn(Struct, frozen=True):
-    """Give a text to the running turn; `Taken`, `NoTurn` or `NotSent` follows, before `TurnEnded`."""
-
-    outgoing: Outgoing
-    images: "tuple[Image, ...]"
-
-
-class Interrupt(Struct, frozen=True):
-    """Stop the running turn."""
-
-
-class StopWriting(Struct, frozen=True):
-    """Stop the summary that is being written."""
-
-
-class Withdraw(Struct, frozen=True):
-    """Take a waiting text out of the conversation and put it back into the prompt."""
-
-    seq: int
-
-
-class PrepareAhead(Struct, frozen=True):
-    """Do the context work that is due before the next turn."""
-
-
-class GiveBack(Struct, frozen=True):
-    """Put these texts back into the prompt."""
-
-    texts: tuple[str, ...]
-
-
-class TellNoSession(Struct, frozen=True):
-    """Tell the user that there is no session to send to."""
-
-
-class TellClosing(Struct, frozen=True):
-    """Tell the user that nothing can be stopped because the session is being opened or closed."""
-
-
-class CloseSession(Struct, frozen=True):
-    """End the turn, or the opening, and close the session; `Closed` follows."""
-
-
-class Report(Struct, frozen=True):
-    """Show an error."""
-
-    error: Exception
-
-
-Work: TypeAlias = (
-    OpenSession
-    | ReadPictures
-    | StopReading
-    | ShowTurn
-    | RunTurn
-    | TakeIn
-    | Interrupt
-    | StopWriting
-    | Withdraw
-    | PrepareAhead
-    | GiveBack
-    | TellNoSession
-    | TellClosing
-    | CloseSession
-    | Report
-)
-Next: TypeAlias = tuple[State, tuple[Work, ...]]
-
-
-def step(state: State, message: Inbound) -> Next:
-    """The state after `message`, and the work to do. A message that is out of date changes nothing."""
-    match message:
-        case Send():
-            return _send(state, Outgoing(state.sent + 1, message.text, message.typed))
-        case Stop():
-            return _stop(state)
-        case StopSummary():
-            return state, (StopWriting(),)
-        case TakeBack():
-            return _take_back(state)
-        case Prepare():
-            return state, (PrepareAhead(),) if state.phase is Phase.IDLE else ()
-        case Switch(target):
-            return _leave(state, target)
-        case Close():
-            return _leave(state, None)
-        case Opened():
-            return _go_on(replace(state, phase=Phase.IDLE)) if state.phase is Phase.OPENING else (state, ())
-        case NotOpened():
-            return _outbox_returned(replace(state, phase=Phase.VACANT)) if state.phase is Phase.OPENING else (state, ())
-        case Read(number, images):
-            return _read(state, number, images)
-        case NotSent(number):
-            return _not_sent(state, number)
-        case Taken(number, seq, waits):
-            return _taken(state, number, seq, waits=waits)
-        case NoTurn(number, images):
-            return _no_turn(state, number, images)
-        case TurnEnded(unsent):
-            return _turn_ended(state, unsent)
-        case Waits(seq, text):
-            return _waits(state, seq, text), ()
-        case WaitsNoMore(seq):
-            return replace(state, waiting=tuple(each for each in state.waiting if each[0] != seq)), ()
-        case Moved(still, gives_back):
-            gone = tuple(text for seq, text in state.waiting if seq not in still) if gives_back else ()
-            return replace(state, waiting=tuple(each for each in state.waiting if each[0] in still)), _give_back(gone)
-        case Closed(error):
-            return _closed(state, error)
-    assert_never(message)
-
-
-def _send(state: State, outgoing: Outgoing) -> Next:
-    match state.phase:
-        case Phase.VACANT:
-            return state, (GiveBack((outgoing.shown,)), TellNoSession())
-        case Phase.CLOSED:
-            return state, (GiveBack((outgoing.shown,)),)
-        case Phase.CLOSING if state.next is None:
-            return state, (GiveBack((outgoing.shown,)),)
-        case Phase.OPENING | Phase.CLOSING | Phase.IDLE | Phase.PREPARING | Phase.RUNNING:
-            state = replace(state, sent=outgoing.number, outbox=(*state.outbox, outgoing))
-            return _go_on(state) if state.phase is Phase.IDLE else _read_next(state)
-    assert_never(state.phase)
-
-
-def _stop(state: State) -> Next:
-    match state.phase:
-        case Phase.OPENING | Phase.CLOSING:
-            state, work = _outbox_returned(state)
-            return state, (*work, TellClosing())
-        case Phase.IDLE:
-            return state, (StopWriting(),)
-        case Phase.PREPARING:
-            state, work = _outbox_returned(replace(state, phase=Phase.IDLE))
-            return state, (*work, ShowTurn(runs=False))
-        case Phase.RUNNING:
-            state, work = _outbox_returned(replace(state, stopping=True))
-            return state, (*work, Interrupt())
-        case Phase.VACANT | Phase.CLOSED:
-            return state, ()
-    assert_never(state.phase)
-
-
-def _take_back(state: State) -> Next:
-    newest = state.outbox[-1] if state.outbox else None
-    if newest is not None and newest.number != state.taking:
-        stopped = (StopReading(),) if newest.number == state.reading else ()
-        work: tuple[Work, ...] = (*stopped, GiveBack((newest.shown,)))
-        state = _without(state, newest.number)
-        if state.phase is Phase.PREPARING and not state.outbox:
-            return replace(state, phase=Phase.IDLE), (*work, ShowTurn(runs=False))
-        return state, work
-    if newest is None and state.waiting and state.phase in {Phase.IDLE, Phase.PREPARING, Phase.RUNNING}:
-        return state, (Withdraw(max(seq for seq, _ in state.waiting)),)
-    return state, ()
-
-
-def _leave(state: State, target: "Arguments | None") -> Next:
-    match state.phase:
-        case Phase.CLOSING:
+    # What the user wants
+
+    def send(self, text: str, typed: str = "") -> Next:
+        """The user sent a text; `typed`: see `Outgoing`."""
+        outgoing = Outgoing(self.sent + 1, text, typed)
+        ends = self.phase is Phase.CLOSED or (self.phase is Phase.CLOSING and self.next is None)
+        if ends or self.phase is Phase.VACANT:
+            return self, (GiveBack((outgoing.shown,)), *(() if ends else (Errand.TELL_NO_SESSION,)))
+        state = replace(self, sent=outgoing.number, outbox=(*self.outbox, outgoing))
+        return state._go_on() if state.phase is Phase.IDLE else state._read_next()
+
+    def stop(self) -> Next:
+        """The user wants the turn stopped, and unsent texts back."""
+        match self.phase:
+            case Phase.IDLE:
+                return self, (Errand.STOP_WRITING,)
+            case Phase.VACANT | Phase.CLOSED:
+                return self, ()
+            case Phase.OPENING | Phase.CLOSING:
+                state, then = self, Errand.TELL_CLOSING
+            case Phase.PREPARING:
+                state, then = replace(self, phase=Phase.IDLE), Errand.SHOW_NO_TURN
+            case Phase.RUNNING:
+                state, then = replace(self, stopping=True), Errand.INTERRUPT
+        state, work = state._outbox_returned()
+        return state, (*work, then)
+
+    def take_back(self) -> Next:
+        """The user wants the newest waiting text back."""
+        newest = self.outbox[-1] if self.outbox else None
+        if newest is not None and newest.number != self.taking:
+            stopped = (Errand.STOP_READING,) if newest.number == self.reading else ()
+            state, ended = self._without(newest.number)._unless_empty()
+            return state, (*stopped, GiveBack((newest.shown,)), *ended)
+        if newest is None and self.waiting and (self.busy or self.phase is Phase.IDLE):
+            return self, (Withdraw(max(seq for seq, _ in self.waiting)),)
+        return self, ()
+
+    def prepare(self) -> Next:
+        """The user started to write."""
+        return self, (Errand.PREPARE_AHEAD,) if self.phase is Phase.IDLE else ()
+
+    def leave(self, target: "Arguments | None") -> Next:
+        """The user wants to switch to another session; None: the program ends."""
+        if self.phase is Phase.CLOSED:
+            return self, ()
+        if self.phase is Phase.CLOSING:
             # Quitting wins over a wish to switch, whichever came first.
-            state = replace(state, next=target if state.next is not None else None)
-            return _outbox_returned(state) if state.next is None else (state, ())
-        case Phase.CLOSED:
-            return state, ()
-        case Phase.OPENING | Phase.VACANT | Phase.IDLE | Phase.PREPARING | Phase.RUNNING:
-            shown = (ShowTurn(runs=False),) if state.phase is Phase.PREPARING else ()
-            state, work = _outbox_returned(state)
-            return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, CloseSession())
-    assert_never(state.phase)
+            state = replace(self, next=target if self.next is not None else None)
+            return state._outbox_returned() if state.next is None else (state, ())
+        shown = (Errand.SHOW_NO_TURN,) if self.phase is Phase.PREPARING else ()
+        state, work = self._outbox_returned()
+        return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, Errand.CLOSE_SESSION)
 
+    # How the work came out
 
-def _read(state: State, number: int, images: "tuple[Image, ...]") -> Next:
-    if number != state.reading:
-        return state, ()
-    first = state.outbox[0]
-    if state.phase is Phase.PREPARING:
-        return _run(state, first, images)
-    return replace(state, reading=0, taking=number), (TakeIn(first, images),)
+    def opened(self) -> Next:
+        """The session is open."""
+        return replace(self, phase=Phase.IDLE)._go_on() if self.phase is Phase.OPENING else (self, ())
 
+    def not_opened(self) -> Next:
+        """The session could not be opened; the user was told why."""
+        return replace(self, phase=Phase.VACANT)._outbox_returned() if self.phase is Phase.OPENING else (self, ())
 
-def _not_sent(state: State, number: int) -> Next:
-    text = next((each.shown for each in state.outbox if each.number == number), None)
-    if text is None:
-        return state, ()
-    state = _without(state, number)
-    back: tuple[Work, ...] = (GiveBack((text,)),)
-    if state.phase is Phase.PREPARING and not state.outbox:
-        return replace(state, phase=Phase.IDLE), (*back, ShowTurn(runs=False))
-    state, work = _read_next(state)
-    return state, (*back, *work)
+    def read(self, number: int, images: "tuple[Image, ...]" = ()) -> Next:
+        """The pictures of a text were read."""
+        if number != self.reading:
+            return self, ()
+        first = self.outbox[0]
+        if self.phase is Phase.PREPARING:
+            return self._run(first, images)
+        return replace(self, reading=0, taking=number), (TakeIn(first, images),)
 
+    def not_sent(self, number: int) -> Next:
+        """A text could not be sent; the user was told why."""
+        text = next((each.shown for each in self.outbox if each.number == number), None)
+        if text is None:
+            return self, ()
+        state, ended = self._without(number)._unless_empty()
+        state, work = state._read_next()
+        return state, (GiveBack((text,)), *ended, *work)
 
-def _taken(state: State, number: int, seq: int, *, waits: bool) -> Next:
-    if number != state.taking:
-        return state, ()
-    text = state.outbox[0].shown
-    state = _without(state, number)
-    return _read_next(_waits(state, seq, text) if waits else state)
+    def taken(self, number: int, seq: int, *, waits: bool = True) -> Next:
+        """The running turn took in a text as entry `seq`. `waits`: it is for the next step, which has not begun."""
+        if number != self.taking:
+            return self, ()
+        state = self._without(number)
+        return (state.waits(seq, self.outbox[0].shown)[0] if waits else state)._read_next()
 
+    def no_turn(self, number: int, images: "tuple[Image, ...]" = ()) -> Next:
+        """The turn ended before it could take in a text."""
+        if number != self.taking:
+            return self, ()
+        if self.stopping or not self.busy:
+            return self.not_sent(number)
+        # It starts the next turn once this one has ended.
+        return replace(self, taking=0, ready=images), ()
 
-def _no_turn(state: State, number: int, images: "tuple[Image, ...]") -> Next:
-    if number != state.taking:
-        return state, ()
-    if state.stopping or not state.busy:
-        return _not_sent(state, number)
-    # It starts the next turn once this one has ended.
-    return replace(state, taking=0, ready=images), ()
+    def turn_ended(self, unsent: tuple[str, ...] = ()) -> Next:
+        """The turn has ended. `unsent`: texts to give back because no model has seen them."""
+        if self.phase not in {Phase.CLOSING, Phase.RUNNING}:
+            return self, ()
+        back, state = _give_back((*unsent, *self.returning)), replace(self, returning=())
+        if self.phase is Phase.CLOSING:
+            return state, (*back, Errand.SHOW_NO_TURN)
+        state, work = replace(state, phase=Phase.IDLE, stopping=False)._go_on()
+        return state, (Errand.SHOW_NO_TURN, *back, *work)
 
+    def waits(self, seq: int, text: str) -> Next:
+        """A text in the conversation waits for the next step."""
+        others = (each for each in self.waiting if each[0] != seq)
+        return replace(self, waiting=(*others, (seq, text))), ()
 
-def _turn_ended(state: State, unsent: tuple[str, ...]) -> Next:
-    if state.phase not in {Phase.CLOSING, Phase.RUNNING}:
-        return state, ()
-    back, state = _give_back((*unsent, *state.returning)), replace(state, returning=())
-    if state.phase is Phase.CLOSING:
-        return state, (*back, ShowTurn(runs=False))
-    state, work = _go_on(replace(state, phase=Phase.IDLE, stopping=False))
-    return state, (ShowTurn(runs=False), *back, *work)
+    def waits_no_more(self, seq: int) -> Next:
+        """A waiting text was delivered or withdrawn."""
+        return replace(self, waiting=tuple(each for each in self.waiting if each[0] != seq)), ()
 
+    def moved(self, still: frozenset[int], *, gives_back: bool = True) -> Next:
+        """The branch was changed; on the new one only the texts `still` wait. `gives_back`: the others go to the
+        prompt.
+        """
+        gone = tuple(text for seq, text in self.waiting if seq not in still) if gives_back else ()
+        return replace(self, waiting=tuple(each for each in self.waiting if each[0] in still)), _give_back(gone)
 
-def _closed(state: State, error: Exception | None) -> Next:
-    if state.phase is not Phase.CLOSING:
-        return state, ()
-    back = _give_back(state.returning)
-    if state.next is None:
-        return State(Phase.CLOSED, state.sent), back
-    told = () if error is None else (Report(error),)
-    return State(Phase.OPENING, state.sent, state.outbox), (*back, OpenSession(state.next), *told)
+    def closed(self, error: Exception | None = None) -> Next:
+        """The session is closed, cleanly or with an error."""
+        if self.phase is not Phase.CLOSING:
+            return self, ()
+        back = _give_back(self.returning)
+        if self.next is None:
+            return State(Phase.CLOSED, self.sent), (*back, EndWith(error))
+        told = () if error is None else (Report(error),)
+        return State(Phase.OPENING, self.sent, self.outbox), (*back, OpenSession(self.next), *told)
 
+    # Steps of several of these
 
-def _go_on(state: State) -> Next:
-    """Start a turn if something was sent."""
-    if not state.outbox:
-        return state, ()
-    if state.ready is not None:
-        state, work = _run(state, state.outbox[0], state.ready)
-    else:
-        state, work = _read_next(replace(state, phase=Phase.PREPARING))
-    return state, (ShowTurn(runs=True), *work)
+    def _go_on(self) -> Next:
+        """Start a turn if something was sent."""
+        if not self.outbox:
+            return self, ()
+        if self.ready is not None:
+            state, work = self._run(self.outbox[0], self.ready)
+        else:
+            state, work = replace(self, phase=Phase.PREPARING)._read_next()
+        return state, (Errand.SHOW_TURN, *work)
 
+    def _run(self, first: Outgoing, images: "tuple[Image, ...]") -> Next:
+        state, work = replace(self._without(first.number), phase=Phase.RUNNING)._read_next()
+        return state, (RunTurn(first, images), *work)
 
-def _run(state: State, first: Outgoing, images: "tuple[Image, ...]") -> Next:
-    state, work = _read_next(replace(_without(state, first.number), phase=Phase.RUNNING))
-    return state, (RunTurn(first, images), *work)
+    def _read_next(self) -> Next:
+        """Read the pictures of the first text unless some are being read: one at a time keeps the texts in order."""
+        at_work = self.reading or self.taking or self.ready is not None or self.stopping
+        if not self.busy or at_work or not self.outbox:
+            return self, ()
+        first = self.outbox[0]
+        return replace(self, reading=first.number), (ReadPictures(first),)
 
+    def _unless_empty(self) -> Next:
+        """Give up the turn that was about to start if its text is gone and no other follows."""
+        if self.phase is Phase.PREPARING and not self.outbox:
+            return replace(self, phase=Phase.IDLE), (Errand.SHOW_NO_TURN,)
+        return self, ()
 
-def _read_next(state: State) -> Next:
-    """Read the pictures of the first text unless some are being read: one at a time keeps the texts in order."""
-    at_work = state.reading or state.taking or state.ready is not None or state.stopping
-    if not state.busy or at_work or not state.outbox:
-        return state, ()
-    first = state.outbox[0]
-    return replace(state, reading=first.number), (ReadPictures(first),)
+    def _outbox_returned(self) -> Next:
+        """Give the outbox back, except for a text that the turn is just taking in.
 
+        Texts come back in the order they were sent, so while a turn has earlier ones these wait in `returning`.
+        """
+        texts = tuple(each.shown for each in self.outbox if each.number != self.taking)
+        stopped = (Errand.STOP_READING,) if self.reading else ()
+        kept = tuple(each for each in self.outbox if each.number == self.taking)
+        state = replace(self, outbox=kept, reading=0, ready=None)
+        if self.taking or (self.phase is Phase.RUNNING and self.waiting):
+            return replace(state, returning=(*self.returning, *texts)), stopped
+        return state, (*stopped, *_give_back(texts))
 
-def _outbox_returned(state: State) -> Next:
-    """Give the outbox back, except for a text that the turn is just taking in.
-
-    Texts come back in the order they were sent, so while a turn has earlier ones these wait in `returning`.
-    """
-    texts = tuple(each.shown for each in state.outbox if each.number != state.taking)
-    stopped = (StopReading(),) if state.reading else ()
-    kept = tuple(each for each in state.outbox if each.number == state.taking)
-    state = replace(state, outbox=kept, reading=0, ready=None)
-    if state.taking or (state.phase is Phase.RUNNING and state.waiting):
-        return replace(state, returning=(*state.returning, *texts)), stopped
-    return state, (*stopped, *_give_back(texts))
-
-
-def _without(state: State, number: int) -> State:
-    return replace(
-        state,
-        outbox=tuple(each for each in state.outbox if each.number != number),
-        reading=0 if state.reading == number else state.reading,
-        taking=0 if state.taking == number else state.taking,
-        ready=None if state.outbox and state.outbox[0].number == number else state.ready,
-    )
-
-
-def _waits(state: State, seq: int, text: str) -> State:
-    others = (each for each in state.waiting if each[0] != seq)
-    return replace(state, waiting=(*others, (seq, text)))
+    def _without(self, number: int) -> "State":
+        return replace(
+            self,
+            outbox=tuple(each for each in self.outbox if each.number != number),
+            reading=0 if self.reading == number else self.reading,
+            taking=0 if self.taking == number else self.taking,
+            ready=None if self.outbox and self.outbox[0].number == number else self.ready,
+        )
 
 
 def _give_back(texts: tuple[str, ...]) -> tuple[Work, ...]:
