@@ -109,6 +109,27 @@ def test_help_imports_nothing_slow(argument: str) -> None:
     assert slow & set(done.stderr.split()) == set()
 
 
+def test_a_run_without_a_screen_imports_only_what_each_run_needs() -> None:
+    code = "import sys, tui_agent.headless\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rare = {
+        "textual",
+        "rich",
+        "anthropic",
+        "openai",
+        "httpx2",
+        "tiktoken",
+        "configparser",
+        "email",
+        "html",
+        "importlib.metadata",
+        "statistics",
+        "tomllib",
+        "zoneinfo",
+    }
+    assert rare & set(done.stdout.split()) == set()
+
+
 def test_settings_are_loaded_without_a_front_end() -> None:
     code = "import sys, tui_agent.settings, tui_agent.settings.trust\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,5 +1,7 @@
 """`python -m tui_agent` and the command `tui-agent`."""
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +14,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             "`wsl --install`, then install and start tui-agent in there\n"
         )
         return 2
+    atexit.register(
+        gc.freeze
+    )  # the process ends: searching what it loaded for garbage would take a fifth of a short run
     from tui_agent.cli import main as run
 
     return run(argv)

@@ -309,14 +309,15 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             f"the full-screen app cannot be shown in a terminal of the type {environ['TERM']}; `tui-agent -p PROMPT` "
             "answers once without it; set TERM where yours can do more, as in TERM=xterm-256color"
         )
-    if one_shot:
-        arguments, settings = _load(parsed, folder, home, environ)
-        _keep_private(environ)
-        from tui_agent.headless import run as run_once
-
-        return run_once(arguments, settings)
     with ExitStack() as stack:
-        ready = stack.enter_context(_prompt_keys())
+        ready = stack.enter_context(_collecting_later())
+        if one_shot:
+            arguments, settings = _load(parsed, folder, home, environ)
+            _keep_private(environ)
+            from tui_agent.headless import run as run_once
+
+            return run_once(arguments, settings, ready)
+        stack.enter_context(_prompt_keys())
         if options.demo:
             parsed, folder, home = _demonstration(parsed, stack)
         arguments, settings = _load(parsed, folder, home, environ)
@@ -343,12 +344,11 @@ def _demonstration(parsed: Parsed, stack: ExitStack) -> tuple[Parsed, Path, Path
 
 
 @contextmanager
-def _prompt_keys() -> Iterator[Callable[[], None]]:
-    """Set up this process so that neither threads nor the garbage collector make keys wait, and memory is shared;
-    yields what to call once all modules are loaded.
+def _collecting_later() -> Iterator[Callable[[], None]]:
+    """Leave garbage alone until what this yields is called, once all modules are loaded; then memory is shared, too.
 
-    Until then nothing is collected: there is hardly any garbage, and looking for it would take a tenth of the time to
-    the first picture. What is loaded by then stays, so later collections need not scan it.
+    While they are loaded there is hardly any garbage, and looking for it would take a tenth of the time to the first
+    picture. What is loaded by then stays, so later collections need not scan it.
     """
 
     def ready() -> None:
@@ -359,14 +359,22 @@ def _prompt_keys() -> Iterator[Callable[[], None]]:
 
             share_heap()
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.disable()
     try:
         yield ready
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def _prompt_keys() -> Iterator[None]:
+    """Set up this process so that threads do not make keys wait."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
         sys.setswitchinterval(interval)
 
 

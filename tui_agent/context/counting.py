@@ -10,7 +10,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
@@ -199,6 +198,8 @@ class Ratios:
         return found
 
     def _middle(self, model: str, shape: str, content: ContentClass) -> float:
+        from statistics import median
+
         own = self._samples.get(_key(model, shape, content))
         if own:
             return median(own)

@@ -40,8 +40,11 @@ REPAIRS = 1
 """How often the model may correct a result that is not valid under the schema."""
 
 
-def run(arguments: Arguments, settings: Settings) -> int:
-    """Run one turn and print its result; returns the exit code (docs/headless.md, "Exit codes"). Raises UsageError."""
+def run(arguments: Arguments, settings: Settings, ready: Callable[[], None] = lambda: None) -> int:
+    """Run one turn and print its result; returns the exit code (docs/headless.md, "Exit codes"). Raises UsageError.
+
+    `ready` is called once the session is open.
+    """
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
         arguments = arguments._replace(prompt=asked, typed=(arguments.prompt or "").strip())
@@ -49,16 +52,17 @@ def run(arguments: Arguments, settings: Settings) -> int:
         raise UsageError("--json-schema is for a prompt, not for a command")
     if WAIT not in settings.sources:
         settings = with_setting(settings, WAIT, WAIT_MINUTES, "-p")
-    return asyncio.run(_run(arguments, settings, schema))
+    return asyncio.run(_run(arguments, settings, schema, ready))
 
 
-async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | None) -> int:
+async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | None, ready: Callable[[], None]) -> int:
     began = time.monotonic()
     try:
         session = await open_session(settings, arguments, nobody)
     except SessionError as error:
         _say(f"{error.message} {error.hint}".strip())
         return ExitCode.BAD_USAGE
+    ready()
     try:
         if why := await _why_nobody_answers(session, arguments, settings):
             _say(why)

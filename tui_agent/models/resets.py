@@ -8,9 +8,7 @@ again in 7m12s" in the text. Gemini: `RetryInfo` in the details; its quotas of a
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from time import time
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 _IN = re.compile(
@@ -32,6 +30,8 @@ def parse_retry_after(value: str | None) -> float | None:
     try:
         seconds = float(value.strip().removesuffix("s"))
     except ValueError:
+        from email.utils import parsedate_to_datetime
+
         try:
             seconds = parsedate_to_datetime(value).timestamp() - time()
         except (TypeError, ValueError):
@@ -106,6 +106,8 @@ def _in_details(details: object) -> float | None:
 
 
 def _to_midnight_in_california() -> float | None:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         now = datetime.now(ZoneInfo("America/Los_Angeles"))
     except ZoneInfoNotFoundError:

@@ -14,7 +14,7 @@ from tests.tools.gate.known_examples import EXAMPLES
 from tests.tools.world import tree
 from tui_agent.tools.base import Access
 from tui_agent.tools.gate.judging import Judgement, judge, judge_outside
-from tui_agent.tools.gate.known_commands import RECORDS, Unknown, known
+from tui_agent.tools.gate.known_commands import Unknown, known, known_commands
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.shell_line import read_words
@@ -288,7 +288,7 @@ def test_a_repository_around_the_project_is_asked_about(tmp_path: Path) -> None:
     assert "git status" in asked(inner)
 
 
-@pytest.mark.parametrize("command", RECORDS)
+@pytest.mark.parametrize("command", known_commands())
 def test_each_command_of_the_table_knows_its_own_options_alone(command: str) -> None:
     def is_known(arguments: str) -> bool:
         words = read_words(f"{command} {arguments}")

@@ -6,6 +6,7 @@ abbreviation, is unknown. `tests/tools/gate` has arguments for each command that
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -69,7 +70,7 @@ def known(words: Sequence[Word]) -> Known:
         return known(words[2:])
     if special := _SPECIAL.get(texts[0]):
         return special(words)
-    records = RECORDS
+    records = known_commands()
     if texts[0] == "git":
         return _git(words, records)
     options = records.get(texts[0])
@@ -83,7 +84,7 @@ def may_be_known(words: Sequence[Word]) -> bool:
     texts = tuple(word.text for word in words)
     if not texts or texts[0] in _SPECIAL or texts == ("cd",):
         return bool(texts)
-    for command in RECORDS:
+    for command in known_commands():
         named = tuple(command.split())
         if len(texts) <= len(named):
             if named[: len(texts)] == texts:
@@ -99,10 +100,8 @@ def may_be_known(words: Sequence[Word]) -> bool:
 
 def command_length(texts: Sequence[str]) -> int:
     """The number of words that name the command: two for ``git diff``, three for ``git stash list``."""
-    sizes = (
-        len(command.split()) for command in RECORDS if tuple(command.split()) == tuple(texts[: len(command.split())])
-    )
-    return max(sizes, default=1)
+    names = (command.split() for command in known_commands())
+    return max((len(name) for name in names if name == list(texts[: len(name)])), default=1)
 
 
 # Reading arguments, as getopt_long(3) does
@@ -285,7 +284,9 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
     whole: str = ""
 
 
-def _records() -> dict[str, Options]:
+@cache
+def known_commands() -> dict[str, Options]:
+    """The table, by command."""
     table = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
     lists: dict[str, str] = table.pop("lists")
 
@@ -309,7 +310,3 @@ def _records() -> dict[str, Options]:
         )
         for command, row in msgspec.convert(table, dict[str, _Row]).items()
     }
-
-
-RECORDS: Final = _records()
-"""The table, by command."""

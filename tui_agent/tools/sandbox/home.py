@@ -4,11 +4,9 @@ It holds the name and address for git's commits, the settings that name package 
 to the toolchain. What commands write there, such as the caches of package managers, lasts as long as the session.
 """
 
-import configparser
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -71,7 +69,7 @@ def fill(own: Path, home: Path, shown: Iterable[str]) -> None:
         (".cargo/config", ".cargo/config.toml", cargo_settings),
     )
     for theirs, ours, settings in known:
-        with suppress(OSError, ValueError, configparser.Error):
+        with suppress(OSError, ValueError):
             lines = list(settings(read_text(home / theirs, _MOST)))
             if lines and not os.path.lexists(own / ours):
                 (own / ours).parent.mkdir(parents=True, exist_ok=True)
@@ -125,9 +123,14 @@ def npm_settings(text: str) -> Iterator[str]:
 
 
 def pip_settings(text: str) -> Iterator[str]:
-    """The settings of a pip.conf that name indexes, without keys."""
+    """The settings of a pip.conf that name indexes, without keys. Raises ValueError if it is malformed."""
+    import configparser
+
     read = configparser.RawConfigParser(strict=False)
-    read.read_string(text)
+    try:
+        read.read_string(text)
+    except configparser.Error as error:
+        raise ValueError(str(error)) from error
     for section in read.sections():
         kept = {name: value for name, value in read.items(section) if name in _PIP and not has_user(value)}
         if kept:
@@ -146,6 +149,8 @@ def cargo_settings(text: str) -> Iterator[str]:
         elif isinstance(value, str | bool | int | list) and not has_user(str(value)):
             with suppress(TypeError):
                 yield f"{place} = {json.dumps(value)}"
+
+    import tomllib
 
     read = tomllib.loads(text)
     yield from flat("", {name: read[name] for name in _CARGO if name in read})

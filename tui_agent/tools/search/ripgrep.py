@@ -1,14 +1,14 @@
 """Running ``rg``, the binary in the ``ripgrep`` package."""
 
 import asyncio
-import importlib.metadata
 import os
 import signal
 import sys
 import sysconfig
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -116,8 +116,8 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
 @cache
 def find_rg() -> str:
     """The path of ``rg``: beside this Python, in the package, or on PATH. Raises ToolFailure."""
-    beside = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
-    for candidate in (*(folder / "rg" for folder in beside), *_of_package()):
+    beside = (folder / "rg" for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))))
+    for candidate in chain(beside, _of_package()):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
     if on_path := find_program("rg"):
@@ -128,12 +128,13 @@ def find_rg() -> str:
     )
 
 
-def _of_package() -> list[Path]:
-    try:
-        files = importlib.metadata.distribution("ripgrep").files or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [Path(str(file.locate())).resolve() for file in files if file.name == "rg"]
+def _of_package() -> Iterator[Path]:
+    from importlib import metadata  # imported here because it is slow to import and rarely needed
+
+    with suppress(metadata.PackageNotFoundError):
+        for file in metadata.distribution("ripgrep").files or ():
+            if file.name == "rg":
+                yield Path(str(file.locate())).resolve()
 
 
 def _as_cwd(folder: int) -> str:
