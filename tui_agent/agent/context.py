@@ -7,6 +7,7 @@ from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import step_event, text_of
+from tui_agent.agent.history.calls import Past
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.changes import PreviewedStep, StepPreview
@@ -26,6 +27,7 @@ from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.tool_facts import facts_of
+from tui_agent.durable import in_thread
 from tui_agent.models.base import Model
 from tui_agent.settings import PolicyName, with_policy
 from tui_agent.storage.store import Texts
@@ -164,6 +166,11 @@ class AgentContext:
             protected=self._engine.protected_tokens,
             words=view.words(),
         )
+
+    async def past(self) -> Past:
+        """The calls so far, on all branches, and what the model saw at each. Call its methods in a thread."""
+        view = self._record.view
+        return await in_thread(Past, view.log.copy(), view.policy)
 
     def forecast(self) -> Forecast:
         """What the next call costs, the step that is taken before it, and the one that comes next."""

@@ -138,18 +138,35 @@ class View:
         self._rendering.free()
         self._fold.free()
 
-    def _branch(self, head: int) -> tuple[Fold, Rendering]:
-        fold, rendering = Fold(self.log), Rendering(self._rendering.policy)
-        for earlier in self.log.path(head):
-            fold.take(earlier)
-        rendering.refresh(fold)
-        return fold, rendering
+    @classmethod
+    def past(cls, log: Log, seq: int, policy: ReasoningPolicy, start: "View | None" = None, since: int = 0) -> "View":
+        """The view as it was with entry `seq` as the newest of its conversation, rendered with the reasoning of
+        `policy`. It shares `log`: apply nothing to it.
 
-    def copy(self) -> "View":
-        """An independent copy."""
+        `start`: such a view of an earlier entry `since` of that conversation; it goes on to `seq` and is returned.
+        Costs the entries in between. May run in a thread.
+        """
+        then = start if start is not None else cls()
+        if start is None:
+            then.log, then._fold = log, Fold(log)
+        then.policy = policy
+        for entry in log.path(seq).after(since):
+            then._fold.take(entry)
+            if entry.seq % BLOCK_ENTRIES == 0 and then._fold.is_settled:
+                # Render now, while the block of entries is decoded.
+                then._rendered()
+        then._rendered()
+        return then
+
+    def _branch(self, head: int) -> tuple[Fold, Rendering]:
+        then = View.past(self.log, head, self._rendering.policy)
+        return then._fold, then._rendering
+
+    def copy(self, log: Log | None = None) -> "View":
+        """An independent copy. `log`: one that it is to share, instead of a copy of this view's."""
         self._rendered()
         other = View()
-        other.log, other.moves, other._newest_call = self.log.copy(), self.moves, self._newest_call
+        other.log, other.moves, other._newest_call = log or self.log.copy(), self.moves, self._newest_call
         other._fold = self._fold.copy(other.log)
         other._rendering = self._rendering.copy(other._fold)
         return other

@@ -70,6 +70,28 @@ async def items(agent: "Agent", _: str) -> Reply:
     return Reply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
 
 
+async def at(agent: "Agent", number: str) -> Reply:
+    from tui_agent.agent.commands.context_text import call_line, call_text
+    from tui_agent.durable import in_thread
+
+    past = await agent.context.past()
+    if not past.calls:
+        return Reply("No call was answered yet")
+    if not number:
+        head = (
+            f"{'call':>6}  {'input':>9} {'cached':>9} {'written':>9} {'output':>7} {'cost':>8}  since the call before"
+        )
+        lines = [head, *map(call_line, past.calls), "", "/at CALL shows what the model saw at it."]
+        return Reply(counted(len(past.calls), "call"), "\n".join(lines))
+    wanted = number_of(number)
+    if wanted is None or not 1 <= wanted <= len(past.calls):
+        return Reply(
+            f"/at takes the number of a call, from 1 to {len(past.calls):,}; without one it lists them", failed=True
+        )
+    seen = await in_thread(past.at, wanted)
+    return Reply(f"Call {wanted:,} of {len(past.calls):,}", call_text(seen))
+
+
 async def recall(agent: "Agent", query: str) -> Reply:
     from tui_agent.tools.base import ToolFailure
 

@@ -1,15 +1,29 @@
 """The text form of a context snapshot, for `/context`."""
 
 from textwrap import wrap
+from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
+from tui_agent.agent.history.calls import CallRecord, SeenThen
 from tui_agent.context.economics import spoken_time
 from tui_agent.context.forecast import sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats, ModelUse, ServerUse
-from tui_agent.conversation.sizes import CATEGORIES
+from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.text import clock_text, counted, money_text, one_line
 
+INEXACT: Final = "An earlier version sent this request: its messages may have differed in form."
+ADDED: Final[dict[Category, str]] = {
+    "user": "user message",
+    "notices": "notice",
+    "assistant": "answer",
+    "calls": "call",
+    "reasoning": "thought",
+    "results": "result",
+    "summaries": "summary",
+    "system": "system prompt",
+    "tools": "tool",
+}
 BAR_WIDTH = 20
 WIDTH = 80
 """Columns of the text form."""
@@ -135,3 +149,47 @@ def _clipped_inside(text: str, width: int) -> str:
 
 
 _LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
+
+
+def call_line(call: CallRecord) -> str:
+    """A call on a line: its tokens, cost, and what happened since the one before. A dot: it is on another branch."""
+    used, mark = call.usage, " " if call.present else "."
+    told = ", ".join([*call.notes, *(["cache lost"] if call.lost else [])])
+    return (
+        f"{call.number:>6}{mark} {used.input_tokens:>9,} {used.cache_read_tokens:>9,} {used.cache_write_tokens:>9,} "
+        f"{used.output_tokens:>7,} {money_text(call.cost_usd):>8}  {told}"
+    ).rstrip()
+
+
+def call_text(seen: SeenThen) -> str:
+    """What the model saw at a call: its size by category, and what changed since the call before."""
+    call, used = seen.call, seen.call.usage
+    whole = sum(seen.categories.values())
+    shares = [
+        f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / max(1, whole):>3.0f}%"
+        for category in CATEGORIES
+        if (tokens := seen.categories.get(category, 0))
+    ]
+    since = f"Since call {call.before:,}:" if call.before else "The first call of this branch:"
+    return "\n".join(
+        [
+            f"{call.model}, {clock_text(call.time)}: {used.input_tokens:,} tokens, {money_text(call.cost_usd)}",
+            *shares,
+            "",
+            f"Cache: {used.cache_read_tokens:,} read, {used.cache_write_tokens:,} written",
+            *([f"  lost, {money_text(call.lost_usd)} more: {call.lost}"] if call.lost else []),
+            since,
+            *(f"  {line}" for line in changes(seen)),
+            *(["", INEXACT] if not seen.exact else []),
+        ]
+    )
+
+
+def changes(seen: SeenThen) -> list[str]:
+    """What changed since the call before, in words."""
+    added = [f"{count:,} {ADDED[category]}{'s' * (count > 1)}" for category, count in seen.added.items()]
+    told = [f"added: {', '.join(reversed(added))}"] if added else []
+    told += seen.call.notes
+    if seen.dropped:
+        told.append(f"thinking of {counted(seen.dropped, 'answer')} left out")
+    return told or ["nothing"]

@@ -83,6 +83,7 @@ COMMANDS: Final = (
     Command("preview", "see what compact, clear or done would do", context.preview, "[step]", uses_profile=True),
     Command("clear-results", "clear all old tool results", context.clear_results, previews="clear", uses_profile=True),
     Command("keep", "let nothing leave before the next answer", context.keep),
+    Command("at", "see what the model saw at any call", context.at, "[call]"),
     Command("items", "list all messages and results", context.items),
     Command("pin", "keep messages or results whole", context.pin, "[number ...]", uses_profile=True),
     Command("unpin", "unpin them", context.unpin, "<number ...>"),
