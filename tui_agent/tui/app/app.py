@@ -21,12 +21,12 @@ from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
 from tui_agent.tui.actions import BY_NAME, Place, bindings
-from tui_agent.tui.app.base_app import STOPPING, BaseApp
 from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, PATIENCE_S, Leaving, Twice
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.cards.user import UserBlock
+from tui_agent.tui.host import STOPPING, Host
 from tui_agent.tui.session.ending import end_of
 from tui_agent.tui.terminal.textual_internals import version_warning
 from tui_agent.tui.wording import AGAIN, WHILE_A_TURN_RUNS, doing
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.dialogs.trust import TrustScreen
     from tui_agent.tui.pane.conversation import ConversationPane
+    from tui_agent.tui.prompt.completion import Completion
     from tui_agent.tui.prompt.prompt import Prompt
     from tui_agent.tui.session.conductor import Conductor
     from tui_agent.tui.session.past import Glimpse, Past
@@ -72,7 +73,7 @@ APP_ONLY: Final = frozenset(
 )
 
 
-class TuiAgent(BaseApp):
+class TuiAgent(Host):
     """The app's handlers for the user's actions and the session's events."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
@@ -91,15 +92,15 @@ class TuiAgent(BaseApp):
     # The parts
 
     @cached_property
-    @override
     def conductor(self) -> "Conductor":
+        """The session behind the screen."""
         from tui_agent.tui.session.conductor import Conductor
 
         return Conductor(self, self._open)
 
     @cached_property
-    @override
     def commands(self) -> "Commands":
+        """The slash commands."""
         from tui_agent.tui.commands.table import Commands
 
         return Commands(self)
@@ -109,7 +110,7 @@ class TuiAgent(BaseApp):
         """The actions on the prompt."""
         from tui_agent.tui.app.prompt_actions import PromptActions
 
-        return PromptActions(self, self.run_command)
+        return PromptActions(self, self.commands)
 
     @cached_property
     def steering(self) -> "Steering":
@@ -117,6 +118,56 @@ class TuiAgent(BaseApp):
         from tui_agent.tui.context.steering import Steering
 
         return Steering(self)
+
+    # The host
+
+    @override
+    def complete_command(self, before_cursor: str) -> "Completion | None":
+        return self.commands.complete(before_cursor)
+
+    @property
+    @override
+    def session(self) -> "Session | None":
+        return self.conductor.session
+
+    @property
+    @override
+    def busy(self) -> bool:
+        return self.conductor.busy
+
+    @override
+    def occupied(self) -> str:
+        if self.busy:
+            return WHILE_A_TURN_RUNS
+        return "not while a summary is written; Esc stops it" if self.steering.drafting.writing else ""
+
+    @override
+    async def agent(self) -> "Agent":
+        return await self.conductor.agent()
+
+    @override
+    def switch(self, target: Arguments) -> None:
+        self.conductor.switch(target)
+
+    @override
+    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
+        return await self.steering.may_switch(agent, model)
+
+    @override
+    def ask_model(self, text: str, typed: str) -> None:
+        self.conductor.send(text, typed)
+
+    @override
+    def forget_waiting(self, *, give_back: bool) -> None:
+        self.conductor.forget_waiting(give_back=give_back)
+
+    @override
+    async def pictures(self, text: str) -> "tuple[Image, ...]":
+        return await self._actions.pictures(text)
+
+    @override
+    def quit(self, *, hurry: bool = False) -> None:
+        self.leaving.begin(PATIENCE_S if hurry else None)
 
     # Start and end
 
@@ -372,8 +423,8 @@ class TuiAgent(BaseApp):
         if not self.pane.display:
             self.steering.close()
 
+    @override
     async def run_command(self, text: str) -> None:
-        """Do what `/name argument` says."""
         newest = self._newest_notice
         if self._guide is not None:
             self._guide.did(text.strip()[1:].partition(" ")[0].lower().rstrip("!"))
@@ -523,8 +574,8 @@ class TuiAgent(BaseApp):
         else:
             super().action_focus_next()
 
+    @override
     def action_help(self) -> None:
-        """Show the help: the keys of the focused place, and the commands."""
         place: Place = "conversation" if self.pane.has_focus else "prompt"
         if self.permission.has_focus_within:
             place = "question"
@@ -602,16 +653,6 @@ class TuiAgent(BaseApp):
         except Exception as error:
             self.report(error)
 
-    def occupied(self) -> str:
-        """Why the user cannot switch the branch or session now; empty if they can."""
-        if self.conductor.busy:
-            return WHILE_A_TURN_RUNS
-        return "not while a summary is written; Esc stops it" if self.steering.drafting.writing else ""
-
-    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        """Ask the user, after a preview of the effects, whether to switch the model."""
-        return await self.steering.may_switch(agent, model)
-
     def action_leave(self) -> None:
         """Quit."""
         self.quit()
@@ -660,16 +701,6 @@ class TuiAgent(BaseApp):
         if message.had_focus:
             self.entry.prompt.focus()
 
-    # Called by the conductor
-
-    async def pictures(self, text: str) -> "tuple[Image, ...]":
-        """Read the pictures that a text names."""
-        return await self._actions.pictures(text)
-
-    def quit(self, *, hurry: bool = False) -> None:
-        """Close the session and exit. `hurry`: within a second, even if something is still running."""
-        self.leaving.begin(PATIENCE_S if hurry else None)
-
     @override
     def key_read(self, key: str) -> None:
         self.leaving.key_read(key)
@@ -677,6 +708,12 @@ class TuiAgent(BaseApp):
     @override
     def not_stopped(self) -> None:
         self.hint("there is no shell to go back to")
+
+    @override
+    def refresh_status(self) -> None:
+        super().refresh_status()
+        if self.session is not None:
+            self.commands.reload_own(self.session.agent)
 
     @override
     def _show_agent(self, agent: "Agent") -> None:

@@ -16,7 +16,7 @@ from tui_agent.arguments import ExitCode
 from tui_agent.crash_log import in_a_line
 
 if TYPE_CHECKING:
-    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.host import Host
 
 AGAIN_S: Final = 1.0
 """Seconds within which a second Ctrl+C quits."""
@@ -92,7 +92,7 @@ class Guard:
 class Leaving:
     """Ends one app, for whatever reason. `close`: closes the session cleanly."""
 
-    def __init__(self, app: "BaseApp", close: Callable[[], Coroutine[None, None, None]]) -> None:
+    def __init__(self, app: "Host", close: Callable[[], Coroutine[None, None, None]]) -> None:
         self._app = app
         self._close = close
         self._by: float | None = None

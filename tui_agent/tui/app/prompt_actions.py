@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,8 @@ from tui_agent.tui.wording import MODES
 if TYPE_CHECKING:
     from tui_agent.agent.turn.pictures import Picture
     from tui_agent.conversation.blocks import Image
-    from tui_agent.tui.app.base_app import BaseApp
+    from tui_agent.tui.commands.table import Commands
+    from tui_agent.tui.host import Host
 
 MAX_SHOWN: Final = 160
 """Characters shown of a sent text in the history search."""
@@ -30,12 +31,12 @@ CYCLE: Final[tuple[PermissionMode, ...]] = ("plan", "ask", "auto")
 
 
 class PromptActions:
-    """The prompt actions of one app; `run`: runs a slash command line."""
+    """The prompt actions of one app."""
 
-    def __init__(self, app: "BaseApp", run: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, app: "Host", commands: "Commands") -> None:
         self.own = OwnCommands()
         self._app = app
-        self._run = run
+        self._commands = commands
         self._keeping = asyncio.Lock()
 
     def run_shell(self, command: str) -> None:
@@ -122,7 +123,7 @@ class PromptActions:
 
         offered = [action for action in ACTIONS if action.name or action.in_palette]
         key = self._app.keymap.text
-        own = {action.id: action for action in self._app.commands.own}
+        own = {action.id: action for action in self._commands.own}
         options = [
             Option(each.id, each.usage or key(each.id), self._meaning(each)) for each in (*offered, *own.values())
         ]
@@ -142,7 +143,7 @@ class PromptActions:
             prompt.focus()
             prompt.type(f"/{action.name} ")
         else:
-            self._app.run_worker(self._run(f"/{action.name}"), name="command", exit_on_error=True)
+            self._app.run_worker(self._app.run_command(f"/{action.name}"), name="command", exit_on_error=True)
 
     def _meaning(self, action: Action) -> str:
         key = self._app.keymap.text(action.id) if action.name and action.id in BY_ID else ""
@@ -185,7 +186,7 @@ class PromptActions:
         more = ("search", *DIALOGS) if place == "conversation" else DIALOGS
         return {
             TITLES[place]: keymap.help_text(place),
-            "Commands": self._app.commands.text(),
+            "Commands": self._commands.text(),
             "The line at the bottom": gauge_words(self._app.status.status),
             **{TITLES[other]: lines(keymap.rows(other)) for other in more},
         }

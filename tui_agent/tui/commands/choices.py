@@ -48,7 +48,7 @@ async def choose_theme(host: Host, argument: str) -> None:
     from tui_agent.tui.dialogs.pickers import Option
     from tui_agent.tui.painting.themes import KINDS
 
-    names, before = host.theme_names(), host.theme_name()
+    names, before = host.theme_names(), host.theme
     options = [Option(name, name, KINDS.get(name, "yours")) for name in names]
     name = argument or await host.pick("Theme", options, before, preview=host.use_theme)
     if name is None:

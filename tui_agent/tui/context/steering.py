@@ -18,6 +18,7 @@ from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from textual.timer import Timer
+    from textual.worker import Worker
 
     from tui_agent.agent.agent import Agent
     from tui_agent.context.changes import StepPreview
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tui_agent.models.base import Model
     from tui_agent.tui.context.panel import ContextPanel
     from tui_agent.tui.host import Host
-
 
 SLOW_S: Final = 0.3
 """Seconds until the status bar shows what the user is waiting for."""
@@ -85,7 +85,8 @@ class Steering:
         if self._expiry is not None:
             self._expiry.stop()
             self._expiry = None
-        self._host.run_worker(partial(self._look_ahead, agent), name="forecast", exclusive=True, group="forecast")
+        look = partial(self._look_ahead, agent)
+        _: Worker[None] = self._host.run_worker(look, name="forecast", exclusive=True, group="forecast")
 
     async def _look_ahead(self, agent: "Agent") -> None:
         seen = await agent.context.forecast_aside()
@@ -113,7 +114,7 @@ class Steering:
     def _about_to_expire(self, agent: "Agent") -> None:
         self._summarised = agent.context.newest_answer
         write = partial(self._write_before_expiry, agent)
-        self._host.run_worker(write, name="before expiry", exclusive=True, group="forecast")
+        _: Worker[None] = self._host.run_worker(write, name="before expiry", exclusive=True, group="forecast")
 
     async def _write_before_expiry(self, agent: "Agent") -> None:
         if worth := await agent.context.summary_before_expiry(start=True):

@@ -1,7 +1,7 @@
 """The first frame: the welcome, an empty prompt, and the status bar below them.
 
 The first two are only drawn here. The real widgets, which look the same, replace them as soon as they are imported
-(`BaseApp.complete_screen`).
+(`Host.complete_screen`).
 """
 
 from collections.abc import Sequence
