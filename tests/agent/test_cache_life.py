@@ -170,7 +170,7 @@ def test_a_summary_is_written_before_a_large_cache_expires(
             if worth is None:
                 assert not asked.summaries
                 return
-            assert worth.writing_usd < worth.again_usd
+            assert worth.writing_usd + worth.then_usd < worth.without_usd
             await asyncio.wait_for(done.wait(), 60)
             assert session.agent.engine.tokens < worth.plan.before / 2
             await context.undo()

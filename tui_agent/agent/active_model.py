@@ -16,6 +16,7 @@ from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.base import Model
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, model_of_tier
+from tui_agent.models.prices import look_up
 from tui_agent.models.speed import Speed, Speedometer, Timings
 from tui_agent.models.tokenizer import load_tokenizer
 from tui_agent.settings.schema import Settings
@@ -72,6 +73,17 @@ class ActiveModel:
         self._connecting = self._connecting or asyncio.ensure_future(self._learn())
         await asyncio.shield(self._connecting)
         return self.profile
+
+    async def look_up(self) -> None:
+        """Until the provider has been asked, decide by the window and the prices of the catalogue on disk."""
+        if self._record.engine.model.prices is None and not self._connected():
+            known = await asyncio.to_thread(look_up, self._facts())
+            small = await asyncio.to_thread(look_up, known.small) if known.small is not None else None
+            if known.prices is not None and not self._connected() and known.name == self.profile.name:
+                await self._record.use_model(msgspec.structs.replace(known, small=small))
+
+    def _connected(self) -> bool:
+        return self._connecting is not None and self._connecting.done()
 
     async def introduce(self) -> None:
         """Prepare the log for a call of this model: record the model, its system prompt and its tools if the log lacks
@@ -189,6 +201,7 @@ class ActiveModel:
     async def _learn(self) -> None:
         small, model = self.small, self._model
         loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer))
+        await self.look_up()
         asked = (model.describe(), *((small.describe(),) if small is not None else ()))
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, BaseException):

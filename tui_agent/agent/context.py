@@ -177,7 +177,10 @@ class AgentContext:
         return self._engine.forecast(between_turns=not self._turns.busy)
 
     async def forecast_aside(self) -> Forecast:
-        """The same, without keeping the event loop if the conversation is long."""
+        """The same, without keeping the event loop if the conversation is long, and with what the catalogue on disk
+        knows of the model if its provider was not asked yet.
+        """
+        await self._active.look_up()
         return await self._steps.compute(self.forecast)
 
     def expired(self, seen: Forecast) -> str:

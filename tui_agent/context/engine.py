@@ -130,11 +130,14 @@ class _Due(NamedTuple):
 
 
 class WorthWriting(NamedTuple):
-    """A summary to write before the cache expires; what writing it costs in USD, and reading all of it again later."""
+    """A summary to write before the cache expires. In USD: what writing it costs, and what the first message after the
+    expiry costs then and without it.
+    """
 
     plan: Plan
     writing_usd: float
-    again_usd: float
+    then_usd: float
+    without_usd: float
 
 
 class Prepared(NamedTuple):
@@ -1015,9 +1018,9 @@ class ContextEngine:
         elif isinstance(due.cleared, Cleared):
             after = due.cleared.after
         later += rewriting_usd(here.model, after)
-        saved = later - rewriting_usd(here.model, plan.likely_after)
+        then = rewriting_usd(here.model, plan.likely_after)
         chance = self.pauses.returning(here.model.cache_ttl_s)
-        return WorthWriting(plan, writing, whole) if chance * saved > writing else None
+        return WorthWriting(plan, writing, then, later) if chance * (later - then) > writing else None
 
     def write_before_expiry(self, worth: WorthWriting) -> Steps[None]:
         """Write that summary in the background."""

@@ -237,9 +237,9 @@ def sentence(seen: Forecast) -> str:
 
 
 def soon(seen: Forecast) -> str:
-    """What comes next in two or three words, if it comes within `SOON` calls."""
+    """What comes next in two or three words, if it comes within `SOON` calls and has not begun."""
     step = seen.ahead
-    if step is None or (not step.due and (step.calls is None or step.calls > SOON)):
+    if step is None or step.begun or (not step.due and (step.calls is None or step.calls > SOON)):
         return ""
     when = "next" if step.due else f"in {counted(step.calls or 1, 'call')}"
     return f"{SHORT[step.step]} {when}"

@@ -57,7 +57,7 @@ async def context(agent: "Agent", _: str) -> Reply:
 
 async def keep(agent: "Agent", _: str) -> Reply:
     agent.context.keep_as_it_is()
-    seen = agent.context.forecast()
+    seen = await agent.context.forecast_aside()
     costs = f"It costs {seen.price(seen.cost)} plus the answer." if seen.cost else ""
     return Reply("The next message is sent with everything in view as it is now", costs)
 

@@ -178,7 +178,7 @@ async def cost(agent: "Agent", _: str) -> Reply:
         price = "unknown" if totals.known_cost_usd is None else money_text(totals.known_cost_usd)
         cached = f", {100 * totals.cache_share:.0f}% from the cache" if totals.cache_share else ""
         lines.append(f"{name:<{width}}{price:>9}  {counted(totals.calls, 'call')}{cached}")
-    return Reply("Cost", "\n".join([*lines, "", next_call(agent.context.forecast())]))
+    return Reply("Cost", "\n".join([*lines, "", next_call(await agent.context.forecast_aside())]))
 
 
 async def usage(agent: "Agent", argument: str) -> Reply:

@@ -39,7 +39,8 @@ BEFORE_EXPIRY_S: Final = 40.0
 
 
 def _before_expiry(worth: "WorthWriting") -> str:
-    return f"{money_text(worth.writing_usd)} now instead of {money_text(worth.again_usd)} to read all of it again"
+    now, then, without = map(money_text, (worth.writing_usd, worth.then_usd, worth.without_usd))
+    return f"{now} now and {then} with your next message, instead of {without}"
 
 
 class Steering:
@@ -107,8 +108,8 @@ class Steering:
         if left:
             self._expiry = self._host.pane.set_timer(left + AFTER_EXPIRY_S, lambda: self._expired(agent))
             return
-        self._told_of = newest
         if told := agent.context.expired(seen):
+            self._told_of = newest
             self._host.say(Level.INFO, told)
 
     def _about_to_expire(self, agent: "Agent") -> None:
@@ -119,7 +120,7 @@ class Steering:
     async def _write_before_expiry(self, agent: "Agent") -> None:
         if worth := await agent.context.summary_before_expiry(start=True):
             told = f"The cache is about to expire, so a summary is written: {_before_expiry(worth)}"
-            self._host.say(Level.INFO, f"{told}. Esc stops it, /undo takes it back.")
+            self._host.say(Level.INFO, f"{told}. Esc stops it, /undo-step takes it back.")
         self.watch(agent)
 
     def _expired(self, agent: "Agent") -> None:
