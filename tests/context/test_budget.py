@@ -75,9 +75,12 @@ def at(window: int, tier: Tier, fixed: int = 0) -> Thresholds:
         (1_000_000, "mid", 455_000, 650_000, 983_616),
         (1_000_000, "small", 245_000, 350_000, 983_616),
         (60_000, "frontier", 31_500, 45_000, 45_000),
-        (100_000, "small", 24_500, 35_000, 83_616),
+        (182_000, "small", 44_800, 64_000, 165_616),
+        (100_000, "small", 44_800, 64_000, 83_616),
+        (98_000, "mid", 44_800, 64_000, 81_616),
+        (72_000, "small", 38_931, 55_616, 55_616),
         (20_000, "frontier", 10_500, 15_000, 15_000),
-        (20_000, "mid", 9_100, 13_000, 15_000),
+        (20_000, "mid", 10_500, 15_000, 15_000),
     ],
 )
 def test_each_trigger_fires_at_its_number_and_not_before(
@@ -113,6 +116,15 @@ def test_whose_word_the_compaction_threshold_is(
     assert (found.compact.tokens, found.compact.source) == (round(1_000_000 * share), source)
 
 
+def test_the_share_of_a_tier_is_not_raised_where_the_user_or_the_task_class_gives_one() -> None:
+    room = budget(50_000, 0, 1_000)
+    assert thresholds(room, Clearing(), Compaction(), tier="small", set_tiers=["small"]).compact.tokens == 17_500
+    assert thresholds(room, Clearing(), Compaction(), tier="small", task=0.5).compact.tokens == 25_000
+    lower = Compaction(threshold_by_tier=ThresholdByTier(frontier=0.5))
+    assert thresholds(room, Clearing(), lower, tier="small").compact.tokens == 25_000
+    assert thresholds(room, Clearing(), Compaction(), tier="small").compact.tokens == 42_500
+
+
 def test_a_price_cliff_is_a_threshold_of_its_own() -> None:
     room = budget(1_000_000, 8_000, 16_384)
     found = thresholds(room, Clearing(), Compaction(), tier="frontier", cliffs=(200_000,))
@@ -125,7 +137,10 @@ def test_a_price_cliff_is_a_threshold_of_its_own() -> None:
 
 
 def test_a_layer_whose_threshold_is_always_passed_rests_with_one_warning() -> None:
-    found = at(20_000, "small", fixed=2_000)
+    def early(fixed: int) -> Thresholds:
+        return thresholds(budget(20_000, fixed, 16_384), Clearing(), Compaction(threshold=0.35))
+
+    found = early(2_000)
     assert found.compact.tokens == 7_000
     assert found.compact.rests
     assert found.clear.rests
@@ -133,7 +148,7 @@ def test_a_layer_whose_threshold_is_always_passed_rests_with_one_warning() -> No
     assert len(found.warnings()) == 2
     assert "2,000" in found.compact.warning
     assert "5,000" in found.compact.warning
-    assert not at(20_000, "small", fixed=1_999).compact.rests
+    assert not early(1_999).compact.rests
 
     crowded = at(20_000, "frontier", fixed=15_000)
     assert crowded.limit.rests

@@ -183,7 +183,7 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
 
 
 def test_a_layer_that_rests_says_why() -> None:
-    limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(), tier="small")
+    limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(threshold=0.35))
     shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), forecast=None), NOW)
     assert "  Compaction             7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown

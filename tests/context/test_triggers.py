@@ -23,12 +23,14 @@ COMPACTION: list[tuple[int, Tier, int]] = [
     (60_000, "frontier", 45_000),
     (200_000, "frontier", 170_000),
     (1_000_000, "frontier", 850_000),
-    (20_000, "mid", 13_000),
-    (60_000, "mid", 39_000),
+    (20_000, "mid", 15_000),
+    (60_000, "mid", 45_000),
+    (90_000, "mid", 64_000),
     (200_000, "mid", 130_000),
     (1_000_000, "mid", 650_000),
-    (20_000, "small", 7_000),
-    (60_000, "small", 21_000),
+    (20_000, "small", 15_000),
+    (60_000, "small", 45_000),
+    (100_000, "small", 64_000),
     (200_000, "small", 70_000),
     (1_000_000, "small", 350_000),
     (20_000, "unknown", 15_000),
@@ -39,8 +41,8 @@ CLEARING: list[tuple[int, Tier, int]] = [
     (60_000, "frontier", 31_500),
     (200_000, "frontier", 119_000),
     (1_000_000, "frontier", 595_000),
-    (20_000, "mid", 9_100),
-    (60_000, "mid", 27_300),
+    (20_000, "mid", 10_500),
+    (60_000, "mid", 31_500),
     (200_000, "mid", 91_000),
     (1_000_000, "mid", 455_000),
     (1_000_000, "small", 245_000),
@@ -150,7 +152,8 @@ def test_a_small_model_clears_only_once_a_batch_lies_before_the_protected_tail()
 
 @pytest.mark.parametrize("window", [20_000, 60_000])
 def test_where_an_answer_alone_passes_the_threshold_clearing_rests_with_one_warning(window: int) -> None:
-    full = engine(reading(window // 4).view, facts(window, "small"))
+    early = Settings(clearing=UNPRICED.clearing, compaction=Compaction(threshold=0.35, thrift=0, background=False))
+    full = engine(reading(window // 4).view, facts(window, "unknown"), early)
     assert full.thresholds.clear.tokens < full.tokens
     assert full.thresholds.clear.rests
     assert comes(full) == ""

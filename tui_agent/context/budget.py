@@ -6,7 +6,7 @@ the fixed part alone exceeds its threshold, since it could never get below it (d
 """
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,9 @@ from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.settings import Clearing, Compaction, Context, Settings
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
+
+SHORT_REQUEST: Final = 64_000
+"""Tokens of a request that models of every tier read well: smaller ones are not compacted for the model's tier."""
 
 
 class Window(NamedTuple):
@@ -147,8 +150,7 @@ def thresholds(
     set ``compaction.threshold_by_tier``. `cliffs`: request sizes in tokens above which the model costs more per token;
     clearing and compaction start no later than at the lowest one above the fixed part and the reserve.
     """
-    share, source = tier_share(compaction, tier, task, set_tiers)
-    start = Threshold("compact", round(budget.window * share), source)
+    start = Threshold("compact", *compaction_start(compaction, budget.window, tier, task, set_tiers))
     if budget.known and budget.limit < start.tokens:
         start = Threshold("compact", budget.limit, "window - reserve")
     elif not budget.known and budget.max_context:
@@ -185,13 +187,13 @@ def _checked(name: str, threshold: Threshold, budget: Budget) -> Threshold:
     )
 
 
-def tier_share(
-    compaction: Compaction, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
-) -> tuple[float, str]:
-    """The share of the window at which compaction starts, and what set it.
+def compaction_start(
+    compaction: Compaction, window: int, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
+) -> tuple[int, str]:
+    """The tokens of a known window at which compaction starts, and what set them.
 
-    In order of precedence: the user's setting for the tier, the task class, the tier's built-in value, and for an
-    unknown tier ``compaction.threshold``.
+    In order of precedence: the user's setting for the tier, the task class, the tier's built-in share, and for an
+    unknown tier ``compaction.threshold``. Up to `SHORT_REQUEST`, the built-in share of every tier is the frontier's.
     """
     by_tier = {
         "frontier": compaction.threshold_by_tier.frontier,
@@ -199,12 +201,13 @@ def tier_share(
         "small": compaction.threshold_by_tier.small,
     }
     if tier in by_tier and tier in set_tiers:
-        return by_tier[tier], f"threshold_by_tier.{tier}"
+        return round(window * by_tier[tier]), f"threshold_by_tier.{tier}"
     if task is not None:
-        return task, "task class"
+        return round(window * task), "task class"
     if tier in by_tier:
-        return by_tier[tier], f"{tier} tier"
-    return compaction.threshold, "compaction.threshold"
+        short = min(SHORT_REQUEST, round(window * by_tier["frontier"]))
+        return max(round(window * by_tier[tier]), short), f"{tier} tier"
+    return round(window * compaction.threshold), "compaction.threshold"
 
 
 def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
