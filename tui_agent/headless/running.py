@@ -43,7 +43,7 @@ REPAIRS = 1
 def run(arguments: Arguments, settings: Settings, ready: Callable[[], None] = lambda: None) -> int:
     """Run one turn and print its result; returns the exit code (docs/headless.md, "Exit codes"). Raises UsageError.
 
-    `ready` is called once the session is open.
+    `ready` is called once all modules are loaded, the model's among them.
     """
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
@@ -62,7 +62,6 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
     except SessionError as error:
         _say(f"{error.message} {error.hint}".strip())
         return ExitCode.BAD_USAGE
-    ready()
     try:
         if why := await _why_nobody_answers(session, arguments, settings):
             _say(why)
@@ -70,7 +69,7 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
         for notice in session.notices:
             _say(_in_a_line(notice))
         await _learn_of_servers(session)
-        return await _answered(session, arguments, schema, began)
+        return await _answered(session, arguments, schema, began, ready)
     finally:
         try:
             await session.close()
@@ -112,7 +111,9 @@ async def _learn_of_servers(session: Session) -> None:
             _say(status.error)
 
 
-async def _answered(session: Session, arguments: Arguments, schema: ResultSchema | None, began: float) -> int:
+async def _answered(
+    session: Session, arguments: Arguments, schema: ResultSchema | None, began: float, ready: Callable[[], None]
+) -> int:
     """Run the prompt or command, print the result, and return the exit code."""
     outcome = Outcome(session.agent.tracker)
     as_command = _is_command(arguments)
@@ -120,8 +121,11 @@ async def _answered(session: Session, arguments: Arguments, schema: ResultSchema
         as_command = False
         arguments = await _expanded(session, arguments, prompt, outcome)
     if as_command:
+        ready()
         await _command(session, arguments, outcome)
     elif outcome.failure is None:
+        loading = asyncio.ensure_future(session.agent.connect())
+        loading.add_done_callback(lambda _: ready())
         await _turns(session, arguments, schema, outcome)
     if outcome.failure is None and outcome.finished is not None and (cut := CUT_OFF.get(outcome.finished.stop_reason)):
         outcome.fail(outcome.finished.stop_reason, cut)
