@@ -1,5 +1,6 @@
 """The rows of the context panel: aligned at any width, safe with any text."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -284,6 +285,17 @@ def test_the_pinned_words_stand_out() -> None:
     colors = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
     styles = {row.key.seq: row.draw(80, colors).segments[1].style for row in rows if isinstance(row.key, WordsKey)}
     assert styles == {2: colors.palette.accent, 5: colors.palette.base, 999: colors.palette.base}
+
+
+def test_the_end_of_the_cache_is_under_the_other_figures() -> None:
+    until = seen()._replace(stats=structs.replace(seen().stats, cache_until=NOW + 200))
+    rows = texts(panel_rows(until, NOW, lambda _: "", 60), 60)
+    (cache,) = (row for row in rows if "Cache lives until" in row)
+    (share,) = (row for row in rows if "From the cache" in row)
+    clock = re.search(r"\d\d:\d\d", cache)
+    assert clock is not None
+    assert clock.end() == share.index("%") + 1
+    assert not any("Cache lives" in row for row in texts(panel_rows(until, NOW + 300, lambda _: "", 60), 60))
 
 
 def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:

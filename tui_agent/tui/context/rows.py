@@ -275,7 +275,8 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
     if stats.cache_share is not None:
         rows.append(_fact("From the cache", f"{100 * stats.cache_share:.0f}%", "of all input"))
     if stats.cache_until > now:
-        rows.append(_fact("The cache lives", f"until {clock_text(stats.cache_until)}"))
+        day, _, hour = clock_text(stats.cache_until).rpartition(", ")
+        rows.append(_fact("Cache lives until", hour, day))
     if stats.subtasks.count:
         used = stats.subtasks
         tokens = compact_count(used.input_tokens + used.output_tokens)
