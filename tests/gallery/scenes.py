@@ -32,7 +32,7 @@ from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
-from tui_agent.tui.dialogs.reading import HelpScreen
+from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
 
 ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
@@ -353,7 +353,7 @@ async def plan_question(stage: Stage) -> None:
 async def tools(stage: Stage) -> None:
     await stage.open()
     await stage.send("/tools ")
-    await stage.until(lambda: len(stage.app.pane.transcript) > 1)
+    await stage.until(lambda: isinstance(stage.app.screen, TextScreen))
 
 
 @state(sizes=BOTH)

@@ -126,7 +126,7 @@ def _of_agent(command: AgentCommand) -> Action:
 
 
 _EVERYWHERE: Final = (
-    Action(id="stop", keys="escape", does="interrupt", help="stop the turn; go back to the prompt"),
+    Action(id="stop", keys="escape", does="interrupt", help="stop the turn; go back to the prompt; twice: rewind"),
     Action(id="break", keys="ctrl+c", does="break", priority=True, help="copy, clear the prompt or stop; twice: quit"),
     Action(id="cards", keys="ctrl+o", does="toggle_cards", in_palette=True, help="open or close all cards"),
     Action(id="tasks", keys="ctrl+t", does="toggle_tasks", in_palette=True, help="show or hide the whole task list"),

@@ -20,7 +20,7 @@ from tui_agent.tui.cards.blocks import Block, Level, NoticeBlock, ProseBlock, To
 from tui_agent.tui.context.steering import SLOW_S
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
-from tui_agent.tui.dialogs.reading import HelpScreen
+from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
 from tui_agent.tui.session.states import Phase
@@ -354,7 +354,15 @@ async def test_help_tools_and_mistakes(arguments: Arguments) -> None:
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("escape")
         await send(pilot, "/tools ")
-        await until(pilot, lambda: "run_command" in said(app))
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(app.screen, TextScreen))
+        assert app.entry.prompt.text == ""
+        await send(pilot, "/tools ")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("m")
+        await until(pilot, lambda: app.entry.prompt.text == "m")
+        await pilot.press("ctrl+c")
         await send(pilot, "/modle ")
         await until(pilot, lambda: "did you mean /mode" in said(app))
         await send(pilot, "/settings ")

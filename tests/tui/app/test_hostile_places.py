@@ -102,8 +102,15 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         await pilot.press("tab", "i", "down", "enter")
         await app.workers.wait_for_complete()
         await at_another_size(app, pilot)
-        for command in ("/items", "/context text", "/stats"):
-            await app.run_command(command)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, TextScreen))
+        await app.run_command("/context text")
+        for command in ("/items", "/stats"):
+            app.run_worker(app.run_command(command))
+            await until(pilot, lambda: isinstance(app.screen, TextScreen))
+            await at_another_size(app, pilot)
+            await pilot.press("escape")
+            await until(pilot, lambda: not isinstance(app.screen, TextScreen))
         app.run_worker(app.run_command("/recall again"))
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await at_another_size(app, pilot)

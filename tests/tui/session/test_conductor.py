@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 from textual import events
 from textual.pilot import Pilot
+from textual.screen import ModalScreen
 from textual.worker import WorkerState
 
 from tests.agent.extensions.test_hooks import hook
@@ -142,7 +143,7 @@ async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
         assert app.is_running
         app.post_message(events.Paste("pasted"))
         await pilot.press("ctrl+c", "escape")
-        assert app.status.status.hint == ""
+        assert "quits" not in app.status.status.hint
         await pilot.press("ctrl+c")
         assert app.is_running
         await pilot.press("ctrl+c")
@@ -284,6 +285,23 @@ async def test_r_after_a_turn_that_failed_sends_its_text_once_more(
         assert sent.count("tell me") == 1
         await send(app, pilot, "r")
         await until(pilot, lambda: prompts(app)[-1] == "r" and not app.conductor.busy)
+
+
+async def test_esc_twice_in_an_empty_prompt_offers_to_rewind(arguments: Arguments, server: AnthropicServer) -> None:
+    server.script = lambda _: Step(text="I see.")
+    app = TuiAgent(arguments, CLAUDE)
+    async with app.run_test() as pilot:
+        await opened(app, pilot)
+        await send(app, pilot, "tell me")
+        await until(pilot, lambda: not app.conductor.busy and "I see." in app.pane.transcript.blocks[-1].plain_text)
+        await pilot.press("x", "escape", "escape")
+        assert not isinstance(app.screen, ModalScreen)
+        await pilot.press("backspace", "escape")
+        assert "again rewinds" in app.status.status.hint
+        await pilot.press("x", "backspace", "escape")
+        assert not isinstance(app.screen, ModalScreen)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ModalScreen))
 
 
 def notices_of(app: TuiAgent) -> list[str]:

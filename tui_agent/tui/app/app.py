@@ -81,6 +81,7 @@ class TuiAgent(Host):
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
+        self._back = Twice()
         self._order = TypingOrder(self)
         self.leaving = Leaving(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
@@ -267,6 +268,8 @@ class TuiAgent(Host):
         """Whether this is the second Ctrl+C in a row while a dialog is open and has no use for it."""
         if event.is_forwarded or isinstance(event, events.MouseMove):
             return False
+        if not (isinstance(event, events.Key) and event.key in self.keymap.keys("stop")):
+            self._back.disarm()
         if isinstance(event, events.Key) and event.key in self.keymap.keys(INSISTING):
             if isinstance(self.screen, ModalScreen) and self._break.pressed():
                 self.quit(hurry=True)
@@ -457,11 +460,19 @@ class TuiAgent(Host):
         self.quit()
 
     def action_interrupt(self) -> None:
-        """Stop the turn; if none is running, focus the prompt."""
-        in_prompt = self.entry.prompt.has_focus
-        self.entry.prompt.focus()
-        if not self._stop() and in_prompt:
+        """Stop the turn; if none is running, focus the prompt; pressed twice in an empty one, rewind."""
+        prompt, in_prompt = self.entry.prompt, self.entry.prompt.has_focus
+        rewinds = not prompt.draft() and not self.occupied()
+        prompt.focus()
+        if self._stop() or not in_prompt:
+            return
+        if self.steering.panel is not None:
             self.steering.close()
+        elif rewinds:
+            if self._back.pressed():
+                self.action_slash("rewind")
+            else:
+                self.hint(f"{self.keymap.text('stop')} again rewinds", AGAIN_S)
 
     def _stop(self) -> bool:
         """Stop what is running; False if nothing was."""

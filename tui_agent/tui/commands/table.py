@@ -183,6 +183,10 @@ _SHOWN_AS_STEP: Final = frozenset(("compact", "done", "undo-step"))
 """Commands whose answer is not shown: the boundary in the conversation says the same."""
 
 
+_REPORTS: Final = frozenset(("tools", "stats", "skills", "memory", "extensions", "items"))
+"""Commands whose answer is read and put away: it opens in a dialog."""
+
+
 def _of_agent(name: str) -> Handler:
     """The handler of a command of the agent's: shows its answer as a notice, unless a boundary says the same."""
 
@@ -200,7 +204,9 @@ def _of_agent(name: str) -> Handler:
         except StorageError as error:
             host.say(Level.ERROR, error.message, hint=error.hint)
             return
-        if reply.failed or name not in _SHOWN_AS_STEP:
+        if name in _REPORTS and not reply.failed:
+            await host.read(reply.title, reply.text)
+        elif reply.failed or name not in _SHOWN_AS_STEP:
             host.say(Level.WARNING if reply.failed else Level.INFO, reply.title, reply.text)
         host.refresh_status()
 

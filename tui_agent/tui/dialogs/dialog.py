@@ -68,7 +68,8 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def make_way(self, event: events.Key) -> None:
         """Close on a character that has no meaning here, and pass it on to the prompt."""
-        if event.is_printable and event.character is not None and self.is_current:
+        is_character = event.is_printable and event.character is not None
+        if is_character and self.is_current and event.key not in self.active_bindings:
             event.stop()
             self.post_message(self.Unused(events.Key(event.key, event.character)))
             self.dismiss(None)

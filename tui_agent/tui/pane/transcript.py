@@ -165,11 +165,14 @@ class Transcript(Struct, eq=False):
         summary: str = "",
         arguments: str = "",
         state: ToolState = ToolState.PENDING,
+        instead: ToolBlock | None = None,
     ) -> ToolBlock:
-        """Append a tool call; later updates look it up by `call_id`."""
+        """Append a tool call, or show it in place of the block `instead`; later updates look it up by `call_id`."""
         name = intern(one_line(name, 80))
+        kept = instead is not None and self.get(instead.id) is instead
+        place: Place = {"id": instead.id, "index": instead.index} if instead is not None and kept else self.place()
         block = block_for(name)(
-            **self.place(),
+            **place,
             folding=self.folding,
             call_id=call_id,
             name=name,
@@ -178,7 +181,12 @@ class Transcript(Struct, eq=False):
             state=state,
         )
         self._keep_call(block)
-        return self.add(block)
+        if instead is None or not kept:
+            return self.add(block)
+        block.changes, block.own = instead.changes, instead.own
+        self.blocks[block.index] = block
+        self._changed(block)
+        return block
 
     def tool(self, call_id: str) -> ToolBlock | None:
         """The newest block of a tool call; None if the call was never shown."""

@@ -9,6 +9,7 @@ from typing_extensions import Unpack
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.conversation.entries import USER_SHELL
+from tui_agent.conversation.todo import TODO
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, compact_count, counted
 from tui_agent.tui.cards.blocks import (
@@ -93,6 +94,7 @@ class TurnView:
         self._reasoning_began = 0.0
         self._streamed: list[ProseBlock | ReasoningBlock] = []
         self._running: dict[str, ToolBlock] = {}
+        self._todo: ToolBlock | None = None
         self._undone: dict[int, int] = {}
         self.changed: Callable[[AgentEvent], None] | None = None
         self._own_shown: dict[int, ToolBlock] = {}
@@ -221,6 +223,7 @@ class TurnView:
 
     def _on_user(self, event: events.UserMessage) -> None:
         if event.kind != "user_shell":
+            self._todo = None
             text, lines = _shown_prompt(event.typed or event.text, len(event.images))
             self._transcript.add_user(text, seq=event.seq, lines=lines)
         elif (card := self._own_shown.get(event.queued)) is not None:
@@ -290,13 +293,18 @@ class TurnView:
         if event.name != USER_SHELL:
             self._finish_reasoning()
             self._finish_prose()
-        self._running[event.call_id] = self._transcript.add_tool(
+        # A turn has one card for its task list, which every call of it updates.
+        again = self._todo if event.name == TODO else None
+        block = self._running[event.call_id] = self._transcript.add_tool(
             event.call_id,
             event.name,
             summary=call_summary(event.arguments),
             arguments=event.arguments,
             state=ToolState.RUNNING,
+            instead=again,
         )
+        if event.name == TODO:
+            self._todo = block
         if event.name != USER_SHELL:
             self._active_tools()
 
