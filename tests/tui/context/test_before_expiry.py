@@ -23,6 +23,7 @@ from tui_agent.settings import load_settings
 from tui_agent.text import clock_text
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock
+from tui_agent.tui.context import steering
 from tui_agent.tui.context.steering import BEFORE_EXPIRY_S
 
 SETTINGS = {
@@ -158,6 +159,17 @@ async def test_where_none_may_be_written_none_is_announced(
         assert "summary at" not in it.app.status.status.soon
         assert not it.asked.summaries
         assert not it.told("The cache is about to expire")
+
+
+async def test_after_the_machine_slept_the_expiry_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steering, "LOOK_AGAIN_S", 0.1)
+    async with expiring(tmp_path, monkeypatch, Step(text=HANDOVER)) as it:
+        await it.watched(200)
+        engine = it.agent.engine
+        woken = engine.clock() + 3_600
+        engine.clock = lambda: woken
+        await it.until(lambda: it.told("The cache expired: your next message costs $0."))
+        assert not it.asked.summaries
 
 
 async def test_back_after_a_pause_the_price_is_told_before_the_provider_is_asked(

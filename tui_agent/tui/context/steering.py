@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
 SLOW_S: Final = 0.3
 """Seconds until the status bar shows what the user is waiting for."""
-AFTER_EXPIRY_S: Final = 0.5
-"""Seconds after the end of the cache's time to live at which it is looked at."""
-
-
+LOOK_AGAIN_S: Final = 15.0
+"""After so many seconds at most the clock is looked at again: a timer stands still while the machine sleeps."""
 BEFORE_EXPIRY_S: Final = 40.0
-"""Seconds before that at which a summary is begun, if one is worth it."""
+"""Seconds before the cache expires at which a summary is begun, if one is worth it."""
 
 
 def _before_expiry(worth: "WorthWriting") -> str:
@@ -101,16 +99,24 @@ class Steering:
         self._host.status.show(soon=shown, ahead=ahead)
         if agent.busy or left is None or newest == self._told_of:
             return
-        if left and worth is not None:
-            wait = max(0.1, left - BEFORE_EXPIRY_S)
-            self._expiry = self._host.pane.set_timer(wait, lambda: self._about_to_expire(agent))
-            return
         if left:
-            self._expiry = self._host.pane.set_timer(left + AFTER_EXPIRY_S, lambda: self._expired(agent))
+            before, then = (0.0, self._expired) if worth is None else (BEFORE_EXPIRY_S, self._about_to_expire)
+            self._wait(left - before, lambda: self._when_left(agent, before, then))
             return
         if told := agent.context.expired(seen):
             self._told_of = newest
             self._host.say(Level.INFO, told)
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        self._expiry = self._host.pane.set_timer(min(max(0.1, seconds), LOOK_AGAIN_S), then)
+
+    def _when_left(self, agent: "Agent", before: float, then: "Callable[[Agent], None]") -> None:
+        """Do it if no more than so many seconds are left until the cache expires, else look again later."""
+        wait = (agent.context.expires_in or 0.0) - before
+        if wait > 0.05:
+            self._wait(wait, lambda: self._when_left(agent, before, then))
+        else:
+            then(agent)
 
     def _about_to_expire(self, agent: "Agent") -> None:
         self._summarised = agent.context.newest_answer
