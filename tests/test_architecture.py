@@ -48,7 +48,7 @@ def test_each_owner_it_names_is_where_it_says(name: str) -> None:
 def test_the_built_in_layers_are_of_the_shape_it_tells() -> None:
     engine = ContextEngine()
     situation = engine.situation(between_turns=True)
-    for layer in (engine.checkpoints, engine.clearing, engine.compaction, engine.digests):
+    for layer in engine.layers:
         assert layer.name
         assert layer.plan(engine.view, situation) is None
 

@@ -44,20 +44,22 @@ if TYPE_CHECKING:
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
+    from tui_agent.context.before_expiry import WorthWriting as WorthWriting
     from tui_agent.context.budget import Budget as Budget
     from tui_agent.context.budget import ModelLimits as ModelLimits
     from tui_agent.context.budget import Threshold as Threshold
     from tui_agent.context.budget import Thresholds as Thresholds
     from tui_agent.context.budget import Window as Window
+    from tui_agent.context.cache_life import CacheState as CacheState
     from tui_agent.context.cache_life import PauseCounts as PauseCounts
     from tui_agent.context.cache_life import Pauses as Pauses
+    from tui_agent.context.cache_life import PrefixCache as PrefixCache
     from tui_agent.context.cache_watch import ColdSend as ColdSend
     from tui_agent.context.changes import StepPreview as StepPreview
     from tui_agent.context.compaction.draft import Draft as Draft
     from tui_agent.context.compaction.forms import Prompts as Prompts
     from tui_agent.context.compaction.plan import Plan as Plan
     from tui_agent.context.counting import Ratios as Ratios
-    from tui_agent.context.economics import CacheState as CacheState
     from tui_agent.context.economics import Situation as Situation
     from tui_agent.context.economics import StepPrice as StepPrice
     from tui_agent.context.effects import AsyncMemoryHost as AsyncMemoryHost
@@ -66,15 +68,14 @@ if TYPE_CHECKING:
     from tui_agent.context.effects import carry_out as carry_out
     from tui_agent.context.effects import carry_out_async as carry_out_async
     from tui_agent.context.engine import ContextEngine as ContextEngine
-    from tui_agent.context.engine import Layer as Layer
-    from tui_agent.context.engine import Prepared as Prepared
-    from tui_agent.context.engine import WorthWriting as WorthWriting
     from tui_agent.context.forecast import Forecast as Forecast
     from tui_agent.context.forecast import StepAhead as StepAhead
     from tui_agent.context.layers.digests import DigestPlan as DigestPlan
+    from tui_agent.context.layers.due import Layer as Layer
     from tui_agent.context.layers.limits import Cut as Cut
     from tui_agent.context.layers.limits import Evicted as Evicted
     from tui_agent.context.layers.limits import Whole as Whole
+    from tui_agent.context.requests import Prepared as Prepared
     from tui_agent.context.stats import ContextStats as ContextStats
     from tui_agent.conversation import blocks as blocks
     from tui_agent.conversation import entries as entries
@@ -179,17 +180,20 @@ _PLACES = {
     "agent.turn.turns": "AgentBusy AgentClosed NotRunning Turns",
     "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",
     "arguments": "Arguments",
+    "context.before_expiry": "WorthWriting",
     "context.budget": "Budget ModelLimits Threshold Thresholds Window",
     "context.cache_watch": "ColdSend",
-    "context.cache_life": "PauseCounts Pauses",
+    "context.cache_life": "CacheState PauseCounts Pauses PrefixCache",
     "context.changes": "StepPreview",
     "context.counting": "Ratios",
-    "context.economics": "CacheState Situation StepPrice",
+    "context.economics": "Situation StepPrice",
     "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
-    "context.engine": "ContextEngine Layer Prepared WorthWriting",
+    "context.engine": "ContextEngine",
     "context.forecast": "Forecast StepAhead",
     "context.layers.digests": "DigestPlan",
+    "context.layers.due": "Layer",
     "context.layers.limits": "Cut Evicted Whole",
+    "context.requests": "Prepared",
     "context.stats": "ContextStats",
     "context.compaction.plan": "Plan",
     "context.compaction.forms": "Prompts",

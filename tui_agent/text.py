@@ -231,6 +231,18 @@ def clock_text(moment: float) -> str:
     return there.strftime("%H:%M" if there.date() == now.date() else "%a %d %b, %H:%M")
 
 
+def spoken_time(seconds: float) -> str:
+    """A duration for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
 def wait_text(seconds: float) -> str:
     """How long to wait: ``40 s``, ``12 min`` or ``3 h 05 min``."""
     minutes = round(seconds / 60)

@@ -11,8 +11,8 @@ from tests.agent.test_nothing_bricks import MODELS, failures, goes_on, prose, ru
 from tests.servers.script import Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
+from tui_agent.context.cache_life import CacheState
 from tui_agent.context.cache_watch import CacheMiss, CacheWatch, ColdSend
-from tui_agent.context.economics import CacheState
 from tui_agent.conversation.blocks import Text, ToolDefinition
 from tui_agent.conversation.entries import Message, Shortened, Usage
 from tui_agent.conversation.profile import Rates

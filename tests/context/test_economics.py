@@ -10,18 +10,17 @@ from msgspec import structs
 from tests.context.sessions import comes
 from tests.profiles import model_named
 from tui_agent.context.budget import Budget, thresholds
+from tui_agent.context.cache_life import cache_state
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
     Situation,
     Summariser,
     Worth,
-    cache_state,
     choose_summariser,
     clearing_size,
     compaction_worth,
     pays_from,
     reason_it_pays,
-    spoken_time,
     step_price,
 )
 from tui_agent.context.engine import ContextEngine
@@ -29,6 +28,7 @@ from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
 from tui_agent.conversation.profile import Cache, Prices, Rates
 from tui_agent.settings import Clearing, Compaction, Context, Settings
+from tui_agent.text import spoken_time
 
 KNOBS = Compaction(thrift=2, facts_tokens=4_000)
 """Those that the expected figures are of."""

@@ -644,7 +644,7 @@ def test_a_summary_comes_about_also_where_every_model_fails() -> None:
 
 def test_a_writer_of_ones_own_is_asked_in_place_of_a_model() -> None:
     chat = Chat(writing=written("# Current state\nWritten by hand, and better so.")).grow()
-    chat.engine.own_writers = frozenset({"summary"})
+    chat.engine.writers = chat.engine.writers._replace(own={"summary"})
     result = chat.run(chat.engine.compact())
     (asked,) = chat.caller.asked
     assert isinstance(asked, AskWriter)
@@ -762,8 +762,8 @@ def test_the_cache_is_cold_after_its_time_a_switch_or_a_new_prefix(change: str) 
             chat.engine.extend([Prefix(system="others")])
         case _:
             chat.now += 299
-    assert chat.engine.cache.cold is (change != "nothing")
-    assert chat.engine.cache.reason
+    assert chat.engine.cache.state.cold is (change != "nothing")
+    assert chat.engine.cache.state.reason
 
 
 # Where it runs

@@ -12,8 +12,9 @@ from tests.context.talks import SUMMARY
 from tests.profiles import model_named
 from tests.servers.cache import PromptCache, Segment
 from tui_agent.agent.commands.context_text import text as context_text
+from tui_agent.context.cache_life import CacheState
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import CacheState, StepPrice
+from tui_agent.context.economics import StepPrice
 from tui_agent.context.effects import Effect, Outcome, Steps, WriteInBackground
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.forecast import Forecast, StepAhead, expired, next_call, price_lines, sentence, soon

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.context.sessions import Session
 from tui_agent.agent.commands.context_text import text
 from tui_agent.context.budget import budget, thresholds
+from tui_agent.context.cache_life import CacheState
 from tui_agent.context.counting import Counter
-from tui_agent.context.economics import CacheState, StepPrice
+from tui_agent.context.economics import StepPrice
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.forecast import Forecast, StepAhead
 from tui_agent.context.stats import (

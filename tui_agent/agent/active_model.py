@@ -117,7 +117,7 @@ class ActiveModel:
         bound = profile.bound_reasoning and self._record.view.last_call is not None
         keeps_none = profile.cache == "none" and not profile.local
         waits = self._briefing.awaits_agents(before) and before.tools != now.tools
-        return waits and (keeps_none or self._record.engine.cache.cold) and not bound
+        return waits and (keeps_none or self._record.engine.cache.state.cold) and not bound
 
     def take_news(self) -> Notice | None:
         """What to tell the user, once: that the model is given no tools, not the effort that is set, or not yet the

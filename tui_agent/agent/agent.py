@@ -157,7 +157,7 @@ class Agent:
             raise ValueError("`context` shows another conversation than `persistence`: give it `persistence.view`")
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
-        engine.own_writers = frozenset(own)
+        engine.writers = engine.writers._replace(own=frozenset(own))
         if workspace is None:
             workspace = Workspace(Path.cwd(), read_roots=(kept.folder,) if kept.folder is not None else ())
         offered, hooks, ask = session.offered, session.hooks, ask or nobody
@@ -429,7 +429,7 @@ class Agent:
     @property
     def has_checkpointer(self) -> bool:
         """Whether `checkpoint` and ``mark_task_done`` are available."""
-        return self.engine.checkpoints.on
+        return self.engine.layers.checkpoints.on
 
     # The session
 

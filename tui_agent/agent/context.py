@@ -10,13 +10,14 @@ from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.agent.history.calls import Past
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
+from tui_agent.context.before_expiry import WorthWriting
 from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
-from tui_agent.context.engine import WorthWriting
 from tui_agent.context.forecast import Forecast, expired
+from tui_agent.context.layers.clearing import protected_tokens
 from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse, ThresholdMark, marks
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Words
@@ -163,7 +164,7 @@ class AgentContext:
             items=view.outline(),
             steps=tuple(Step(step_event(step_of(entry)), entry.time, counts) for entry, counts in entries),
             course=view.measured_calls(),
-            protected=self._engine.protected_tokens,
+            protected=protected_tokens(self._engine.settings.clearing, self._engine.window.tokens),
             words=view.words(),
         )
 
@@ -196,7 +197,7 @@ class AgentContext:
     @property
     def expires_in(self) -> float | None:
         """In how many seconds the provider's cache of the conversation expires; None: nothing was answered yet."""
-        return self._engine.expires_in if self.newest_answer else None
+        return self._engine.cache.expires_in if self.newest_answer else None
 
     async def summary_before_expiry(self, *, start: bool = False) -> WorthWriting | None:
         """The summary that costs less now than reading all of it anew once the cache has expired; None: none does.
@@ -344,7 +345,7 @@ class AgentContext:
         """Summarise the older turns if a threshold is passed or it pays off."""
         self._turns.must_be_idle()
         situation = self._engine.situation(between_turns=True)
-        due = await self._steps.compute(lambda: self._engine.compaction.plan(self._engine.view, situation))
+        due = await self._steps.compute(lambda: self._engine.layers.compaction.plan(self._engine.view, situation))
         if not isinstance(due, Plan):
             tokens = self._engine.tokens
             return events.ContextStep(step="summary", seq=0, before=tokens, after=tokens, error="nothing is due")

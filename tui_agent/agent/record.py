@@ -11,7 +11,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tui_agent.context.engine import ContextEngine, policy_of
+from tui_agent.context.engine import ContextEngine
+from tui_agent.context.known import policy_of
 from tui_agent.conversation.blocks import ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import (
     AnyEntry,

@@ -1,20 +1,23 @@
-"""How long the provider is asked to keep a conversation: for five minutes or, at a higher price, for an hour.
+"""The provider's cache of the prefix: what it still has, and for how long it is asked to keep it.
 
-The decision is made from the user's own pauses, in this session and earlier ones: how many calls came so late that an
-hour would have kept what five minutes lose, and how many came later still. It is made whenever all is written to the
-cache anyway, so that within a session nothing is written twice for it.
+That is five minutes or, at a higher price, an hour. The decision is made from the user's own pauses, in this session
+and earlier ones: how many calls came so late that an hour would have kept what five minutes lose, and how many came
+later still. It is made whenever all is written to the cache anyway, so that within a session nothing is written twice
+for it.
 
 Anthropic: writing for an hour costs twice the input price, for five minutes 1.25 times; a read renews either; marks of
 an hour come before those of five minutes ("Prompt caching"). No other provider here lets a request choose.
 """
 
 from bisect import bisect_left
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.profile import HOUR_S, MILLION, ModelProfile
+from tui_agent.conversation.profile import HOUR_S, ModelProfile
 from tui_agent.conversation.request import CacheHours
+from tui_agent.conversation.view import View
+from tui_agent.text import spoken_time
 
 EDGES: Final = (60.0, 300.0, 900.0, 1_800.0, 3_600.0, 14_400.0)
 """Pauses are counted between these, in seconds; the last count is of longer ones."""
@@ -33,6 +36,115 @@ DOUBT: Final = 3.0
 
 CacheLife: TypeAlias = Literal["auto", "5m", "1h"]
 _BUCKETS: Final = len(EDGES) + 1
+
+
+class CacheState(NamedTuple):
+    """Whether the provider's cache of the prefix has expired, and why."""
+
+    cold: bool
+    reason: str
+
+
+def cache_state(
+    *, now: float, last_call: float | None, ttl_s: float, same_model: bool, same_prefix: bool = True
+) -> CacheState:
+    """Whether the prefix of the next request is still cached; times in seconds since the epoch.
+
+    `last_call`: when the newest answer ended (None: there was none). A session resumed within the cache's lifetime is
+    still warm, since its first request has the same bytes.
+    """
+    if last_call is None:
+        return CacheState(True, "nothing was answered yet")
+    if not same_model:
+        return CacheState(True, "another model answers, whose cache is empty")
+    if not same_prefix:
+        return CacheState(True, "the system prompt or the tools have changed")
+    idle = now - last_call
+    if idle >= ttl_s:
+        return CacheState(True, f"the last call was {spoken_time(idle)} ago, the cache lives {spoken_time(ttl_s)}")
+    return CacheState(False, "the cache is warm")
+
+
+class PrefixCache(NamedTuple):
+    """The provider's cache of the next request's prefix at the moment `now`, as the log tells it.
+
+    hours: what the newest request asked to keep for an hour.
+    """
+
+    view: View
+    model: ModelProfile
+    now: float
+    hours: CacheHours
+
+    @property
+    def state(self) -> CacheState:
+        """Whether the provider still has the prefix of the next request."""
+        return self._state_after(self._ttl_s)
+
+    @property
+    def until(self) -> float:
+        """When it expires (seconds since the epoch); 0 if it has, or there is none."""
+        call = self.view.last_call
+        return 0.0 if call is None or self.state.cold else self.view.last_read(call) + self._ttl_s
+
+    @property
+    def expires_in(self) -> float:
+        """In how many seconds that is; 0 if it has expired, or there is none."""
+        return max(0.0, self.until - self.now)
+
+    @property
+    def _ttl_s(self) -> float:
+        return priced(self.model, self._written_for).cache_ttl_s
+
+    def _state_after(self, ttl_s: float) -> CacheState:
+        call, prefix = self.view.last_call, self.view.prefix
+        return cache_state(
+            now=self.now,
+            last_call=self.view.last_read(call) if call else None,
+            ttl_s=ttl_s,
+            same_model=call is not None and call.model == self.model.name,
+            same_prefix=call is None or prefix is None or prefix.seq < call.seq,
+        )
+
+    @property
+    def _written_for(self) -> CacheHours:
+        """What the newest call has had kept for an hour, as its usage says; if it wrote nothing, as was asked for."""
+        call = self.view.last_call
+        used = call.usage if call is not None else None
+        if used is None or not used.cache_write_tokens:
+            return self.hours
+        if used.cache_write_hour_tokens == used.cache_write_tokens:
+            return "all"
+        return "prefix" if used.cache_write_hour_tokens or self.hours == "prefix" else ""
+
+    def next_hours(self, setting: "CacheLife", pauses: "Pauses", tokens: int) -> CacheHours:
+        """What the next request asks to keep for an hour: decided anew whenever all is written to the cache anyway."""
+        if not self.model.keeps_hours:
+            return ""
+        return kept_for(setting, self.model, pauses, tokens) if self.state.cold else self._written_for
+
+    def kept(self, tokens: int, fixed: int) -> int:
+        """How many of the next request's `tokens`, of which `fixed` are system prompt and tools, are in the cache."""
+        call = self.view.last_call
+        caches = self.model.cache != "none" or self.model.local
+        if call is None or call.usage is None or not caches:
+            return 0
+        if self.state.cold:
+            alive = self._written_for == "prefix" and not self._state_after(HOUR_S).cold
+            return min(fixed, tokens) if alive and fixed >= self.model.cache_minimum else 0
+        used = call.usage
+        left = used.input_tokens + (used.output_tokens if self.model.local else 0)
+        if self.model.cache == "marked":
+            left = used.cache_read_tokens + used.cache_write_tokens
+        if self.view.edits_since_call:
+            # At least the system prompt and the tools come before what was changed.
+            left = min(left, fixed)
+        return min(left, tokens) if left >= self.model.cache_minimum or self.model.local else 0
+
+
+def priced(model: ModelProfile, hours: CacheHours) -> ModelProfile:
+    """The model with the prices and the lifetime of a cache of which so much is kept for an hour."""
+    return model.for_an_hour() if hours == "all" else model
 
 
 class PauseCounts(msgspec.Struct, frozen=True):
@@ -112,9 +224,3 @@ def kept_for(setting: CacheLife, model: ModelProfile, pauses: Pauses, tokens: in
         return "all"
     lost = sum(counted.calls[last:]) + counted.ends + 1
     return "prefix" if saved * pauses_seen > extra * lost else ""
-
-
-def rewriting_usd(model: ModelProfile, tokens: int) -> float:
-    """What writing so many tokens into the cache anew costs in USD; 0 if it costs no money, or prices are unknown."""
-    rates = model.rates(tokens)
-    return tokens * max(1.0, rates.write) * rates.input_usd / MILLION if rates is not None else 0.0

@@ -6,7 +6,7 @@ Reads are expected only of providers that charge for cache writes (Anthropic); o
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from tui_agent.context.economics import CacheState
+from tui_agent.context.cache_life import CacheState
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import MILLION, Rates

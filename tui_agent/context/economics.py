@@ -92,45 +92,6 @@ def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: f
     return sqrt(2 * (max(0.0, rates.write - rates.read) * max(0.0, tail) + writing) * growth / rates.read)
 
 
-class CacheState(NamedTuple):
-    """Whether the provider's cache of the prefix has expired, and why."""
-
-    cold: bool
-    reason: str
-
-
-def cache_state(
-    *, now: float, last_call: float | None, ttl_s: float, same_model: bool, same_prefix: bool = True
-) -> CacheState:
-    """Whether the prefix of the next request is still cached; times in seconds since the epoch.
-
-    `last_call`: when the newest answer ended (None: there was none). A session resumed within the cache's lifetime is
-    still warm, since its first request has the same bytes.
-    """
-    if last_call is None:
-        return CacheState(True, "nothing was answered yet")
-    if not same_model:
-        return CacheState(True, "another model answers, whose cache is empty")
-    if not same_prefix:
-        return CacheState(True, "the system prompt or the tools have changed")
-    idle = now - last_call
-    if idle >= ttl_s:
-        return CacheState(True, f"the last call was {spoken_time(idle)} ago, the cache lives {spoken_time(ttl_s)}")
-    return CacheState(False, "the cache is warm")
-
-
-def spoken_time(seconds: float) -> str:
-    """A duration for people: ``45s``, ``4m12s``, ``2h05m``, ``3d04h``."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
-
-
 class StepPrice(NamedTuple):
     """What a context step costs and saves, in USD, or `in_seconds` with a model of the user's own.
 

@@ -11,10 +11,11 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.context.budget import keep_tokens
+from tui_agent.context.cache_life import CacheState
 from tui_agent.context.changes import clearing_price, undone_by_user
 from tui_agent.context.compaction.plan import Plan, smallest_gain
+from tui_agent.context.compaction.writing import Writers
 from tui_agent.context.economics import (
-    CacheState,
     Situation,
     StepPrice,
     clearing_size,
@@ -25,6 +26,7 @@ from tui_agent.context.economics import (
 )
 from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, pays_until_the_next, protected_tokens, smallest_batch
 from tui_agent.context.layers.compaction import growth_meanwhile
+from tui_agent.context.layers.due import Due
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION
 from tui_agent.conversation.sizes import size_of_text
@@ -104,8 +106,27 @@ def forecast(view: View, here: Situation, cache: CacheState, due: StepAhead | No
     )
 
 
-def due_clearing(cleared: Cleared, view: View, here: Situation) -> StepAhead:
-    """The clearing that the layer has decided on."""
+def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
+    """The step that the layers have decided on."""
+    here, plan, cleared = due.here, due.summary, due.cleared
+    if isinstance(plan, Plan):
+        earlier = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in view.boundaries())
+        price, writing = None, writers.usd(plan, view, here)
+        if writing is not None:
+            tail = max(0, plan.likely_after - here.budget.fixed - earlier)
+            price = step_price(here, after=plan.likely_after, tail=tail, writing=writing)
+        return StepAhead(
+            step="checkpoint" if plan.step == "checkpoint" else "compact",
+            frees=plan.before - plan.likely_after,
+            price=price,
+            due=True,
+            in_background=here.in_background,
+            reason=plan.reason,
+        )
+    if due.digest is not None:
+        return StepAhead(step="digest", frees=0, due=True, reason=due.digest.reason)
+    if not isinstance(cleared, Cleared):
+        return None
     return StepAhead(
         step="clear",
         frees=cleared.before - cleared.after,
@@ -113,23 +134,6 @@ def due_clearing(cleared: Cleared, view: View, here: Situation) -> StepAhead:
         due=True,
         items=len(cleared.results),
         reason=cleared.reason,
-    )
-
-
-def due_summary(plan: Plan, view: View, here: Situation, writing: float | None) -> StepAhead:
-    """The summary or record that a layer has decided on. `writing`: what writing it costs in USD (None: unknown)."""
-    earlier = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in view.boundaries())
-    price = None
-    if writing is not None:
-        tail = max(0, plan.likely_after - here.budget.fixed - earlier)
-        price = step_price(here, after=plan.likely_after, tail=tail, writing=writing)
-    return StepAhead(
-        step="checkpoint" if plan.step == "checkpoint" else "compact",
-        frees=plan.before - plan.likely_after,
-        price=price,
-        due=True,
-        in_background=here.in_background,
-        reason=plan.reason,
     )
 
 

@@ -35,8 +35,9 @@ from tui_agent.context.effects import (
     WriteInBackground,
     carry_out,
 )
-from tui_agent.context.engine import ContextEngine, Prepared
+from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Whole
+from tui_agent.context.requests import Prepared
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import ModelRequest
@@ -123,8 +124,8 @@ class EnginePolicy:
 
     def idle_until(self, now: float) -> None:
         """Let time pass with no turn running: a summary may be written shortly before the cache expires."""
-        about = self._now + self.engine.expires_in - BEFORE_EXPIRY_S
-        if not self.engine.expires_in or now <= about + BEFORE_EXPIRY_S:
+        about = self._now + self.engine.cache.expires_in - BEFORE_EXPIRY_S
+        if not self.engine.cache.expires_in or now <= about + BEFORE_EXPIRY_S:
             return
         self._pass_time(about)
         if worth := self.engine.summary_before_expiry():

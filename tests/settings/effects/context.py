@@ -54,7 +54,7 @@ def prepared(settings: Settings, session: Session, model: ModelProfile = FACTS, 
 def compaction(settings: Settings, session: Session, model: ModelProfile = FACTS) -> Plan:
     """The compaction that is due."""
     ready = engine(settings, session, model)
-    plan = ready.compaction.plan(ready.view, ready.situation(between_turns=False))
+    plan = ready.layers.compaction.plan(ready.view, ready.situation(between_turns=False))
     assert isinstance(plan, Plan)
     return plan
 
@@ -272,7 +272,7 @@ PROBES: Mapping[str, Probe] = {
     "context.policy": Probe("careful", lambda settings, _: compaction(settings, talking(180_000)).kept_from),
     "context.image_tokens": Probe(300, picture),
     "context.cold_notice_usd": Probe(0.75, cold_notice),
-    "context.cache_life": Probe("1h", lambda settings, _: engine(settings, model=LASTING).cache_hours),
+    "context.cache_life": Probe("1h", lambda settings, _: engine(settings, model=LASTING).next_hours),
     "context.pins_share": Probe(0.001, pinned),
     "output.max_lines": Probe(100, shown("line\n" * 3_000)),
     "output.max_chars": Probe(9_000, shown("x" * 40_000)),

@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.context import Overview, Step, SwitchPreview
+from tui_agent.context.cache_life import CacheState
 from tui_agent.context.changes import ChangePreview, StepPreview
-from tui_agent.context.economics import CacheState, StepPrice
+from tui_agent.context.economics import StepPrice
 from tui_agent.context.forecast import Forecast, StepAhead
 from tui_agent.context.stats import Activity, ContextStats, ModelUse, ServerUse, SubtaskUse, ThresholdMark
 from tui_agent.conversation.entries import Words

@@ -6,11 +6,10 @@ from typing import Final
 from rich.cells import cell_len, chop_cells
 
 from tui_agent.agent.history.calls import CallRecord, SeenThen
-from tui_agent.context.economics import spoken_time
 from tui_agent.context.forecast import sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats, ModelUse, ServerUse
 from tui_agent.conversation.sizes import CATEGORIES, Category
-from tui_agent.text import clock_text, counted, money_text, one_line
+from tui_agent.text import clock_text, counted, money_text, one_line, spoken_time
 
 INEXACT: Final = "An earlier version sent this request: its messages may have differed in form."
 ADDED: Final[dict[Category, str]] = {

@@ -24,7 +24,7 @@ from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import StepRunner
 from tui_agent.agent.turn.toolbox import Interceptors, Toolbox
 from tui_agent.context.cache_watch import CacheWatch
-from tui_agent.context.engine import Prepared
+from tui_agent.context.requests import Prepared
 from tui_agent.conversation.blocks import Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message, Partial, Usage
 from tui_agent.conversation.profile import FREE, MILLION, ModelProfile
@@ -285,7 +285,7 @@ class ModelCalls:
             self._caches.sends(
                 profile.name,
                 prepared.request,
-                self._engine.cache,
+                self._engine.cache.state,
                 edits=self._record.view.edits,
                 last=last.usage if last is not None else None,
             )
@@ -361,7 +361,7 @@ class ModelCalls:
         """Measure the model's speed by a call; `last`: the usage of the call before."""
         if not self._active.profile.local:
             return
-        usage, kept, cold = completed.usage, 0, self._engine.cache.cold
+        usage, kept, cold = completed.usage, 0, self._engine.cache.state.cold
         if not usage.input_tokens:
             # The server reports no usage: estimate it. How much it had cached is known only if everything was new.
             written = self._engine.meter.tokens_of_text(self._record.view, self._reply.text, "prose")

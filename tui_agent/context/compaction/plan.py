@@ -268,6 +268,14 @@ def plan_checkpoint(
     return _plan(_wanted(here, CHECKPOINT, note, reason), view, here, task, least_gain=SHORTEST_GAIN)
 
 
+def plan_asked_for(view: View, here: Situation, step: Literal["compact", "checkpoint"], subject: str) -> Plan | Refusal:
+    """Plan a summary (with the focus `subject`) or completion record (with that note) for the user."""
+    if step == "checkpoint":
+        return plan_checkpoint(view, here, note=subject, reason="asked for")
+    trigger = here.limits.compact.tokens or None
+    return plan_compaction(view, here, trigger=trigger, focus=subject, asked=True, reason="asked for")
+
+
 def _first_unseen(groups: Sequence[Group]) -> int:
     """The index of the first group the model has not seen: a running or just finished tool step, or a new prompt."""
     for index in range(len(groups) - 1, -1, -1):
@@ -369,6 +377,12 @@ def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[Size], i
         return plan
     before = tokens_of(size_of_text(newest.state)) if newest is not None and not plan.through else 0
     return structs.replace(plan, state=state, state_growth=tokens_of(size_of_text(state)) - before)
+
+
+def plan_by_us(plan: Plan, view: View, here: Situation, *, asked: bool) -> Plan | Refusal:
+    """The summary to have written, by our own models, in place of one that the provider would not write."""
+    trigger, focus = here.limits.compact.tokens or None, plan.subject
+    return plan_compaction(view, here, trigger=trigger, focus=focus, asked=asked, reason=plan.reason, by_provider=False)
 
 
 def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Plan | None:

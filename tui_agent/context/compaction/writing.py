@@ -6,24 +6,26 @@ rejected text leads to the next way; none repeats what failed, and no error text
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft, accept
-from tui_agent.context.compaction.forms import Questions, cut
-from tui_agent.context.compaction.material import Material, as_material
+from tui_agent.context.compaction.forms import Prompts, Questions, cut
+from tui_agent.context.compaction.material import Material, as_material, material_of, questions_of
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import Situation, Summariser, WriterChoice, choose_summariser
+from tui_agent.context.economics import Situation, Summariser, WriterChoice, choose_summariser, signing_cost
 from tui_agent.context.effects import (
     Answer,
     Append,
     ArchiveTurns,
     AskModel,
     AskWriter,
+    BeforeSummary,
     Effect,
+    Instructions,
     Outcome,
     Refusal,
     StepDone,
@@ -33,7 +35,7 @@ from tui_agent.context.effects import (
 )
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Boundary, Prefix, Usage
-from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import View
@@ -79,6 +81,77 @@ class Way(NamedTuple):
 
     name: WayName
     materials: tuple[str, ...] = ()
+
+
+class Order(NamedTuple):
+    """A summary to write: from what, and the moment and the request that it was planned at, when the newest entry was
+    `seen`.
+    """
+
+    plan: Plan
+    material: Material
+    here: Situation
+    running: ModelRequest
+    seen: int
+
+
+class Writers(NamedTuple):
+    """Who writes the summaries of a conversation, and what they cost.
+
+    path: of the archive. own: the steps whose text the caller writes itself.
+    """
+
+    prompts: Prompts
+    path: str
+    own: Collection[str] = ()
+
+    def order(self, plan: Plan, view: View, here: Situation, running: ModelRequest) -> Order:
+        """Collect what a summary is written from."""
+        return Order(plan, material_of(plan, view, here, self.prompts), here, running, len(view.log))
+
+    def signed(self, order: Order) -> Steps[Draft | Refusal]:
+        """Have the provider write and sign it."""
+        return write_signed(order.plan, order.material, order.here, order.running, path=self.path)
+
+    def write(self, order: Order) -> Steps[Draft | Refusal]:
+        """Write it, in the first way that succeeds."""
+        plan, material, here, running, _ = order
+        return write_summary(plan, material, here, running, path=self.path, own=plan.step in self.own)
+
+    def extract(self, plan: Plan, view: View, here: Situation) -> Draft | Refusal:
+        """The summary that is extracted from the turns themselves, without a model."""
+        material = material_of(plan, view, here, self.prompts)
+        return accept(plan, material, material.extract, path=self.path, tokens_of=here.mixed_tokens_of)
+
+    def usd(self, plan: Plan, view: View, here: Situation) -> float | None:
+        """What writing it costs in USD; None if unknown."""
+        if here.rates is None or plan.step in self.own:
+            return None
+        if not here.rates.input_usd:
+            return 0.0
+        if plan.through:
+            return signing_cost(here, here.rates, plan.replaced) * here.rates.input_usd / MILLION
+        parts, asked = questions_of(plan, view, here, self.prompts)
+        # The expected length, not the longest possible.
+        return choose_writer(structs.replace(plan, writes=plan.writes * 2 // 3), parts, asked, here).usd
+
+
+def heard(plan: Plan, *, asked: bool) -> Steps[Plan | Refusal]:
+    """The plan with what the user's hooks ask to keep; why there is to be no summary if they prevent it."""
+    if plan.step != "summary" or plan.boundaries:
+        return plan
+    said = yield BeforeSummary(plan.reason, plan.subject, asked)
+    if isinstance(said, Refusal):
+        yield failed(plan, said)
+        return said
+    if isinstance(said, Instructions):
+        return structs.replace(plan, subject="\n".join(filter(None, (plan.subject, said.text))))
+    return plan
+
+
+def failed(plan: Plan, why: Refusal) -> StepDone:
+    """The step of a summary that was not written."""
+    return StepDone(plan.step, plan.before, plan.before, plan.reason, error=why.reason)
 
 
 def write_summary(

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
+from msgspec import structs
+
+from tui_agent.context.budget import Budget
 from tui_agent.context.cutting import head, head_bytes, quoted, tail, tail_bytes
+from tui_agent.context.effects import SaveText, Steps, expect
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Artifact, Message
 from tui_agent.settings import Output
 
 MARKED_LINES = 4
@@ -20,6 +26,8 @@ NOTICE_CHARS = 640
 """Characters, and bytes, of a cut result reserved for its marker and notice."""
 STUB_CHARS = 700
 """Characters of the notice with a preview; a text that is barely longer than its preview stays whole."""
+PAGE_BYTES_PER_TOKEN = 2
+"""Bytes assumed for a token when sizing a page: few enough for any script."""
 PROMPT_SHARE = 0.5
 """A user's text that takes more than this share of the history budget enters as a preview."""
 
@@ -101,6 +109,24 @@ def shorten_prompt(
     if _has_preview(text, settings) and tokens_of(text) > history_budget * PROMPT_SHARE:
         return Evicted(text, head(text, size), tail(text, size), "text")
     return Whole(text)
+
+
+def fitted(
+    said: Message, settings: Output, budget: Budget, *, name: str, tokens_of: Callable[[str], int]
+) -> Steps[Message]:
+    """Cut the user's words to what enters the conversation: a text too large for the window goes to a file."""
+    text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
+    short = shorten_prompt(text, settings, history_budget=budget.history, tokens_of=tokens_of)
+    if not budget.known or isinstance(short, Whole):
+        return said
+    artifact = expect(Artifact, (yield SaveText(name, text)))
+    others = tuple(block for block in said.blocks if not isinstance(block, Text))
+    return structs.replace(said, blocks=(Text(short.text(artifact.path)), *others), artifact=artifact)
+
+
+def page_bytes(settings: Output, history_budget: int) -> int:
+    """The most bytes of one page, so that it is never large enough to be evicted."""
+    return PAGE_BYTES_PER_TOKEN * eviction_tokens(settings, history_budget)
 
 
 def eviction_tokens(settings: Output, history_budget: int) -> int:

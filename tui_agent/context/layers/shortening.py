@@ -15,11 +15,13 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.changes import preview_change
+from tui_agent.context.compaction.plan import Plan, merge_of, plan_compaction
 from tui_agent.context.cutting import head, quoted, tail
 from tui_agent.context.economics import Situation
 from tui_agent.context.effects import SaveText, ShrinkImages, Shrunk, Steps, expect
+from tui_agent.context.layers.clearing import ClearingLayer
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import Artifact, Digested, Shortened
+from tui_agent.conversation.entries import Artifact, Cleared, Digested, Shortened
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, total_size
@@ -122,6 +124,26 @@ def load_of(view: View) -> PictureLoad:
         return PictureLoad()
     images = [image for message in view.messages() for image in images_of(message.blocks)]
     return PictureLoad(len(images), sum(len(image.data) for image in images))
+
+
+def shrink(
+    step: OverflowStep, view: View, here: Situation, clearing: ClearingLayer
+) -> Steps[Shortened | Cleared | Plan | None]:
+    """What this step enters: an entry, or the plan of an extract; None if it changes nothing."""
+    match step:
+        case "fewer_pictures":
+            return (yield from fewer_pictures(view, here))
+        case "clear_old" | "clear_newest":
+            return clearing.asked_for(view, here, keep=0 if step == "clear_newest" else None, reason=TOO_LARGE)
+        case "extract" | "extract_if_enough":
+            keep = int(min(here.budget.limit or here.tokens, here.tokens) * KEPT_SHARE)
+            plan = plan_compaction(view, here, trigger=None, asked=True, keep=keep, reason=TOO_LARGE, by_provider=False)
+            if isinstance(plan, Plan):
+                return plan if step == "extract" or here.budget.fits(plan.after) else None
+            shown = view.boundaries()
+            return merge_of(shown, view, here) if step == "extract" and len(shown) > 1 else None
+        case "shorten":
+            return (yield from shorten_newest(view, here))
 
 
 def fewer_pictures(view: View, here: Situation) -> Steps[Shortened | None]:

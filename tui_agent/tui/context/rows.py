@@ -11,7 +11,6 @@ from typing_extensions import override
 from tui_agent.agent.context import ITEM_NAMES, Overview, Step
 from tui_agent.context.changes import PreviewedStep
 from tui_agent.context.counting import estimate
-from tui_agent.context.economics import spoken_time
 from tui_agent.context.forecast import ForecastStep, sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats
 from tui_agent.conversation.entries import Words
@@ -19,7 +18,7 @@ from tui_agent.conversation.items import Item, place_of
 from tui_agent.conversation.sizes import CATEGORIES, Category, size_of_text
 from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
-from tui_agent.text import clean, clock_text, compact_count, counted, displayed, money_text, one_line
+from tui_agent.text import clean, clock_text, compact_count, counted, displayed, money_text, one_line, spoken_time
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
 from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line

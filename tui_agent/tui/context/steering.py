@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from tui_agent.agent.agent import Agent
+    from tui_agent.context.before_expiry import WorthWriting
     from tui_agent.context.changes import StepPreview
     from tui_agent.context.effects import Refusal
-    from tui_agent.context.engine import WorthWriting
     from tui_agent.models.base import Model
     from tui_agent.tui.context.panel import ContextPanel
     from tui_agent.tui.host import Host
