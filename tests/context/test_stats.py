@@ -20,7 +20,6 @@ from tui_agent.context.stats import (
     ContextStats,
     ModelUse,
     SubtaskUse,
-    marks,
 )
 from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
 from tui_agent.settings import Clearing, Compaction
@@ -90,7 +89,7 @@ def stats(**changes: Any) -> ContextStats:
         "depth": 1,
         "last_compaction": found.last_compaction,
         "last_checkpoint": found.last_checkpoint,
-        "marks": marks(limits, 200_000),
+        "marks": limits.all(),
         "forecast": AHEAD,
         "subtasks": SubtaskUse(count=2, input_tokens=32_919, output_tokens=338, cost_usd=0.0107),
         "models": (
@@ -185,7 +184,7 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
 
 def test_a_layer_that_rests_says_why() -> None:
     limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(threshold=0.35))
-    shown = text(stats(window=20_000, tokens=5_000, marks=marks(limits, 20_000), forecast=None), NOW)
+    shown = text(stats(window=20_000, tokens=5_000, marks=limits.all(), forecast=None), NOW)
     assert "  Compaction             7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown
 

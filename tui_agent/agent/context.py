@@ -11,6 +11,7 @@ from tui_agent.agent.history.calls import Past
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.context.before_expiry import WorthWriting
+from tui_agent.context.budget import Threshold
 from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import Plan
@@ -18,7 +19,7 @@ from tui_agent.context.counting import estimate
 from tui_agent.context.effects import Refusal, StepDone, Steps, step_of
 from tui_agent.context.forecast import Forecast, expired
 from tui_agent.context.layers.clearing import protected_tokens
-from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse, ThresholdMark, marks
+from tui_agent.context.stats import ContextStats, ModelUse, SubtaskUse
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Words
 from tui_agent.conversation.fold import MeasuredCall
@@ -103,7 +104,7 @@ class SwitchPreview(NamedTuple):
     tokens: int
     window_before: int
     window_after: int
-    marks: tuple[ThresholdMark, ...]
+    marks: tuple[Threshold, ...]
     fires: str
     cost_usd: float | None
     call_usd: float | None
@@ -212,7 +213,7 @@ class AgentContext:
             if worth is None or not self._ceiling.allows(2 * worth.writing_usd):
                 return None
             if start:
-                await self._steps.run(self._engine.write_before_expiry(worth), self._steps.tell)
+                await self._steps.run(self._engine.write_in_background(worth.plan), self._steps.tell)
         return worth
 
     def keep_as_it_is(self) -> None:
@@ -313,7 +314,7 @@ class AgentContext:
                 tokens=tokens,
                 window_before=engine.window.tokens,
                 window_after=window.tokens,
-                marks=marks(limits, window.tokens),
+                marks=limits.all(),
                 fires=passed[-1] if passed else "",
                 cost_usd=0.0 if model.profile.local else cold,
                 call_usd=tokens * rates.read * rates.input_usd / MILLION if rates else None,

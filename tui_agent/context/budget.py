@@ -95,7 +95,7 @@ class Threshold(NamedTuple):
 
     layer: LayerName
     tokens: int
-    source: str
+    source: str = ""
     messages: int = 0
     warning: str = ""
 
@@ -103,10 +103,6 @@ class Threshold(NamedTuple):
     def rests(self) -> bool:
         """Whether the layer never starts automatically; `warning` says why."""
         return bool(self.warning)
-
-    def share(self, window: int) -> float:
-        """The threshold in percent of the window; 0 if that is unknown."""
-        return 100 * self.tokens / window if window else 0.0
 
     def reached(self, tokens: int, messages: int = 0) -> bool:
         """Whether the layer starts at a request of this size."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from tui_agent.context.cache_life import CacheState
+from tui_agent.context.economics import StepPrice
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import MILLION, Rates
@@ -31,25 +32,21 @@ WORDING: dict[Part, str] = {
 class ColdSend(NamedTuple):
     """The next request has a cold cache: its size in `tokens`, its cost in USD, and `why`.
 
-    compaction_usd, compacted_usd: the costs of a compaction first, and of the request after it; None if a compaction
-    would free nothing.
+    compaction: the price of one first; None if it would free nothing.
     """
 
     tokens: int
     cost_usd: float
     why: str
-    compaction_usd: float | None = None
-    compacted_usd: float | None = None
+    compaction: StepPrice | None = None
 
     def text(self) -> str:
         """One line for people."""
         text = f"This call reads {self.tokens:,} tokens anew, about {money_text(self.cost_usd)}: {self.why}."
-        if self.compaction_usd is None or self.compacted_usd is None:
+        if self.compaction is None:
             return text
-        return (
-            f"{text} After a /compact of about {money_text(self.compaction_usd)} it would be about "
-            f"{money_text(self.compacted_usd)}."
-        )
+        writing, then = money_text(self.compaction.writing), money_text(self.compaction.call)
+        return f"{text} After a /compact of about {writing} it would be about {then}."
 
 
 class CacheMiss(NamedTuple):

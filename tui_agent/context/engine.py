@@ -185,7 +185,7 @@ class ContextEngine(KnownContext):
                 yield from self.change(structs.replace(digest, after=after))
                 return True
             case Plan() if here is not None and here.in_background:
-                yield from self._write_in_background(decision)
+                yield from self.write_in_background(decision)
                 return True
             case Plan():
                 began = self.clock()
@@ -366,7 +366,7 @@ class ContextEngine(KnownContext):
             self._summary.plan = again
         return again
 
-    def _write_in_background(self, plan: Plan) -> Steps[None]:
+    def write_in_background(self, plan: Plan) -> Steps[None]:
         """Start writing a summary in the background, and merging the oldest ones if there would be too many.
 
         Their input is collected now.
@@ -486,7 +486,7 @@ class ContextEngine(KnownContext):
         # Merge the oldest summaries if all together have grown too large. If that fails they stay.
         plan = plan_merge(self.view, self.situation()) if self._summary is None else None
         if plan is not None and self.settings.compaction.background:
-            yield from self._write_in_background(plan)
+            yield from self.write_in_background(plan)
         elif plan is not None:
             merge = yield from self._write(plan, asked=True)
             if isinstance(merge, Draft):
@@ -534,14 +534,13 @@ class ContextEngine(KnownContext):
         """The warning if the next request has a cold cache; None if there is nothing to warn of."""
         if not self.cache.state.cold or self.view.last_call is None:
             return None
-        seen, least = self.forecast(between_turns=False), self.settings.context.cold_notice_usd
-        if seen.in_seconds or not seen.cost or seen.cost < least:
+        seen = self.forecast(between_turns=False)
+        cost = seen.cost_if_cold(self.settings.context.cold_notice_usd)
+        if cost is None:
             return None
         compaction = self.preview("compact")
         price = None if isinstance(compaction, Refusal) else compaction.price
-        if price is None:
-            return ColdSend(seen.tokens, seen.cost, seen.cache.reason)
-        return ColdSend(seen.tokens, seen.cost, seen.cache.reason, price.writing, price.call)
+        return ColdSend(seen.tokens, cost, seen.cache.reason, price)
 
     def summary_before_expiry(self) -> WorthWriting | None:
         """The summary that costs less now than reading what it replaces anew, once the cache has expired."""
@@ -549,10 +548,6 @@ class ContextEngine(KnownContext):
             return None
         here = self.situation(between_turns=True)
         return worth_writing(self.view, here, self.layers, self.writers, self.pauses)
-
-    def write_before_expiry(self, worth: WorthWriting) -> Steps[None]:
-        """Write that summary in the background."""
-        yield from self._write_in_background(worth.plan)
 
     def keep_as_it_is(self) -> None:
         """Let nothing leave the view by itself before the next answer, unless the request does not fit."""

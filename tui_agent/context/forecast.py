@@ -81,6 +81,11 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         due = self.due
         return due.price.call if due is not None and due.price is not None and not due.in_background else self.cost
 
+    def cost_if_cold(self, at_least_usd: float) -> float | None:
+        """What the next call costs in USD, if the cache is cold and it is at least so much."""
+        notable = self.cache.cold and not self.in_seconds and self.cost and self.cost >= at_least_usd
+        return self.cost if notable else None
+
     def price(self, cost: float | None) -> str:
         """A cost of this forecast in words."""
         return price_or_time(None if self.in_seconds else cost, cost or 0.0 if self.in_seconds else 0.0)
@@ -273,11 +278,12 @@ def price_lines(price: StepPrice) -> list[tuple[str, str]]:
 
 def expired(seen: Forecast, *, at_least_usd: float) -> str:
     """One line on an expired cache, for before anything is sent; empty if it is warm or the call costs little."""
-    if not seen.cache.cold or seen.in_seconds or not seen.cost or seen.cost < at_least_usd:
+    cost = seen.cost_if_cold(at_least_usd)
+    if cost is None:
         return ""
     step, then = seen.due, seen.cost_then
-    told = f"The cache expired: your next message costs {money_text(seen.cost)}"
-    if step is None or then is None or step.in_background or then >= seen.cost:
+    told = f"The cache expired: your next message costs {money_text(cost)}"
+    if step is None or then is None or step.in_background or then >= cost:
         return f"{told}. /compact shows what a summary first would cost."
     return (
         f"{told} as it is, {money_text(then)} after clearing {compact_count(step.frees)} of old results"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tui_agent.context.budget import ModelLimits, Thresholds
+from tui_agent.context.budget import ModelLimits, Threshold
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.meter import TokenMeter
 from tui_agent.conversation.entries import Checkpointed, Prefix, Summarized
@@ -22,20 +22,6 @@ LABELS: dict[Category, str] = {
     "results": "Tool results",
     "summaries": "Summaries",
 }
-
-
-class ThresholdMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A threshold to show: the layer (``clear``, ``compact`` or ``limit``), where it starts, and a warning if it rests.
-
-    If the window is unknown, it starts at `messages` instead of `tokens`.
-    """
-
-    layer: str
-    tokens: int
-    percent: float
-    messages: int = 0
-    source: str = ""
-    warning: str = ""
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +100,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     cache_until: float = 0.0
     last_compaction: Activity = Activity()
     last_checkpoint: Activity = Activity()
-    marks: tuple[ThresholdMark, ...] = ()
+    marks: tuple[Threshold, ...] = ()
     forecast: Forecast | None = None
     subtasks: SubtaskUse = SubtaskUse()
     models: tuple[ModelUse, ...] = ()
@@ -183,21 +169,6 @@ def stats_of(
             last=max((entry.time for entry in records), default=0.0),
             note=records[-1].note if records else "",
         ),
-        marks=marks(limits.thresholds, limits.window.tokens),
+        marks=limits.thresholds.all(),
         forecast=ahead,
-    )
-
-
-def marks(thresholds: Thresholds, window: int) -> tuple[ThresholdMark, ...]:
-    """The thresholds to show, lowest first."""
-    return tuple(
-        ThresholdMark(
-            layer=each.layer,
-            tokens=each.tokens,
-            percent=each.share(window),
-            messages=each.messages,
-            source=each.source,
-            warning=each.warning,
-        )
-        for each in thresholds.all()
     )

@@ -130,7 +130,7 @@ class EnginePolicy:
         self._pass_time(about)
         if worth := self.engine.summary_before_expiry():
             self.before_expiry += 1
-            self._carry_out(self.engine.write_before_expiry(worth))
+            self._carry_out(self.engine.write_in_background(worth.plan))
             self._finish_background()
             self._carry_out(self.engine.settle())
 

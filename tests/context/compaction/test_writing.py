@@ -9,15 +9,17 @@ from msgspec import structs
 from tests.context.talks import PROMPTS, SUMMARY, Talk, compaction, planned, situation
 from tests.profiles import model_named
 from tui_agent.context.compaction.draft import Draft, accept
+from tui_agent.context.compaction.forms import Prompts
 from tui_agent.context.compaction.material import CLOSE, OPEN, Material, material_of
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.writing import (
     MOST_PARTS,
+    Order,
     Way,
+    Writers,
     choose_writer,
     chunks,
     ways,
-    write_summary,
 )
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import Situation
@@ -30,6 +32,7 @@ from tui_agent.conversation.sizes import Size, size_of_text
 from tui_agent.conversation.view import View
 
 PATH = "conversation_history/main.md"
+WRITERS = Writers(Prompts.shipped(), PATH)
 USED = Usage(input_tokens=1_000, output_tokens=100)
 Rule = Callable[[AskModel | AskWriter], Answer | Refusal]
 
@@ -127,7 +130,7 @@ def test_a_merge_that_fails_reads_the_turns_themselves(case: Case) -> None:
         return Refusal("overloaded") if len(asked) == 1 else Answer(SUMMARY, "small", USED, 0.1)
 
     plan = structs.replace(case.plan, boundaries=(Summarized(first=1, last=1, text=SUMMARY),))
-    done = carry_out(write_summary(plan, merge, moment(100_000), RUNNING, path=PATH), answering)
+    done = carry_out(WRITERS.write(Order(plan, merge, moment(100_000), RUNNING, 0)), answering)
     assert isinstance(done, Draft)
     assert "[part 1 of 2]\nThe first part." in asked[0]
     assert len(asked) == 2
@@ -192,7 +195,8 @@ class Asking:
         return self.rule(effect)
 
     def write(self, case: Case, here: Situation, *, own: bool = False) -> Draft | Refusal:
-        return carry_out(write_summary(case.plan, case.made, here, RUNNING, path=PATH, own=own), self)
+        writers = WRITERS._replace(own={"summary", "checkpoint"} if own else ())
+        return carry_out(writers.write(Order(case.plan, case.made, here, RUNNING, 0)), self)
 
 
 def answer(text: str, cost_usd: float | None = 0.01) -> Answer:
@@ -287,7 +291,7 @@ def test_a_writer_of_ones_own_is_asked_first_and_its_text_is_completed(case: Cas
 def test_an_answer_that_is_none_is_a_fault_of_the_caller(case: Case) -> None:
     with pytest.raises(WrongOutcome, match="NoneType"):
         carry_out(
-            write_summary(case.plan, case.made, moment(100_000), RUNNING, path=PATH),
+            WRITERS.write(Order(case.plan, case.made, moment(100_000), RUNNING, 0)),
             lambda effect: None,
         )
 

@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tui_agent.context.budget import Budget
 from tui_agent.context.counting import estimate
 from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
-from tui_agent.context.layers.limits import Cut, Entering, Evicted, Whole, eviction_tokens, shorten, shorten_prompt
+from tui_agent.context.effects import Effect, SaveText, carry_out
+from tui_agent.context.layers.limits import Cut, Entering, Evicted, Whole, eviction_tokens, fitted, shorten
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Artifact, user_message
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.settings import Output
 
@@ -22,6 +26,21 @@ def tokens_of(text: str) -> int:
 
 def short(text: str, limits: Output | None = None, history: int = PLENTY, *, paged: bool = False) -> Entering:
     return shorten(text, limits or Output(), history_budget=history, tokens_of=tokens_of, paged=paged)
+
+
+def said(text: str, history: int) -> tuple[str, list[str]]:
+    """What of the user's text enters, and the texts that were saved."""
+    saved: list[str] = []
+
+    def save(effect: Effect) -> Artifact:
+        assert isinstance(effect, SaveText)
+        saved.append(effect.text)
+        return Artifact("large_tool_results/p", len(effect.text), "")
+
+    steps = fitted(user_message(text), Output(), Budget(history, 0, 0), name="p", tokens_of=tokens_of)
+    (block,) = carry_out(steps, save).blocks
+    assert isinstance(block, Text)
+    return block.text, saved
 
 
 def lines(count: int, width: int = 1) -> str:
@@ -188,15 +207,11 @@ def test_two_flags_are_cut_between_them() -> None:
 def test_what_the_user_says_enters_whole_up_to_half_of_the_history_budget() -> None:
     text = "please " * 3_000
 
-    def entering(history: int) -> Whole | Evicted:
-        return shorten_prompt(text, Output(), history_budget=history, tokens_of=tokens_of)
-
-    assert entering(2 * tokens_of(text)) == Whole(text)
-    found = entering(2 * tokens_of(text) - 1)
-    assert isinstance(found, Evicted)
-    assert found.text("large_tool_results/p").startswith("[This text is too large to show: ")
-    assert found.source == text
+    assert said(text, 2 * tokens_of(text)) == (text, [])
+    found, saved = said(text, 2 * tokens_of(text) - 1)
+    assert found.startswith("[This text is too large to show: ")
+    assert saved == [text]
 
 
 def test_a_short_text_of_the_user_always_enters_whole() -> None:
-    assert shorten_prompt("x" * 4_700, Output(), history_budget=0, tokens_of=tokens_of) == Whole("x" * 4_700)
+    assert said("x" * 4_700, 1) == ("x" * 4_700, [])

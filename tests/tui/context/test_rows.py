@@ -11,11 +11,12 @@ from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.context import Overview, Step, SwitchPreview
+from tui_agent.context.budget import Threshold
 from tui_agent.context.cache_life import CacheState
 from tui_agent.context.changes import ChangePreview, StepPreview
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.forecast import Forecast, StepAhead
-from tui_agent.context.stats import Activity, ContextStats, ModelUse, ServerUse, SubtaskUse, ThresholdMark
+from tui_agent.context.stats import Activity, ContextStats, ModelUse, ServerUse, SubtaskUse
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
@@ -71,9 +72,9 @@ def seen(window: int = 200_000) -> Overview:
         last_compaction=Activity(count=1, last=NOW - 60, note=HOSTILE),
         reasoning_dropped=2,
         marks=(
-            ThresholdMark(layer="clear", tokens=120_000, percent=60, source="threshold"),
-            ThresholdMark(layer="compact", tokens=130_000, percent=65, warning=HOSTILE),
-            ThresholdMark(layer="limit", tokens=183_616, percent=92),
+            Threshold(layer="clear", tokens=120_000, source="threshold"),
+            Threshold(layer="compact", tokens=130_000, warning=HOSTILE),
+            Threshold(layer="limit", tokens=183_616),
         ),
         forecast=AHEAD,
         subtasks=SubtaskUse(count=2, input_tokens=5_000, output_tokens=200, cost_usd=None),
@@ -179,8 +180,8 @@ def test_the_bar_is_as_long_as_the_window_and_each_category_as_its_share() -> No
 
 def test_ticks_stand_where_the_layers_start() -> None:
     marks = (
-        ThresholdMark(layer="clear", tokens=600, percent=60),
-        ThresholdMark(layer="compact", tokens=850, percent=85, warning="rests"),
+        Threshold(layer="clear", tokens=600),
+        Threshold(layer="compact", tokens=850, warning="rests"),
     )
     bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
     assert ticks_line(bar, 102, look(ASCII)).text[2:].rstrip() == " " * 60 + "^ clearing"
@@ -188,9 +189,9 @@ def test_ticks_stand_where_the_layers_start() -> None:
 
 def test_marks_that_are_close_keep_their_names_apart() -> None:
     marks = (
-        ThresholdMark(layer="clear", tokens=600, percent=60),
-        ThresholdMark(layer="compact", tokens=850, percent=85),
-        ThresholdMark(layer="limit", tokens=920, percent=92),
+        Threshold(layer="clear", tokens=600),
+        Threshold(layer="compact", tokens=850),
+        Threshold(layer="limit", tokens=920),
     )
     bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
     wide = ticks_line(bar, 82, look(ASCII)).text
@@ -203,8 +204,8 @@ def test_marks_that_are_close_keep_their_names_apart() -> None:
 
 def test_marks_at_one_place_share_a_tick() -> None:
     marks = (
-        ThresholdMark(layer="compact", tokens=500, percent=50),
-        ThresholdMark(layer="limit", tokens=505, percent=50.5),
+        Threshold(layer="compact", tokens=500),
+        Threshold(layer="limit", tokens=505),
     )
     bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
     assert ticks_line(bar, 82, look(ASCII)).text[2:].rstrip() == " " * 40 + "^ summary, full"
@@ -267,7 +268,7 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
 
 
 def test_a_threshold_in_messages_is_told_in_messages() -> None:
-    mark = ThresholdMark(layer="compact", tokens=0, percent=0, messages=40, source="max_messages")
+    mark = Threshold(layer="compact", tokens=0, messages=40, source="max_messages")
     stats = structs.replace(seen().stats, marks=(mark,), forecast=None)
     shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
     assert "40  messages" in shown

@@ -66,7 +66,8 @@ def _categories(stats: ContextStats) -> list[str]:
 def _thresholds(stats: ContextStats) -> list[str]:
     lines = ["Thresholds:"]
     for mark in stats.marks:
-        where = f"{mark.tokens:>10,}  {mark.percent:>3.0f}%" if mark.percent else f"{mark.tokens:>10,}      "
+        share = f"{100 * mark.tokens / stats.window:>3.0f}%" if stats.window else "    "
+        where = f"{mark.tokens:>10,}  {share}"
         if mark.messages:
             where = f"{mark.messages:>10,} messages"
         lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")

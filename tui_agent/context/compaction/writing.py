@@ -109,14 +109,72 @@ class Writers(NamedTuple):
         """Collect what a summary is written from."""
         return Order(plan, material_of(plan, view, here, self.prompts), here, running, len(view.log))
 
-    def signed(self, order: Order) -> Steps[Draft | Refusal]:
-        """Have the provider write and sign it."""
-        return write_signed(order.plan, order.material, order.here, order.running, path=self.path)
-
     def write(self, order: Order) -> Steps[Draft | Refusal]:
-        """Write it, in the first way that succeeds."""
+        """Write it; the caller's own writer is asked first.
+
+        Every failure of a model leads to the next way, the last of which needs no model. Only a final refusal, such as
+        by the cost ceiling, ends the attempts: a worse summary would be no remedy.
+        """
         plan, material, here, running, _ = order
-        return write_summary(plan, material, here, running, path=self.path, own=plan.step in self.own)
+        own = plan.step in self.own
+        choice = choose_writer(plan, material.parts, material.questions, here)
+        # Merged turns are no longer in the running request, so that cannot be used to summarise them.
+        same_prefix = choice.way == "same_prefix" and not plan.boundaries
+        failures: list[str] = []
+        answers: list[Answer] = []
+        for way in (*([Way("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
+            before = len(answers)
+            text = yield from _write(way, plan, material, here, running, answers)
+            draft: Draft | Refusal
+            if isinstance(text, str):
+                given = answers[before:]
+                draft = accept(
+                    plan,
+                    material,
+                    text,
+                    path=self.path,
+                    tokens_of=here.mixed_tokens_of,
+                    model=given[-1].model if given else "",
+                    usage=sum((each.usage for each in given), Usage()) if given else None,
+                    cost_usd=_total_cost(given) if given else None,
+                    depth=2 if len(way.materials) > 1 else 1,
+                )
+            elif text.final and way.name != "own":
+                return text
+            else:
+                draft = text
+            if isinstance(draft, Draft):
+                how = choice.reason if way.name == EXPECTED[choice.way] else HOW.get(way.name, choice.reason)
+                return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
+            failures.append(f"{'own writer' if way.name == 'own' else way.name}: {draft.reason}")
+        return Refusal(failures[-1] if failures else "No way to a summary was found.")
+
+    def signed(self, order: Order) -> Steps[Draft | Refusal]:
+        """Have the provider write and sign it: `running` has exactly the messages that it summarises."""
+        plan, material, here, running, _ = order
+        instructions = ""
+        if plan.subject or here.settings.compaction.handover != "five":
+            instructions = material.questions.same_prefix
+        room = min(SIGNED_TOKENS, here.budget.window // 4) if here.budget.window else SIGNED_TOKENS
+        asked = structs.replace(running, summarize=instructions, max_tokens=room)
+        outcome = yield AskModel("session", asked, "summary", plan.replaced + here.budget.fixed, True)
+        if isinstance(outcome, Refusal):
+            return outcome
+        answer = expect(Answer, outcome)
+        if not answer.signed:
+            return Refusal("the provider did not sign its summary")
+        draft = accept(
+            plan,
+            material,
+            answer.text,
+            path=self.path,
+            tokens_of=here.mixed_tokens_of,
+            model=answer.model,
+            usage=answer.usage,
+            cost_usd=answer.cost_usd,
+            signed=answer.signed,
+        )
+        return draft if isinstance(draft, Refusal) else structs.replace(draft, how=SIGNED, spent_usd=answer.cost_usd)
 
     def extract(self, plan: Plan, view: View, here: Situation) -> Draft | Refusal:
         """The summary that is extracted from the turns themselves, without a model."""
@@ -152,77 +210,6 @@ def heard(plan: Plan, *, asked: bool) -> Steps[Plan | Refusal]:
 def failed(plan: Plan, why: Refusal) -> StepDone:
     """The step of a summary that was not written."""
     return StepDone(plan.step, plan.before, plan.before, plan.reason, error=why.reason)
-
-
-def write_summary(
-    plan: Plan, material: Material, here: Situation, running: ModelRequest, *, path: str, own: bool = False
-) -> Steps[Draft | Refusal]:
-    """Write the summary of `plan`.
-
-    `running`: the conversation's next request. `path`: of the archive. `own`: the caller's own writer is asked first.
-    Every failure of a model leads to the next way, the last of which needs no model. Only a final refusal, such as by
-    the cost ceiling, ends the attempts: a worse summary would be no remedy.
-    """
-    choice = choose_writer(plan, material.parts, material.questions, here)
-    # Merged turns are no longer in the running request, so that cannot be used to summarise them.
-    same_prefix = choice.way == "same_prefix" and not plan.boundaries
-    failures: list[str] = []
-    answers: list[Answer] = []
-    for way in (*([Way("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
-        before = len(answers)
-        text = yield from _write(way, plan, material, here, running, answers)
-        draft: Draft | Refusal
-        if isinstance(text, str):
-            given = answers[before:]
-            draft = accept(
-                plan,
-                material,
-                text,
-                path=path,
-                tokens_of=here.mixed_tokens_of,
-                model=given[-1].model if given else "",
-                usage=sum((each.usage for each in given), Usage()) if given else None,
-                cost_usd=_total_cost(given) if given else None,
-                depth=2 if len(way.materials) > 1 else 1,
-            )
-        elif text.final and way.name != "own":
-            return text
-        else:
-            draft = text
-        if isinstance(draft, Draft):
-            how = choice.reason if way.name == EXPECTED[choice.way] else HOW.get(way.name, choice.reason)
-            return structs.replace(draft, how=how, failures=tuple(failures), spent_usd=_total_cost(answers))
-        failures.append(f"{'own writer' if way.name == 'own' else way.name}: {draft.reason}")
-    return Refusal(failures[-1] if failures else "No way to a summary was found.")
-
-
-def write_signed(
-    plan: Plan, material: Material, here: Situation, asked: ModelRequest, *, path: str
-) -> Steps[Draft | Refusal]:
-    """Have the provider write and sign the summary of `plan`. `asked`: exactly the messages that it summarises."""
-    instructions = ""
-    if plan.subject or here.settings.compaction.handover != "five":
-        instructions = material.questions.same_prefix
-    room = min(SIGNED_TOKENS, here.budget.window // 4) if here.budget.window else SIGNED_TOKENS
-    asked = structs.replace(asked, summarize=instructions, max_tokens=room)
-    outcome = yield AskModel("session", asked, "summary", plan.replaced + here.budget.fixed, True)
-    if isinstance(outcome, Refusal):
-        return outcome
-    answer = expect(Answer, outcome)
-    if not answer.signed:
-        return Refusal("the provider did not sign its summary")
-    draft = accept(
-        plan,
-        material,
-        answer.text,
-        path=path,
-        tokens_of=here.mixed_tokens_of,
-        model=answer.model,
-        usage=answer.usage,
-        cost_usd=answer.cost_usd,
-        signed=answer.signed,
-    )
-    return draft if isinstance(draft, Refusal) else structs.replace(draft, how=SIGNED, spent_usd=answer.cost_usd)
 
 
 def enter_draft(draft: Draft, boundary: Boundary, view: View, thread: str, renewed: Prefix | None) -> Steps[StepDone]:

@@ -101,25 +101,15 @@ def shorten(
     return _cut(text, settings)
 
 
-def shorten_prompt(
-    text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int]
-) -> Whole | Evicted:
-    """Decide on a user's text: one that would crowd out everything else enters as a preview."""
-    size = settings.preview_chars
-    if _has_preview(text, settings) and tokens_of(text) > history_budget * PROMPT_SHARE:
-        return Evicted(text, head(text, size), tail(text, size), "text")
-    return Whole(text)
-
-
 def fitted(
     said: Message, settings: Output, budget: Budget, *, name: str, tokens_of: Callable[[str], int]
 ) -> Steps[Message]:
     """Cut the user's words to what enters the conversation: a text too large for the window goes to a file."""
     text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
-    short = shorten_prompt(text, settings, history_budget=budget.history, tokens_of=tokens_of)
-    if not budget.known or isinstance(short, Whole):
+    if not (budget.known and _has_preview(text, settings) and tokens_of(text) > budget.history * PROMPT_SHARE):
         return said
-    artifact = expect(Artifact, (yield SaveText(name, text)))
+    size, artifact = settings.preview_chars, expect(Artifact, (yield SaveText(name, text)))
+    short = Evicted(text, head(text, size), tail(text, size), "text")
     others = tuple(block for block in said.blocks if not isinstance(block, Text))
     return structs.replace(said, blocks=(Text(short.text(artifact.path)), *others), artifact=artifact)
 

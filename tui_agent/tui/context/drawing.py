@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.style import Style
 
-from tui_agent.context.stats import ThresholdMark
+from tui_agent.context.budget import Threshold
 from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.tui.painting.glyphs import ASCII
 from tui_agent.tui.painting.lines import Line, Run, make_line
@@ -42,7 +42,7 @@ class Bar:
     tokens: int
     window: int
     reserve: int = 0
-    marks: Sequence[ThresholdMark] = ()
+    marks: Sequence[Threshold] = ()
 
 
 def category_style(category: Category, palette: Palette) -> Style:
@@ -92,7 +92,7 @@ def ticks_line(bar: Bar, width: int, look: Look) -> Line:
     cells = [Run(" ", palette.base)] * room
     free = room
     # Marks of one cell, or of two beside each other, share a tick.
-    places: dict[int, list[ThresholdMark]] = {}
+    places: dict[int, list[Threshold]] = {}
     for mark in sorted(bar.marks, key=lambda mark: -mark.tokens):
         if mark.tokens and not mark.warning:
             place = min(room - 1, int(mark.tokens * scale))

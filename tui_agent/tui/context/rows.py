@@ -214,7 +214,8 @@ def _window(seen: Overview) -> Iterator[Row]:
         if mark.messages:
             yield _fact(LAYERS[mark.layer], f"{mark.messages:,}", "messages")
         else:
-            yield _measure(LAYERS[mark.layer], f"{mark.tokens:,}", f"{mark.percent:.0f}%" if mark.percent else "")
+            share = _percent(mark.tokens, stats.window) if stats.window else ""
+            yield _measure(LAYERS[mark.layer], f"{mark.tokens:,}", share)
 
 
 def _percent(tokens: int, whole: int) -> str:
