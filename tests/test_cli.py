@@ -460,26 +460,6 @@ def test_a_terminal_for_input_alone_is_not_enough(run: Run, home: Path, folder: 
     assert "needs a terminal" in refused(done)
 
 
-def test_a_terminal_that_can_show_nothing_is_refused_with_advice(home: Path, folder: Path) -> None:
-    parent, child = pty.openpty()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tui_agent"],
-            stdin=child,
-            stdout=child,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env={**environment(home), "TERM": "dumb"},
-            check=False,
-        )
-    finally:
-        os.close(parent)
-        os.close(child)
-    assert done.returncode == 2
-    assert "tui-agent -p PROMPT" in done.stderr
-
-
 def test_what_an_untrusted_project_brings_is_said_to_be_ignored_once(run: Run, folder: Path) -> None:
     (folder / "AGENTS.md").write_text("Speak of the sea.")
     done = run("-p", "hello", "--model", "offline")

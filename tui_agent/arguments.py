@@ -256,6 +256,11 @@ def _agent_parser() -> _Parser:
     parser.add_argument(
         "--demo", action="store_true", help="open a recorded session in a temporary folder, to try things; needs no key"
     )
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="a conversation in plain lines, as for screen readers",
+    )
     talk = parser.add_argument_group("one answer on standard output")
     talk.add_argument(
         "-p",

@@ -301,14 +301,14 @@ def _keep_private(environ: Mapping[str, str]) -> None:
 def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     options = parsed.options
     _check_combination(parsed)
-    one_shot = options.one_shot is not None
-    if not one_shot and not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
-        raise UsageError("the full-screen app needs a terminal; `tui-agent -p PROMPT` answers once without one")
-    if not one_shot and environ.get("TERM") in ("dumb", "unknown"):
-        raise UsageError(
-            f"the full-screen app cannot be shown in a terminal of the type {environ['TERM']}; `tui-agent -p PROMPT` "
-            "answers once without it; set TERM where yours can do more, as in TERM=xterm-256color"
-        )
+    one_shot, kind = options.one_shot is not None, environ.get("TERM")
+    if not one_shot and not (_is_terminal(sys.stdin) and (options.plain or _is_terminal(sys.stdout))):
+        what = "--plain" if options.plain else "the full-screen app"
+        raise UsageError(f"{what} needs a terminal; `tui-agent -p PROMPT` answers once without one")
+    if not one_shot and (options.plain or kind in ("dumb", "unknown")):
+        if not options.plain:
+            _say(f"a terminal of the type {kind} cannot show the full screen, so this is --plain; TERM sets the type")
+        return _talk_plainly(parsed, folder, home, environ)
     with ExitStack() as stack:
         ready = stack.enter_context(_collecting_later())
         if one_shot:
@@ -325,6 +325,23 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         from tui_agent.tui.app.start import run as run_app
 
         return run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
+
+
+def _talk_plainly(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    if parsed.options.resume == "" or parsed.options.demo:
+        raise UsageError("--demo and -r without an ID need the full screen; `tui-agent sessions` lists the sessions")
+    from tui_agent.headless import plain
+    from tui_agent.settings.trust import TrustError
+
+    arguments, settings = _load(parsed, folder, home, environ)
+    try:
+        if (arguments.ask_trust or arguments.new_in_project) and plain.ask_trust(arguments, settings):
+            arguments, settings = _load(parsed, folder, home, environ)
+    except TrustError as error:
+        raise UsageError(str(error)) from None
+    _check_model(arguments, settings)
+    _keep_private(environ)
+    return plain.run(arguments, settings)
 
 
 def _demonstration(parsed: Parsed, stack: ExitStack) -> tuple[Parsed, Path, Path]:
@@ -397,6 +414,8 @@ def _check_model(arguments: Arguments, settings: "Settings") -> None:
 
 def _check_combination(parsed: Parsed) -> None:
     options = parsed.options
+    if options.plain and options.one_shot is not None:
+        raise UsageError("--plain is a conversation, and -p answers once in plain lines already")
     if options.output_format and options.one_shot is None:
         raise UsageError("--output-format needs -p")
     if options.json_schema and options.one_shot is None:

@@ -478,10 +478,3 @@ def _sends_errands(person: Person, project: Path) -> None:
 def _compacts(person: Person) -> None:
     """What would be too little to be worth it is said in figures."""
     person.says("/compact", "The context stays as it is")
-
-
-def test_a_terminal_that_can_do_nothing_is_refused(project: Path, tmp_path: Path) -> None:
-    terminal = Terminal(project, tmp_path / "home", environment={"TERM": "dumb"})
-    assert terminal.ends() == 2
-    assert "tui-agent -p PROMPT" in " ".join(terminal.text.split())
-    assert b"\x1b" not in terminal.raw

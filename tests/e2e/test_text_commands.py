@@ -39,7 +39,7 @@ ANSWERED = [
 REFUSED = [
     ("/settings", "/config lists every setting."),
     ("/nonsense", "There is no command /nonsense /help lists the commands."),
-    ("/theme", "/theme is a command of the full-screen app: start tui-agent without -p"),
+    ("/theme", "/theme is a command of the full-screen app"),
     ("/undo-compat", "Did you mean /undo-compact?"),
     ("/model claude-none", "The model stays offline:offline"),
     ("/escalate", "No larger model is available"),

@@ -1,4 +1,4 @@
-"""One-shot mode: takes a prompt and standard input; prints text, JSON or JSON lines."""
+"""Without the screen: one prompt, answered as text, JSON or JSON lines; and a conversation in plain lines."""
 
 from tui_agent.headless.running import run
 

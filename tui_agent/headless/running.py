@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -63,11 +64,11 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
         _say(f"{error.message} {error.hint}".strip())
         return ExitCode.BAD_USAGE
     try:
-        if why := await _why_nobody_answers(session, arguments, settings):
+        if why := await why_nobody_answers(session, arguments, settings):
             _say(why)
             return ExitCode.BAD_USAGE
         for notice in session.notices:
-            _say(_in_a_line(notice))
+            _say(in_a_line(notice))
         await _learn_of_servers(session)
         return await _answered(session, arguments, schema, began, ready)
     finally:
@@ -77,7 +78,7 @@ async def _run(arguments: Arguments, settings: Settings, schema: ResultSchema | 
             _say(f"{error.message} {error.hint}".strip())
 
 
-async def _why_nobody_answers(session: Session, arguments: Arguments, settings: Settings) -> str:
+async def why_nobody_answers(session: Session, arguments: Arguments, settings: Settings) -> str:
     """Why the prompt cannot be answered, and what to set; empty if it can.
 
     The offline model answers only if it was chosen, or has answered in this conversation before.
@@ -162,8 +163,8 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
     if arguments.output_format == "stream-json":
         begun = {"type": "session", "session_id": session.id, "model": session.agent.profile.name}
         _print_json(_stamped(msgspec.json.encode(begun)))
-    images = await _pictures(session, arguments)
     prompt = arguments.prompt or ""
+    images = await mentioned_images(session, prompt, arguments.folder)
     words, typed = with_data(prompt, arguments.data), arguments.typed or prompt
     if arguments.data:
         typed += " [with standard input]"
@@ -201,7 +202,7 @@ async def _turn(
                 case events.TurnFinished():
                     outcome.add(event)
                 case events.Notice() if not streaming:
-                    _say(_in_a_line(event))
+                    _say(in_a_line(event))
                 case events.Retrying() if not streaming:
                     _say(f"{event.sentence}.")
                 case events.Alert() if not streaming:
@@ -212,10 +213,9 @@ async def _turn(
                 _print_json(_stamped(events.encode(event)))
 
 
-async def _pictures(session: Session, arguments: Arguments) -> tuple[Image, ...]:
-    """The pictures that the prompt mentions; says which cannot be sent."""
-    prompt = arguments.prompt or ""
-    named = {name: read for _, name, read in mentioned_pictures(prompt, arguments.folder)}
+async def mentioned_images(session: Session, prompt: str, folder: Path) -> tuple[Image, ...]:
+    """The pictures that the prompt mentions, by paths in `folder`; says which cannot be sent."""
+    named = {name: read for _, name, read in mentioned_pictures(prompt, folder)}
     if not named:
         return ()
     if not session.agent.profile.images:
@@ -290,7 +290,8 @@ def _print(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _in_a_line(notice: events.Notice) -> str:
+def in_a_line(notice: events.Notice) -> str:
+    """A notice as one sentence or two."""
     told = f"{notice.title}: {notice.text or notice.hint}"
     if not notice.text or not notice.hint:
         return told

@@ -35,8 +35,8 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
     if name in ON_SCREEN:
-        instead = f"With -p, instead: {ON_SCREEN[name]}." if ON_SCREEN[name] else ""
-        return Reply(f"/{name} is a command of the full-screen app: start tui-agent without -p", instead, failed=True)
+        instead = f"Without it: {ON_SCREEN[name]}." if ON_SCREEN[name] else ""
+        return Reply(f"/{name} is a command of the full-screen app", instead, failed=True)
     instead = sentence(instead_of(name, [known for command in commands for known in command.names]))
     as_is = "A space before the slash sends it to the model as it is."
     return Reply(f"There is no command /{word}", f"{instead} {as_is}", failed=True)
