@@ -44,7 +44,7 @@ class Lines:
 
     def hears(self, *words: str) -> None:
         """Wait for these words, in this order, after what was heard before."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 40
         for each in words:
             while (place := self.said.find(each, self._seen)) < 0:
                 assert self.terminal.read(looks=False), self.said
@@ -192,6 +192,31 @@ def test_what_was_typed_before_a_question_answers_nothing(project: Path) -> None
         person.terminal.process.send(END)
         assert person.terminal.ends() == 0
         assert server.violations == []
+
+
+def test_a_plan_is_sent_back_and_then_approved(project: Path) -> None:
+    steps = [
+        Step(calls=(Call("submit_plan", {"plan": f"{number}. Do it\x1b[2J", "steps": ["do it"]}),)) for number in (1, 2)
+    ]
+    script = Script(
+        (
+            Turn(
+                (*steps, Step(text="As you wish.")),
+            ),
+        )
+    )
+    with (
+        in_thread(AnthropicServer(script)) as server,
+        talking(server, project, "--plain", "--ask", "plan", "Plan it") as person,
+    ):
+        person.hears("A plan, which waits for your approval:", "1. Do it␛[2J", "1. Approve; mode ", "what to change: ")
+        person.types("shorter")
+        person.hears("2. Do it", "1. Approve; mode ", "what to change: ")
+        assert "shorter" in str(server.model_requests[-1].json)
+        person.types("1")
+        person.hears("Agent: As you wish.", "You: ")
+        person.types("/exit")
+        assert person.terminal.ends() == 0
 
 
 def test_a_terminal_that_can_only_print_gets_it_by_itself(server: AnthropicServer, project: Path) -> None:
