@@ -31,6 +31,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.settings import Context, Model, Settings, Ui
 from tui_agent.tui.cards.blocks import BoundaryBlock
+from tui_agent.tui.context.calls_screen import CallsScreen
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
 from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
@@ -230,6 +231,13 @@ def words_log() -> list[AnyEntry]:
 
 async def _with_words(arguments: Arguments) -> Arguments:
     return await _recorded(arguments, words_log())
+
+
+@state(settings=LONG, arrange=_long, sizes=BOTH)
+async def calls(stage: Stage) -> None:
+    await stage.open()
+    await stage.send("/at 21")
+    await stage.until(lambda: isinstance(screen := stage.app.screen, CallsScreen) and screen.seen is not None)
 
 
 @state(settings=LONG, arrange=_with_words)

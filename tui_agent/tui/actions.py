@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = Literal[
     "everywhere", "prompt", "completion", "conversation", "search", "context", "question",
-    "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
+    "picker", "sessions", "preview", "draft", "words", "calls", "files", "reading", "field",
 ]  # fmt: skip
 
 TITLES: Final[dict[Place, str]] = {
@@ -37,13 +37,14 @@ TITLES: Final[dict[Place, str]] = {
     "preview": "Keys in the preview of a step",
     "draft": "Keys in the draft of a summary",
     "words": "Keys in the editor of words",
+    "calls": "Keys in the calls of the session",
     "files": "Keys in the list of files to put back",
     "reading": "Keys in the texts to read",
     "field": "Keys in the fields for a key or a title",
 }
 
 DIALOGS: Final[tuple[Place, ...]] = (
-    "picker", "sessions", "preview", "draft", "words", "files", "reading", "field",
+    "picker", "sessions", "preview", "draft", "words", "calls", "files", "reading", "field",
 )  # fmt: skip
 """Places that are dialogs: actions of the place "everywhere" do not work there."""
 
@@ -232,6 +233,7 @@ _CONTEXT: Final = (
         "context",
         ("items", "i", "jump_to_items", "to the items"),
         ("words", "w", "jump_to_words", "to what is kept of your own words"),
+        ("calls", "a", "show_calls", "what the model saw at any call"),
         ("explain", "x", "explain", "what the panel's words mean"),
         ("open", "enter", "open", "read the original"),
         ("pin", "p", "pin", "pin an item or a message of yours, or unpin it"),
@@ -305,6 +307,18 @@ _DIALOGS: Final = (
         ("keep", "ctrl+s", "keep", "keep what is written"),
         ("editor", "ctrl+g", "edit_outside", "write in your editor"),
         ("cancel", "escape,ctrl+c", "leave", "leave it as it was"),
+    ),
+    *_at(
+        "calls",
+        ("before", "left", "move(-1)", "the call before, or after"),
+        ("after", "right", "move(1)", "the call before, or after"),
+        ("first", "home", "edge(-1)", "the first call, the last"),
+        ("last", "end", "edge(1)", "the first call, the last"),
+        ("read", "enter", "read", "read the request as it was sent"),
+        ("compare", "d", "compare", "compare it with the call before"),
+        ("fork", "f", "fork", "start another branch after its answer"),
+        ("close", "escape,ctrl+c,q", "close", "close"),
+        priority=("before", "after", "first", "last"),
     ),
     *_at(
         "files",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.style import Style
 
@@ -132,6 +132,53 @@ def course_lines(points: Sequence[tuple[int, int]], width: int, look: Look) -> l
     if edits.strip():
         lines.append(make_line([Run("  ", palette.base), Run(edits.rstrip(), palette.warning)]))
     return lines
+
+
+class Column(NamedTuple):
+    """A call in the strip of all calls: its tokens, and the sign of what happened before it with its style's name."""
+
+    tokens: int
+    sign: str = " "
+    style: str = "muted"
+    present: bool = True
+
+
+SIGNS: Final = {"lost": ("×", "x"), "summarised": ("◆", "s"), "cleared": ("▴", "^"), "moved": ("↳", ">")}
+"""The signs of the strip, the second where only ASCII is shown."""
+
+
+def strip_lines(columns: Sequence[Column], chosen: int, width: int, look: Look) -> list[Line]:
+    """A chart of calls in two rows, a row of signs, and one that points at `chosen`; several calls share a column if
+    there are more than cells.
+    """
+    palette, plain = look.palette, look.glyphs is ASCII
+    room, count = max(1, width - 4), max(1, len(columns))
+    step = min(3, max(1, room // count))
+    cells = min(room, count)
+    highest = max((column.tokens for column in columns), default=0) or 1
+    levels = LEVELS_ASCII if plain else LEVELS
+    rows: list[list[Run]] = [[Run("  ", palette.base)] for _ in range(4)]
+    for cell in range(cells):
+        shared = columns[cell * count // cells : (cell + 1) * count // cells]
+        here = cell * count // cells <= chosen < (cell + 1) * count // cells
+        tallest = max(shared, key=lambda column: column.tokens)
+        marked = next((column for each in SIGNS for column in shared if column.sign in SIGNS[each]), shared[0])
+        style = palette.accent if here else palette.muted if tallest.present else palette.faint
+        height = max(1, round(2 * len(levels) * tallest.tokens / highest))
+        upper, lower = max(0, height - len(levels)), min(height, len(levels))
+        wide = max(1, step - 1)
+        gap = Run(" " * (step - wide), palette.base) if step > wide else None
+        drawn = (
+            Run((levels[upper - 1] if upper else " ") * wide, style),
+            Run(levels[lower - 1] * wide, style),
+            Run(marked.sign.ljust(wide), getattr(palette, marked.style)),
+            Run(((TICK_ASCII if plain else TICK) if here else " ").ljust(wide), palette.accent),
+        )
+        for row, run in zip(rows, drawn, strict=True):
+            row.append(run)
+            if gap is not None:
+                row.append(gap)
+    return [make_line(row) for row in rows]
 
 
 def _shares(categories: Mapping[Category, int], cells: int) -> list[tuple[Category, int]]:

@@ -63,7 +63,7 @@ class ContextPanel(Vertical):
             self.text = text
 
     class Previewing(Message):
-        """The user wants to see the step that comes next, by the slash command that shows it."""
+        """The user wants to see the step that comes next, or the calls, by the slash command that shows it."""
 
         def __init__(self, command: str) -> None:
             super().__init__()
@@ -176,6 +176,10 @@ class ContextPanel(Vertical):
             case _:
                 pass
 
+    def action_show_calls(self) -> None:
+        """Show what the model saw at any call."""
+        self.post_message(self.Previewing("/at"))
+
     def action_explain(self) -> None:
         """Explain the panel's words."""
         self.post_message(self.Opened("What these words mean", EXPLAINED))
@@ -267,7 +271,7 @@ class ContextPanel(Vertical):
             told = [f"{key(name)} {does}" for name, does in here.items()]
         else:
             told = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.explain')} explains the words"]
-            told.append(f"{key('context.items')} jumps to the items")
+            told.append(f"{key('context.items')} jumps to the items, {key('context.calls')} goes back call by call")
             if self._seen is not None and self._seen.words:
                 told.append(f"{key('context.words')} to your words")
         return ", ".join([f"{key('context.close')} closes", *told])

@@ -1,6 +1,6 @@
 """The rows of the context panel, from an `Overview`: what fills the window, the next steps, and the past ones."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -203,9 +203,7 @@ def _window(seen: Overview) -> Iterator[Row]:
         yield Row(partial(bar_line, bar))
         yield Row(partial(ticks_line, bar))
     whole = stats.window or sum(stats.categories.values())
-    for category in CATEGORIES:
-        if tokens := stats.categories.get(category, 0):
-            yield Row(partial(_draw_share, category, tokens, whole))
+    yield from share_rows(stats.categories, whole)
     if stats.reserve:
         yield _measure("Room for answer", f"{stats.reserve:,}", _percent(stats.reserve, whole))
     if kept := min(seen.protected, max(0, stats.tokens - _fixed(stats))):
@@ -216,6 +214,13 @@ def _window(seen: Overview) -> Iterator[Row]:
         else:
             share = _percent(mark.tokens, stats.window) if stats.window else ""
             yield _measure(LAYERS[mark.layer], f"{mark.tokens:,}", share)
+
+
+def share_rows(categories: Mapping[Category, int], whole: int) -> Iterator[Row]:
+    """The legend of a bar: the tokens of each category, and their share of `whole`."""
+    for category in CATEGORIES:
+        if tokens := categories.get(category, 0):
+            yield Row(partial(_draw_share, category, tokens, whole))
 
 
 def _percent(tokens: int, whole: int) -> str:

@@ -183,6 +183,10 @@ class Steering:
         if name in BY_ID["context"].names and not argument:
             self.toggle()
             return
+        if name == "at":
+            if command := await self._looked_back(argument, text):
+                await run(command)
+            return
         if not self._unasked:
             wanted = await self._wanted(name, argument)
             if wanted is None:
@@ -192,6 +196,21 @@ class Steering:
             await run(f"/{name} {argument}".rstrip() if self._unasked or argument else text)
         finally:
             self._unasked = False
+
+    async def _looked_back(self, number: str, text: str) -> str:
+        """Show what the model saw at a call; the command to run then, `text` if there is nothing to show."""
+        from tui_agent.tui.context.calls_screen import CallsScreen
+
+        agent = await self._host.agent()
+        with self.notice_if_slow("reading the calls"):
+            past = await agent.context.past()
+        chosen = int(number) if number.isdecimal() and len(number) < 10 else 0 if number else len(past.calls)
+        if not 1 <= chosen <= len(past.calls):
+            return text
+        context = agent.context
+        window = agent.engine.window.tokens
+        seq = await self._host.question(CallsScreen(past, chosen, context.excerpt, window, self._host.glyphs))
+        return f"/fork {seq}" if seq else ""
 
     async def may_switch(self, agent: "Agent", model: "Model") -> bool:
         """Preview a switch of the model and ask; True without asking if nothing has been said yet."""
