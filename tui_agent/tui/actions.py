@@ -277,7 +277,7 @@ _DIALOGS: Final = (
         ("page-down", "pagedown", "page(1)", "scroll by a page"),
         ("first", "ctrl+home", "edge(-1)", "the first one, the last"),
         ("last", "ctrl+end", "edge(1)", "the first one, the last"),
-        ("cancel", "escape,ctrl+c", "cancel", "cancel"),
+        ("cancel", "escape,ctrl+c", "leave", "cancel"),
         priority=("cancel",),
     ),
     *_at(
@@ -328,8 +328,8 @@ _DIALOGS: Final = (
         ("theirs", "o", "overwrite", "also overwrite what somebody else changed, or not"),
         ("cancel", "escape,ctrl+c", "leave", "leave everything as it is"),
     ),
-    *_at("reading", ("close", "escape,ctrl+c,f1,q,enter", "close", "close it; typing does too")),
-    *_at("field", ("cancel", "escape,ctrl+c", "cancel", "cancel"), priority=("cancel",)),
+    *_at("reading", ("close", "escape,ctrl+c,f1,q,enter", "leave", "close it; typing does too")),
+    *_at("field", ("cancel", "escape,ctrl+c", "leave", "cancel"), priority=("cancel",)),
 )
 
 _SLASH: Final = (

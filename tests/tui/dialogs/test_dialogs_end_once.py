@@ -25,7 +25,7 @@ from tui_agent.tui.dialogs.fields import KeyScreen, TitleScreen
 from tui_agent.tui.dialogs.files_screen import FilesScreen
 from tui_agent.tui.dialogs.files_screen import Shown as FilesShown
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
-from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
+from tui_agent.tui.dialogs.reading import HelpScreen, Reading, TextScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
 from tui_agent.tui.painting.glyphs import UNICODE
@@ -108,7 +108,7 @@ async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
                 assert len(app.screen_stack) == 1
             await pilot.pause()
     # A draft is of a session: `test_drafting` shows it.
-    assert shown | {DraftScreen, PlacePicker} == kinds(Dialog)
+    assert shown | {DraftScreen, PlacePicker, Reading} == kinds(Dialog)
 
 
 @pytest.mark.parametrize(

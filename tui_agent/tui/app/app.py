@@ -192,7 +192,7 @@ class TuiAgent(Host):
             await self._close()
 
     async def _close(self) -> None:
-        await self._actions.stop_shell()
+        await self._actions.own.stop()
         await self._files.close()
         await self.conductor.close()
 
@@ -482,7 +482,7 @@ class TuiAgent(Host):
         if self.conductor.busy or self._actions.own.count:
             self.hint(STOPPING)
         if self._actions.own.count:
-            self.run_worker(self._actions.stop_shell(), name="stop", exit_on_error=True)
+            self.run_worker(self._actions.own.stop(), name="stop", exit_on_error=True)
         self.conductor.stop()
         return runs
 

@@ -66,10 +66,6 @@ class PromptActions:
             self._app.say(Level.INFO, ended, "It had the terminal: the model has seen nothing of it.")
         self._app.entry.prompt.focus()
 
-    async def stop_shell(self) -> None:
-        """Stop all running shell commands of the user's."""
-        await self.own.stop()
-
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         """Read the pictures that a text names; tell the user of those that cannot be sent."""
         from tui_agent.agent.turn.pictures import smaller_text

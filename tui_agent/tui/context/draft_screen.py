@@ -19,7 +19,7 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.previews import fact_row, price_rows
 from tui_agent.tui.context.rows import plain_row
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.prompt.prompt import SteadyTextArea
@@ -57,6 +57,14 @@ class EditedText(SteadyTextArea):
         """Stop editing."""
         self.read_only, self.show_cursor = True, False
 
+    async def edit_outside(self) -> str:
+        """Edit the text in the user's editor. Returns why that failed, or nothing."""
+        try:
+            self.text = clean(await edited_outside(self.app, f"{self.text}\n")).removesuffix("\n")
+        except EditorFailure as failure:
+            return str(failure)
+        return ""
+
 
 class DraftScreen(Dialog[Draft | None]):
     """Its result is the draft as edited, to be used, or None."""
@@ -76,7 +84,7 @@ class DraftScreen(Dialog[Draft | None]):
         self._rows = RowList(glyphs, in_dialog=True)
         self._rows.can_focus = False
         self._area = EditedText(self._shown)
-        self._told = Static("", markup=False, classes="dialog-keys")
+        self._told = dialog_keys()
         self._why = Static("", markup=False, classes="dialog-problem")
         self._counting: Timer | None = None
 
@@ -110,6 +118,7 @@ class DraftScreen(Dialog[Draft | None]):
         if isinstance(self._draft, Draft):
             self.dismiss(self._draft)
 
+    @override
     def action_leave(self) -> None:
         """Stop editing; when not editing, drop the draft."""
         if self._area.read_only:
@@ -134,13 +143,11 @@ class DraftScreen(Dialog[Draft | None]):
         self._draw()
 
     async def _edit_outside(self) -> None:
-        try:
-            edited = await edited_outside(self.app, f"{self._area.text}\n")
-        except EditorFailure as failure:
-            self._problem = str(failure)
+        problem = await self._area.edit_outside()
+        if problem:
+            self._problem = problem
             self._draw()
         else:
-            self._area.text = clean(edited).removesuffix("\n")
             self._count()
 
     def _count(self) -> None:

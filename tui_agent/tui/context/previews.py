@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from typing_extensions import override
 
 from tui_agent.agent.context import SwitchPreview
@@ -21,7 +21,7 @@ from tui_agent.text import counted, money_text
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.rows import ItemKey, item_rows, plain_row, titled_rows
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 
@@ -78,7 +78,7 @@ class PreviewScreen(Dialog[Accepted | None]):
         self._focus = focus
         self._free = free
         self._rows = RowList(glyphs, in_dialog=True)
-        self._told = Static("", markup=False, classes="dialog-keys")
+        self._told = dialog_keys()
 
     @override
     def compose(self) -> ComposeResult:
@@ -111,12 +111,13 @@ class PreviewScreen(Dialog[Accepted | None]):
             asked = self.query(Input)
             self.dismiss(Accepted(asked.first().value.strip() if asked else self._focus))
 
+    @override
     def action_leave(self) -> None:
         """Go back from the focus field to the list; from the list, cancel."""
         if isinstance(self.focused, Input):
             self._rows.focus()
         else:
-            self.dismiss(None)
+            super().action_leave()
 
     def action_edit(self) -> None:
         """Edit what the summary should keep."""

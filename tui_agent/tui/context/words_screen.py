@@ -11,8 +11,7 @@ from typing_extensions import override
 from tui_agent.text import clean, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.draft_screen import WHY_CELLS, EditedText
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
-from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
 
 EMPTY: Final = "Nothing is left of it: Ctrl+S keeps none of this message"
 
@@ -29,7 +28,6 @@ class WordsScreen(Dialog[str | None]):
         super().__init__()
         self._title = title
         self._empty = empty
-        self._text = text
         self._shown = clean(text)
         self._area = EditedText(self._shown)
         self._problem = Static("", markup=False, classes="dialog-problem")
@@ -42,7 +40,7 @@ class WordsScreen(Dialog[str | None]):
             yield self._problem
             keep, editor, cancel = map(self.key, ("words.keep", "words.editor", "words.cancel"))
             keys = f"{keep} keeps it, {editor} opens your editor, {cancel} cancels"
-            yield Static(keys, markup=False, classes="dialog-keys")
+            yield dialog_keys(keys)
 
     def on_mount(self) -> None:
         """Put the cursor at the end of the text."""
@@ -61,21 +59,13 @@ class WordsScreen(Dialog[str | None]):
         # An unedited text stays as it is, even if control characters were removed to show it.
         self.dismiss(None if text == self._shown else text.strip())
 
-    def action_leave(self) -> None:
-        """Close without a change."""
-        self.dismiss(None)
-
     def action_edit_outside(self) -> None:
         """Edit the text in the user's editor."""
         self.run_worker(self._edit_outside(), name="editor", exclusive=True, group="editor", exit_on_error=True)
 
     async def _edit_outside(self) -> None:
-        try:
-            edited = await edited_outside(self.app, f"{self._area.text}\n")
-        except EditorFailure as failure:
-            self._tell(str(failure))
-        else:
-            self._area.text = clean(edited).removesuffix("\n")
+        if problem := await self._area.edit_outside():
+            self._tell(problem)
 
     def _tell(self, problem: str) -> None:
         self._problem.update(one_line(problem, WHY_CELLS))

@@ -8,14 +8,14 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from typing_extensions import override
 
 from tui_agent.agent.branches import Branch, Prompt
 from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.fields import Field
 from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
 from tui_agent.tui.fuzzy import holds
 from tui_agent.tui.painting.glyphs import Glyphs
@@ -95,14 +95,12 @@ class PlacePicker(Dialog[str | None]):
 
     @override
     def compose(self) -> ComposeResult:
-        field = Input(placeholder="type to search", compact=True, classes="dialog-search")
-        field.cursor_blink = False
         keys = f"{self.key('picker.choose')} {self._does}, {self.key('picker.cancel')} cancels"
         with Vertical(classes="dialog"):
             yield dialog_title(self._title)
-            yield field
+            yield Field(placeholder="type to search")
             yield self._rows
-            yield Static(Content(f"Type to search, {keys}"), classes="dialog-keys")
+            yield dialog_keys(f"Type to search, {keys}")
 
     def on_mount(self) -> None:
         """Mark the first place."""
@@ -145,10 +143,6 @@ class PlacePicker(Dialog[str | None]):
     def action_edge(self, direction: int) -> None:
         """Mark the first place, or the last."""
         self._rows.action_edge(direction)
-
-    def action_cancel(self) -> None:
-        """Close the dialog without a choice."""
-        self.dismiss(None)
 
     def _show(self, places: Sequence[int]) -> None:
         self._rows.show(PlaceRows(places, self._row) if places else [Row(_draw_nothing)])

@@ -61,6 +61,10 @@ class Dialog(ModalScreen[ScreenResultType]):
         if self.CLICK_BESIDE_CLOSES and event.widget is self:
             self.dismiss(None)
 
+    def action_leave(self) -> None:
+        """Close without a result."""
+        self.dismiss(None)
+
     def key(self, identity: str) -> str:
         """The first key of an action, as shown to the user."""
         keymap = getattr(self.app, "keymap", None)
@@ -84,3 +88,8 @@ class Dialog(ModalScreen[ScreenResultType]):
 def dialog_title(title: str) -> Static:
     """The line at the top of a dialog."""
     return Static(Content.styled(title, "$accent bold"), classes="dialog-title")
+
+
+def dialog_keys(text: str = "") -> Static:
+    """The line at the bottom of a dialog, which says what its keys do."""
+    return Static(text, markup=False, classes="dialog-keys")

@@ -11,18 +11,23 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
 
 MAX_TITLE: Final = 200
 """The longest title a user can give, in characters."""
 
 
-class KeyField(Input):
-    """A field that shows dots and cannot be copied from."""
+class Field(Input):
+    """A field of one line in a dialog."""
 
-    def __init__(self) -> None:
-        super().__init__(password=True, compact=True, placeholder="paste or type the key", classes="dialog-search")
+    def __init__(self, value: str = "", placeholder: str = "", *, password: bool = False, max_length: int = 0) -> None:
+        form = "dialog-search"
+        super().__init__(value, placeholder, password=password, max_length=max_length, compact=True, classes=form)
         self.cursor_blink = False
+
+
+class KeyField(Field):
+    """A field that shows dots and cannot be copied from."""
 
     @override
     def action_copy(self) -> None:
@@ -52,11 +57,11 @@ class KeyScreen(Dialog[str | None]):
                 Content(f"It is used at once, and written nowhere. You are asked next whether to keep it.{where}"),
                 classes="dialog-text",
             )
-            yield KeyField()
+            yield KeyField(placeholder="paste or type the key", password=True)
             problem = Static(id="key-problem", classes="dialog-problem")
             problem.display = False
             yield problem
-            yield Static(Content(f"Enter uses it, {self.key('field.cancel')} cancels"), classes="dialog-keys")
+            yield dialog_keys(f"Enter uses it, {self.key('field.cancel')} cancels")
 
     def on_mount(self) -> None:
         """Begin to write."""
@@ -74,10 +79,6 @@ class KeyScreen(Dialog[str | None]):
         else:
             self.dismiss(key)
 
-    def action_cancel(self) -> None:
-        """Close the dialog without a key."""
-        self.dismiss(None)
-
 
 class TitleScreen(Dialog[str | None]):
     """Asks for a session's title; its result is None if the title stays."""
@@ -92,18 +93,12 @@ class TitleScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield dialog_title("Rename the session")
-            field = Input(displayed(clean(self._title)), max_length=MAX_TITLE, compact=True, classes="dialog-search")
-            field.cursor_blink = False
-            yield field
-            yield Static(Content(f"Enter renames, {self.key('field.cancel')} cancels"), classes="dialog-keys")
+            yield Field(displayed(clean(self._title)), max_length=MAX_TITLE)
+            yield dialog_keys(f"Enter renames, {self.key('field.cancel')} cancels")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Accept the title, unless it is empty."""
         self.dismiss(one_line(event.value, MAX_TITLE) or None)
-
-    def action_cancel(self) -> None:
-        """Keep the title."""
-        self.dismiss(None)
 
 
 def key_problem(key: str) -> str:

@@ -7,14 +7,13 @@ from typing import ClassVar, Final, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.agent.files import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import Glyphs
@@ -77,7 +76,7 @@ class FilesScreen(Dialog[str | None]):
         self._rewinds = rewinds
         self._overwrite = False
         self._rows = RowList(glyphs, in_dialog=True)
-        self._told = Static("", markup=False, classes="dialog-keys")
+        self._told = dialog_keys()
         self._drawn: tuple[int, bool] | None = None
 
     @override
@@ -95,10 +94,6 @@ class FilesScreen(Dialog[str | None]):
     def on_resize(self) -> None:
         """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
-
-    def action_leave(self) -> None:
-        """Close the dialog without changing anything."""
-        self.dismiss(None)
 
     def action_take(self, what: str) -> None:
         """Close with this answer."""

@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.fields import Field
 from tui_agent.tui.fuzzy import SCATTERED, ranked, score
 from tui_agent.tui.painting.lines import fit
 
@@ -132,14 +133,12 @@ class PickerScreen(Dialog[str | None]):
             if self._text:
                 yield Static(Content(self._text), classes="dialog-text")
             if self._search:
-                field = Input(placeholder="type to search", compact=True, classes="dialog-search")
-                field.cursor_blink = False
-                yield field
+                yield Field(placeholder="type to search")
             yield Choices(compact=True)
             keys = f"{self.key('picker.choose')} chooses, {self.key('picker.cancel')} cancels"
             folded = len(self._options) - len(self._at_rest)
             search = f"Type to search ({folded} more), " if folded else "Type to search, "
-            yield Static(Content(search + keys if self._search else keys), classes="dialog-keys")
+            yield dialog_keys(search + keys if self._search else keys)
 
     def on_mount(self) -> None:
         """Mark the option to start at."""
@@ -223,10 +222,6 @@ class PickerScreen(Dialog[str | None]):
         place = min(max(0, len(self._shown) - 1), max(0, place))
         heading = bool(self._shown[place : place + 1]) and self._shown[place].heading
         self.query_one(OptionList).highlighted = place + heading
-
-    def action_cancel(self) -> None:
-        """Leave everything as it is."""
-        self.dismiss(None)
 
     def _choose(self, index: int | None) -> None:
         if index is not None and index < len(self._shown) and not self._shown[index].heading:

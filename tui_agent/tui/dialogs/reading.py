@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.row_list import Row, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
@@ -38,11 +38,19 @@ _EXPLAINED: Final = re.compile(r"(.*?\S {2,})(\S.*)")
 """Matches a line of two columns: a command or key, and its description."""
 
 
-class TextScreen(Dialog[None]):
-    """Shows untrusted text."""
+class Reading(Dialog[None]):
+    """A dialog that typing closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
     CLICK_BESIDE_CLOSES = True
+
+    def on_key(self, event: events.Key) -> None:
+        """Close when the user starts typing."""
+        self.make_way(event)
+
+
+class TextScreen(Reading):
+    """Shows untrusted text."""
 
     def __init__(self, title: str, text: str, glyphs: Glyphs, again: Callable[[], str | None] | None = None) -> None:
         """`again`: returns the current text of one that grows, None once it is complete; called in a thread.
@@ -63,7 +71,7 @@ class TextScreen(Dialog[None]):
         with Vertical(classes="dialog"):
             yield dialog_title(self._title)
             yield self._rows
-            yield Static(Content(f"{more}Up/Down scroll, {self.key('reading.close')} closes"), classes="dialog-keys")
+            yield dialog_keys(f"{more}Up/Down scroll, {self.key('reading.close')} closes")
 
     def on_mount(self) -> None:
         """Give the focus to the text."""
@@ -82,14 +90,6 @@ class TextScreen(Dialog[None]):
     def on_resize(self) -> None:
         """Wrap the lines for the new width."""
         self.call_after_refresh(self._draw)
-
-    def on_key(self, event: events.Key) -> None:
-        """Close when the user starts typing."""
-        self.make_way(event)
-
-    def action_close(self) -> None:
-        """Go back."""
-        self.dismiss(None)
 
     def _draw(self) -> None:
         width = self._rows.measure
@@ -115,11 +115,8 @@ def _draw_text(text: str, width: int, look: Look) -> Line:
     return make_line([Run(text or " ", look.palette.base)])
 
 
-class HelpScreen(Dialog[None]):
+class HelpScreen(Reading):
     """Shows sections of text, each under its title."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
-    CLICK_BESIDE_CLOSES = True
 
     def __init__(self, sections: dict[str, str]) -> None:
         super().__init__()
@@ -132,7 +129,7 @@ class HelpScreen(Dialog[None]):
                 for title in self.sections:
                     yield dialog_title(title)
                     yield Static(classes="dialog-text")
-            yield Static(Content(f"{self.key('reading.close')} closes"), classes="dialog-keys")
+            yield dialog_keys(f"{self.key('reading.close')} closes")
 
     def on_resize(self) -> None:
         """Make the dialog as high as its text, if there is room."""
@@ -150,14 +147,6 @@ class HelpScreen(Dialog[None]):
                 place.query("Static.dialog-text").results(Static), self.sections.values(), strict=False
             ):
                 shown.update(explained(text, width))
-
-    def on_key(self, event: events.Key) -> None:
-        """Close when the user starts typing."""
-        self.make_way(event)
-
-    def action_close(self) -> None:
-        """Go back."""
-        self.dismiss(None)
 
 
 def explained(text: str, width: int) -> Content:

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tui_agent.settings.brought import Brought
 from tui_agent.text import clean, displayed, short_path
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S, dialog_title
+from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen
 
 TRUST, NO_TRUST = "trust", "no"
@@ -76,7 +76,7 @@ class TrustScreen(PickerScreen):
             with VerticalScroll(can_focus=False):
                 yield Static(Content(self._brings), classes="dialog-text")
             yield Answers(compact=True)
-            yield Static("", markup=False, classes="dialog-keys")
+            yield dialog_keys()
 
     @override
     def on_mount(self) -> None:
