@@ -15,6 +15,7 @@ from tui_agent.settings import Settings
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.demo_guide import DONE, STEPS, DemoGuide
+from tui_agent.tui.app.start import say_goodbye
 
 
 async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -> None:
@@ -37,7 +38,9 @@ async def press_all(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
     await pilot.press("enter")
 
 
-async def test_each_of_its_steps_can_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     demo = await make_demo(tmp_path)
     monkeypatch.chdir(demo.project)
     arguments = Arguments(
@@ -70,3 +73,7 @@ async def test_each_of_its_steps_can_be_taken(tmp_path: Path, monkeypatch: pytes
         await press_all(app, pilot, "/cost")
         await until(pilot, lambda: DONE in line())
         assert app.status.status.cost_usd
+    say_goodbye(app)
+    left = capsys.readouterr().out
+    assert "To start for real" in left
+    assert demo.session not in left

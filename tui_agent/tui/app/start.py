@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 MAX_LAST_LINES: Final = 20
 MAX_LAST_CHARACTERS: Final = 2_000
 """The most that is shown of the last answer once the app has ended."""
+AFTER_DEMO: Final = """\
+The demonstration has ended; its temporary folder goes with it.
+To start for real, in a project of yours: tui-agent
+There, /key takes a provider's key and /model chooses a model."""
 MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -119,12 +123,15 @@ def last_answer(app: "TuiAgent") -> str:
 
 
 def say_goodbye(app: "TuiAgent") -> None:
-    """Print why the program ended, the last answer, and how to continue."""
+    """Print why the program ended, the last answer, and how to continue; after the demonstration, how to start."""
     # The terminal may be gone.
     with suppress(OSError):
         if why := app.crash or app.refusal:
             sys.stderr.write(f"tui-agent: {why}\n")
-        if app.session_folder is not None and app.session_folder.exists():
+        if app.arguments.demo:
+            sys.stdout.write(f"{AFTER_DEMO}\n")
+            sys.stdout.flush()
+        elif app.session_folder is not None and app.session_folder.exists():
             if answer := last_answer(app):
                 coding = sys.stdout.encoding or "utf-8"
                 sys.stdout.write(f"{answer.encode(coding, 'replace').decode(coding)}\n\n")
