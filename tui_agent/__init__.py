@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tui_agent.agent.context import Step as Step
     from tui_agent.agent.context import SwitchPreview as SwitchPreview
     from tui_agent.agent.files import ChangedFiles as ChangedFiles
+    from tui_agent.agent.history.calls import CallRecord as CallRecord
+    from tui_agent.agent.history.calls import Past as Past
+    from tui_agent.agent.history.calls import SeenThen as SeenThen
     from tui_agent.agent.history.file_history import PutBackDone as PutBackDone
     from tui_agent.agent.persistence import DiskPersistence as DiskPersistence
     from tui_agent.agent.persistence import Persistence as Persistence
@@ -172,6 +175,7 @@ _PLACES = {
     "agent.branches": "Branch Branches Prompt",
     "agent.context": "AgentContext Fullness Overview Step SwitchPreview",
     "agent.files": "ChangedFiles",
+    "agent.history.calls": "CallRecord Past SeenThen",
     "agent.history.file_history": "PutBackDone",
     "agent.persistence": "DiskPersistence Persistence",
     "agent.turn.guards": "Limits",

@@ -322,9 +322,14 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             parsed, folder, home = _demonstration(parsed, stack)
         arguments, settings = _load(parsed, folder, home, environ)
         _check_model(arguments, settings)
+        from tui_agent.tui.app.start import OPEN_DEMO
         from tui_agent.tui.app.start import run as run_app
 
-        return run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
+        code = run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
+    if code == OPEN_DEMO:
+        # -P: a module of this name in the folder at hand is not ours.
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "tui_agent", "--demo"])  # noqa: S606 (this program)
+    return code
 
 
 def _talk_plainly(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:

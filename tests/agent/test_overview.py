@@ -131,6 +131,10 @@ async def test_before_the_first_turn_the_prompt_and_the_tools_that_will_be_sent_
             await session.agent.connect()
         before = session.agent.context_stats()
         assert before.tokens == sum(before.categories.values())
+        assert before.forecast is not None
+        assert before.forecast.ahead is not None
+        summary = next(mark for mark in before.marks if mark.layer == "compact")
+        assert before.tokens + before.forecast.ahead.distance == summary.tokens
         await say(session, "hello")
         after = session.agent.context_stats()
         fixed = [stats.categories["system"] + stats.categories["tools"] for stats in (before, after)]

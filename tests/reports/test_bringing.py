@@ -39,6 +39,7 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
     servers = {
         "git": {"command": "uvx", "args": ["mcp-server-git"]},
         "old": {"type": "sse", "url": "https://x.example"},
+        "odd": {"env": {"A": "b"}},
     }
     (user / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
     told, home = taken(user, "claude-code", write=False)
@@ -48,6 +49,7 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
     settings = load_settings(home, None)
     assert settings.model.id == "anthropic:claude-opus-4-5"
     assert settings.mcp.servers["git"].args == ("mcp-server-git",)
+    assert settings.mcp.servers["old"].type == "sse"
     assert settings.permissions.allow == ("run_command(git status *)", "run_command(make test)", "mcp__git__*")
     assert settings.permissions.deny == ("run_command(rm *)",)
     left = told.partition("Not taken over:")[2]
@@ -55,7 +57,7 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
         "Bash(npm run:*)",
         "Read(~/notes/**)",
         "allow: Bash:",
-        "old",
+        "odd",
         "defaultMode",
         "hooks",
         "cleanupPeriodDays",

@@ -135,7 +135,11 @@ def stats_of(
     if coming is not None:
         categories["system"] = meter.tokens_of(view, size_of_text(coming.system), "fixed")
         categories["tools"] = meter.tokens_of(view, size_of_tools(coming.tools), "fixed")
-        tokens += categories["system"] + categories["tools"]
+        more = categories["system"] + categories["tools"]
+        tokens += more
+        if ahead is not None and ahead.ahead is not None:
+            step = msgspec.structs.replace(ahead.ahead, distance=max(0, ahead.ahead.distance - more))
+            ahead = msgspec.structs.replace(ahead, ahead=step)
     # A wait counts even if its step was undone later.
     waited = [each.waited_s for each, _ in entries if isinstance(each, Summarized | Checkpointed) and each.waited_s]
     summaries = [entry for entry, counts in entries if counts and isinstance(entry, Summarized)]

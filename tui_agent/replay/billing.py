@@ -225,7 +225,8 @@ class PromptCache:
         self._last, self._last_ttl = now, max(self._ttl, HOUR_S) if prompt.cache_hours == "all" else self._ttl
         read, total = prompt.size(hit), prompt.tokens
         written = self.written(total) - read if self._marked else 0
-        lasting = {"": 0, "prefix": max(0, prompt.size(1) - read), "all": written}[prompt.cache_hours]
+        prefix = prompt.size(1) if prompt.size(1) >= self._minimum else 0
+        lasting = {"": 0, "prefix": max(0, prefix - read), "all": written}[prompt.cache_hours]
         prompt.mark_sent()
         return CacheUse(total, read, written, min(written, lasting))
 

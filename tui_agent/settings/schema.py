@@ -461,9 +461,11 @@ class Ui(Struct, frozen=True, kw_only=True):
     """The full-screen app."""
 
     theme: str = "dark"
-    """Colours: `dark`, `light`, or the name of a theme (`/theme` lists them)."""
+    """Colours: `dark`, `light` (the default where `COLORFGBG` says so), or the name of one (`/theme` lists them)."""
     glyphs: Literal["unicode", "ascii"] = "unicode"
     """Which symbols are drawn: ascii is for terminals and fonts without the others."""
+    panel_columns: Count = 160
+    """Columns of the terminal from which a start opens the context panel; 0: never."""
     mouse: bool = True
     """Use the mouse."""
     notifications: bool = True

@@ -24,7 +24,7 @@ from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import ASCII, glyphs_for
-from tui_agent.tui.painting.themes import ANSI, appearance
+from tui_agent.tui.painting.themes import ANSI, appearance, theme_of_terminal
 from tui_agent.tui.pane.first_picture import DrawnPane, DrawnPrompt
 from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.terminal.attention import Attention
@@ -94,8 +94,10 @@ class Host(TerminalApp):
         self._first_words: list[NoticeBlock] = []
         self._drawn = (DrawnPane(self._first_words, self.glyphs), DrawnPrompt())
         self.status = StatusBar(self.glyphs, GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
-        few_colors = self.console.color_system == "standard" and not settings.is_set("ui.theme")
-        self._appearance = appearance(self, ANSI if few_colors else settings.ui.theme, arguments.home)
+        theme = settings.ui.theme
+        if not settings.is_set("ui.theme"):
+            theme = ANSI if self.console.color_system == "standard" else theme_of_terminal(os.environ)
+        self._appearance = appearance(self, theme, arguments.home)
         self.begin_with_theme(self._appearance.theme)
         self._own_filters = own_filters(self.glyphs, terminal_encoding(), os.environ)
         self.set_class(bool(os.environ.get("NO_COLOR")), NO_COLORS)
@@ -238,6 +240,10 @@ class Host(TerminalApp):
         """Close the session and exit. `hurry`: within a second, even if something is still running."""
         raise NotImplementedError
 
+    def open_demo(self) -> None:
+        """Quit, and have the command line open the demonstration."""
+        raise NotImplementedError
+
     @property
     def _transcript(self) -> "Transcript":
         """The transcript on the screen."""
@@ -257,10 +263,11 @@ class Host(TerminalApp):
         """Show a notice in the conversation."""
         self._transcript.add_notice(level, title, text, hint)
 
-    def say_first(self, level: Level, title: str, text: str = "", hint: str = "") -> NoticeBlock:
+    def say_first(self, level: Level, title: str, text: str = "", hint: str = "", lead: str = "") -> NoticeBlock:
         """Show a notice in the first frame."""
         number = len(self._first_words)
         self._first_words.append(notice(level, title, text, hint, id=number + 1, index=number))
+        self._first_words[-1].lead = lead
         return self._first_words[-1]
 
     def working(self, what: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.settings.effects.probe import Observe, Probe
 from tests.tui.app.test_terminal_app import Terminal
+from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings, json_text, values_by_key
 from tui_agent.tui.app.app import TuiAgent
@@ -69,9 +70,19 @@ async def opened_by_a_key(settings: Settings, folder: Path) -> object:
         return [type(screen).__name__ for screen in shown.screen_stack]
 
 
+async def panel(settings: Settings, folder: Path) -> object:
+    """Whether the context panel stands beside the conversation from the start."""
+    shown = app(settings, folder)
+    async with shown.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: shown.conductor.session is not None)
+        await shown.workers.wait_for_complete([each for each in shown.workers if each.name == "context"])
+        return shown.steering.panel is not None
+
+
 PROBES: Mapping[str, Probe] = {
     "ui.theme": Probe("light", lambda settings, folder: app(settings, folder).theme),
     "ui.glyphs": Probe("ascii", symbols, OFFLINE),
+    "ui.panel_columns": Probe(120, panel, OFFLINE),
     "ui.mouse": Probe(False, mouse, OFFLINE),
     "ui.notifications": Probe(False, notification, OFFLINE),
     "ui.gauge_yellow": Probe(0.3, gauge(50), OFFLINE),

@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from tests.tui.app_of_parts import until
-from tui_agent.arguments import Arguments
+from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.conversation.entries import Cleared, Message
 from tui_agent.demo import PLACE, RECORDING, make_demo
 from tui_agent.settings import Settings
@@ -16,6 +16,8 @@ from tui_agent.storage.log import log_file, read_entries
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.demo_guide import DONE, STEPS, DemoGuide
 from tui_agent.tui.app.start import say_goodbye
+from tui_agent.tui.app.welcome import DEMO_HINT, PROMISE
+from tui_agent.tui.cards.notice import NoticeBlock
 
 
 async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -> None:
@@ -77,3 +79,17 @@ async def test_each_of_its_steps_can_be_taken_and_it_ends_with_the_way_to_start(
     left = capsys.readouterr().out
     assert "To start for real" in left
     assert demo.session not in left
+
+
+async def test_the_app_can_leave_for_it(tmp_path: Path) -> None:
+    app = TuiAgent(Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path), Settings())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None)
+        welcome = app.pane.transcript.blocks[0]
+        assert isinstance(welcome, NoticeBlock)
+        assert welcome.lead == PROMISE
+        assert DEMO_HINT in welcome.hint
+        await press_all(app, pilot, "/demo")
+        await until(pilot, lambda: not app.is_running)
+    assert app.leaving.to_demo
+    assert app.return_code == ExitCode.DONE

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tui_agent.tui.painting.themes import theme_of_terminal
 from tui_agent.tui.painting.user_themes import MAX_BYTES, load_user_themes
 
 GOOD = {"primary": "#102030", "background": "black", "foreground": "rgb(250,250,250)"}
@@ -51,3 +52,18 @@ def test_a_file_that_is_none_is_named_with_the_reason(tmp_path: Path, name: str,
     assert problem.startswith(f"{name}: ")
     assert reason in problem
     assert "\x1b" not in problem
+
+
+@pytest.mark.parametrize(
+    ("variable", "theme"),
+    [
+        ("", "dark"),
+        ("15;0", "dark"),
+        ("0;15", "light"),
+        ("0;default;15", "light"),
+        ("0;7", "light"),
+        ("0;15;8", "dark"),
+    ],
+)
+def test_a_light_terminal_gets_a_light_theme(variable: str, theme: str) -> None:
+    assert theme_of_terminal({"COLORFGBG": variable}) == theme

@@ -170,6 +170,11 @@ class TuiAgent(Host):
     def quit(self, *, hurry: bool = False) -> None:
         self.leaving.begin(PATIENCE_S if hurry else None)
 
+    @override
+    def open_demo(self) -> None:
+        self.leaving.to_demo = True
+        self.quit()
+
     # Start and end
 
     def on_mount(self) -> None:
@@ -221,6 +226,8 @@ class TuiAgent(Host):
             await self.mount(self._guide, before=self.status)
         self.on_prompt_area_resized()
         self.conductor.open(self.arguments)
+        if 0 < self.settings.ui.panel_columns <= self.size.width:
+            self.steering.toggle()
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
         await self._order.begin()

@@ -23,6 +23,8 @@ AFTER_DEMO: Final = """\
 The demonstration has ended; its temporary folder goes with it.
 To start for real, in a project of yours: tui-agent
 There, /key takes a provider's key and /model chooses a model."""
+OPEN_DEMO: Final = -1
+"""Returned by `run` in place of an exit code: open the demonstration next."""
 MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -33,8 +35,8 @@ def run(
     before_opening: Callable[[], None] = lambda: None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the app and return the exit code. `before_opening` is called before a session is opened, `ready` once it is
-    open and its model has been looked up.
+    """Run the app and return the exit code, or `OPEN_DEMO`. `before_opening` is called before a session is opened,
+    `ready` once it is open and its model has been looked up.
     """
     trust_the_terminal()
     _on_signals(_end_at_once)
@@ -106,6 +108,8 @@ def _run(
     _on_signals(app.leaving.end_on_signal)
     app.run(mouse=settings.ui.mouse)
     app.leaving.say_last_words()
+    if app.leaving.to_demo and not app.crash:
+        return OPEN_DEMO
     return ExitCode.FAILED if app.crash else app.return_code or ExitCode.DONE
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from tui_agent.session import Session
     from tui_agent.tui.pane.transcript import Transcript
 
+PROMISE: Final = "See what the model sees and what it costs. Take any step back."
+"""What no other agent does, in one line of 70 columns."""
 HINT: Final = "shows keys and commands"
+DEMO_HINT: Final = "/demo opens a session to try things in"
 ASK: Final = "Say what you would like done here, in your own words."
 MAX_NAMES: Final = 1000
 """The most files of the folder considered for an example."""
@@ -68,13 +71,15 @@ class Welcome:
         self._resuming = resuming
         self._block: NoticeBlock | None = None
 
-    def greet(self, say: "Callable[[Level, str, str, str], NoticeBlock]", help_key: str) -> None:
+    def greet(self, say: "Callable[[Level, str, str, str, str], NoticeBlock]", help_key: str) -> None:
         """Show the welcome before the settings are known. `help_key`: the key that shows the help, as shown to the
         user.
         """
         title = f"tui-agent {__version__} · {folder_name(self._folder)}"
-        text = "" if self._resuming else f"\n{ASK}"
-        self._block = say(Level.WELCOME, title, text, f"{help_key} {HINT}")
+        if self._resuming:
+            self._block = say(Level.WELCOME, title, "", f"{help_key} {HINT}", "")
+        else:
+            self._block = say(Level.WELCOME, title, f"\n{ASK}", f"{help_key} {HINT} · {DEMO_HINT}", PROMISE)
 
     async def complete(self, session: "Session", transcript: "Transcript") -> None:
         """Add the settings and an example, in two steps because finding local models may take a while."""

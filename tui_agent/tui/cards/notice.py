@@ -26,21 +26,26 @@ class Level(StrEnum):
 
 
 class NoticeBlock(Block, eq=False, kw_only=True):
-    """What happened (`title`), what was kept (`text`), what to do next (`hint`)."""
+    """What happened (`title`), what was kept (`text`), what to do next (`hint`). `lead`: a line of the welcome between
+    the first two, in the accent.
+    """
 
     level: Level
     title: str
     text: str = ""
     hint: str = ""
+    lead: str = ""
 
     @property
     @override
     def plain_text(self) -> str:
-        return "\n".join(part for part in (self.title, self.text, self.hint) if part)
+        return "\n".join(part for part in (self.title, self.lead, self.text, self.hint) if part)
 
     @override
     def sections(self) -> list[Section]:
         sections = [Section(partial(_draw_title, self), len(self.title))]
+        if self.lead:
+            sections.append(Section(partial(_draw_lead, self.lead), len(self.lead)))
         if self.text:
             sections += text_sections(self.text, muted, indent=_TEXT_INDENT, columns=True)
         if self.hint:
@@ -49,7 +54,7 @@ class NoticeBlock(Block, eq=False, kw_only=True):
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
-        return 1 + (self.text.count("\n") + 1 if self.text else 0) + bool(self.hint)
+        return 1 + bool(self.lead) + (self.text.count("\n") + 1 if self.text else 0) + bool(self.hint)
 
 
 def notice(level: Level, title: str, text: str = "", hint: str = "", *, id: int, index: int) -> NoticeBlock:  # noqa: A002 (the name it has in a block)
@@ -66,6 +71,11 @@ def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:
     return wrap(
         [Run(block.title, title)], width, first=(gutter, Run(f"{sign} ", style)), rest=(gutter, Run("  ", palette.base))
     )
+
+
+def _draw_lead(lead: str, width: int, look: Look) -> list[Line]:
+    indent = (Run(" " * _TEXT_INDENT, look.palette.base),)
+    return wrap([Run(lead, look.palette.accent)], width, first=indent, rest=indent)
 
 
 def _sign(level: Level, look: Look) -> tuple[str, Style]:

@@ -102,6 +102,7 @@ class Commands:
             "tree": lambda _, argument: self.branches.tree(argument),
             "permissions": _permissions,
             "theme": choose_theme,
+            "demo": _demo,
             "quit": _quit,
         }
 
@@ -243,6 +244,13 @@ async def _permissions(host: Host, argument: str) -> None:
 
 async def _quit(host: Host, argument: str) -> None:
     host.quit()
+
+
+async def _demo(host: Host, argument: str) -> None:
+    if host.arguments.demo:
+        host.say(Level.INFO, "This is the demonstration", hint="/help lists what else there is to try")
+    else:
+        host.open_demo()
 
 
 async def _help(host: Host, argument: str) -> None:

@@ -1,5 +1,6 @@
 """The themes: the shipped ones, the user's own, and the choice of the initial one."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -154,6 +155,13 @@ class Appearance(NamedTuple):
     names: tuple[str, ...]
     theme: str
     problems: tuple[str, ...]
+
+
+def theme_of_terminal(environ: Mapping[str, str]) -> str:
+    """`light` where the terminal names a light background in `COLORFGBG`, as rxvt and Konsole do: `0;15` is black on
+    white, and 7 is light, too. Else `dark`.
+    """
+    return "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
 
 
 def appearance(app: App[Returned], wanted: str, home: Path) -> Appearance:
