@@ -100,7 +100,7 @@ async def test_missed_caches_have_a_cause_and_compaction_what_it_saved(tmp_path:
     assert found.saved_usd == pytest.approx(-0.3 - 0.1 + 0.25 + 0.25)
     told = as_text(found)
     assert "$4.00 in the last 30 days, 2 sessions" in told
-    assert "1 calls, 24k tokens: the cache had expired" in told
+    assert "1 call, 24k tokens: the cache had expired" in told
     assert "Clearing and compaction saved $0.100, after their own cost." in told
 
 
@@ -128,4 +128,4 @@ async def test_the_command_prints_a_table_or_json_and_names_a_log_it_cannot_read
     told = json.loads(done.stdout)
     assert (told["usd"], told["unreadable"], [line["name"] for line in told["lines"]]) == (1.0, 1, ["2026-11-19"])
     shown = STARTER.run(words, folder=tmp_path, environ=environ, stdin="", timeout=60).stdout
-    assert "1 sessions could not be read." in shown
+    assert "1 session could not be read." in shown

@@ -34,7 +34,7 @@ from tui_agent.models.prices import look_up
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries, read_summary
 from tui_agent.storage.sessions import stamped_logs
-from tui_agent.text import compact_count, money_text, one_line
+from tui_agent.text import compact_count, counted, money_text, one_line
 from tui_agent.tools.mcp.known import PREFIX
 
 By: TypeAlias = Literal["model", "tool", "server", "project", "day", "command"]
@@ -322,7 +322,7 @@ def as_json(found: Spending) -> str:
 def as_text(found: Spending) -> str:
     """The sums as a table."""
     when = f"the last {found.days:,} days" if found.days else "all days"
-    lines = [f"{money_text(found.usd)} in {when}, {found.sessions:,} sessions", ""]
+    lines = [f"{money_text(found.usd)} in {when}, {counted(found.sessions, 'session')}", ""]
     shown = found.lines[-SHOWN:] if found.by == "day" else found.lines[:SHOWN]
     names = [one_line(line.name, LONGEST_NAME) for line in shown]
     width = max(len(found.by), *map(len, names), 0)
@@ -338,11 +338,12 @@ def as_text(found: Spending) -> str:
     if found.misses:
         lines += ["", f"Missed caches cost {money_text(sum(miss.usd for miss in found.misses))} more:"]
         lines += [
-            f"  {money_text(miss.usd):>9}  {miss.calls:,} calls, {compact_count(miss.tokens)} tokens: {miss.reason}"
+            f"  {money_text(miss.usd):>9}  {counted(miss.calls, 'call')}, "
+            f"{compact_count(miss.tokens)} tokens: {miss.reason}"
             for miss in found.misses
         ]
     gained = "saved" if found.saved_usd >= 0 else "cost, so far,"
     lines += ["", f"Clearing and compaction {gained} {money_text(abs(found.saved_usd))}, after their own cost."]
     if found.unreadable:
-        lines.append(f"{found.unreadable:,} sessions could not be read.")
+        lines.append(f"{counted(found.unreadable, 'session')} could not be read.")
     return "\n".join(lines)
