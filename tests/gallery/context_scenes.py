@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
+from time import time
 from typing import Final
 
 from msgspec import structs
@@ -40,6 +42,7 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
 PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
 AGE_S: Final = 5_430.0
+THEN = datetime(2026, 11, 3, 14, 30, 30, tzinfo=UTC).timestamp()
 
 FILES: Final = {
     "report.py": "from ledger import Entry, entries_of\n\ndef line(entry: Entry) -> str:\n"
@@ -187,10 +190,10 @@ async def _long(arguments: Arguments) -> Arguments:
     return await _recorded(arguments, long_log())
 
 
-async def _recorded(arguments: Arguments, log: list[AnyEntry]) -> Arguments:
+async def _recorded(arguments: Arguments, log: list[AnyEntry], age_s: float = AGE_S) -> Arguments:
     # A key that nobody is asked about: the model's prices come from the catalogue.
     os.environ |= {"ANTHROPIC_API_KEY": "no-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    session = await record_entries(arguments.home, arguments.folder, log, age_s=AGE_S)
+    session = await record_entries(arguments.home, arguments.folder, log, age_s=age_s)
     return arguments._replace(resume=session)
 
 
@@ -233,7 +236,12 @@ async def _with_words(arguments: Arguments) -> Arguments:
     return await _recorded(arguments, words_log())
 
 
-@state(settings=LONG, arrange=_long, sizes=BOTH)
+async def _long_ago(arguments: Arguments) -> Arguments:
+    # The picture shows the time of day, so it is always the same.
+    return await _recorded(arguments, long_log(), time() - THEN)
+
+
+@state(settings=LONG, arrange=_long_ago, sizes=BOTH)
 async def calls(stage: Stage) -> None:
     await stage.open()
     await stage.send("/at 21")

@@ -363,7 +363,7 @@ _SLASH: Final = (
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),
     Action(id="export", name="export", argument="[file]", help="write the conversation to .md, .html or .json"),
     Action(id="config", name="config", help="show every setting and where it comes from"),
-    Action(id="demo", name="demo", help="leave for a recorded session to try things in; this one is kept"),
+    Action(id="demo", name="demo", help="leave for a session to try things in"),
     Action(id="theme", name="theme", argument="[name]", help="choose the colours"),
     Action(id="quit", name="quit", aliases=("exit", "q"), keys="ctrl+q", does="leave", help="quit; everything is kept"),
 )

@@ -21,7 +21,7 @@ from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
-from tui_agent.tui.dialogs.reading import HelpScreen
+from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.session.states import Phase
 
 OFFLINE: Final = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
@@ -203,8 +203,8 @@ async def test_the_palette_runs_what_is_chosen(arguments: Arguments) -> None:
         await pilot.press("ctrl+p")
         await until_screen(app, pilot, PickerScreen)
         await pilot.press(*"tools", "enter")
-        await until(pilot, lambda: "run_command" in said(app))
-        await pilot.press("ctrl+p")
+        await until_screen(app, pilot, TextScreen)
+        await pilot.press("escape", "ctrl+p")
         await until_screen(app, pilot, PickerScreen)
         await pilot.press(*"recall", "enter")
         await until(pilot, lambda: app.entry.prompt.text == "/recall ")

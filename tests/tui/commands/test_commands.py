@@ -193,8 +193,8 @@ async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.Mo
                     # What the field or the list with the keyboard does with a key comes first, and means the same.
                     assert active[key].node is not dialog or does(active[key], action), (action, key)
             dialog.dismiss(None)
-    # A draft is of a session: `test_drafting` shows it.
-    assert shown == set(DIALOGS) - {"draft"}
+    # A draft and calls are of a session: `test_drafting` and `test_calls_screen` show them.
+    assert shown == set(DIALOGS) - {"draft", "calls"}
 
 
 async def stands(pilot: Pilot[object], dialog: Dialog[Any]) -> None:

@@ -16,6 +16,7 @@ from tui_agent.agent.context import SwitchPreview
 from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
 from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.context.calls_screen import CallsScreen
 from tui_agent.tui.context.draft_screen import DraftScreen
 from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
@@ -107,8 +108,8 @@ async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
                 dialog.dismiss(None)
                 assert len(app.screen_stack) == 1
             await pilot.pause()
-    # A draft is of a session: `test_drafting` shows it.
-    assert shown | {DraftScreen, PlacePicker, Reading} == kinds(Dialog)
+    # A draft and calls are of a session: `test_drafting` and `test_calls_screen` show them.
+    assert shown | {CallsScreen, DraftScreen, PlacePicker, Reading} == kinds(Dialog)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ ON_SCREEN: Final = {
     "export": "`tui-agent trace SESSION --html FILE`",
     "config": "`tui-agent config`",
     "theme": "",
+    "demo": "`tui-agent --demo`",
     "quit": "",
     "exit": "",
     "q": "",
