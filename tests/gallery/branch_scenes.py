@@ -99,7 +99,7 @@ async def _moved(stage: Stage, *keys: str) -> None:
     before = stage.app.pane.transcript
     await stage.pilot.press(*keys)
     await stage.until(lambda: stage.app.pane.transcript is not before)
-    await stage.app.workers.wait_for_complete()
+    await stage.idle()
     stage.fill()
 
 

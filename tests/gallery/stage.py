@@ -65,7 +65,11 @@ class Stage:
     async def open(self) -> None:
         """Wait for the session, and for what is learned of its model."""
         await self.until(lambda: self.app.conductor.session is not None and bool(self.app.status.status.model))
-        await self.app.workers.wait_for_complete()
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Wait until nothing runs any more; what a later worker replaced counts as done."""
+        await self.until(lambda: all(worker.is_finished for worker in self.app.workers))
 
     async def write(self, text: str) -> None:
         """Type into the prompt; in one go, since pressing each key takes a tenth of a second."""

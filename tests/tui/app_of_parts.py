@@ -34,6 +34,11 @@ async def until(pilot: Pilot[object], true: Callable[[], object], *, within_s: f
             await pilot.pause(0.02)
 
 
+async def workers_finished(pilot: Pilot[object]) -> None:
+    """Wait until no worker runs. Unlike `wait_for_complete`, one that a later one replaced is no failure."""
+    await until(pilot, lambda: all(worker.is_finished for worker in pilot.app.workers))
+
+
 async def send(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
     app.entry.prompt.focus()
     app.entry.prompt.type(text)

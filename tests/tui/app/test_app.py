@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from tests.bench.long_session import write_session
-from tests.tui.app_of_parts import until
+from tests.tui.app_of_parts import until, workers_finished
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Permissions, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
@@ -542,7 +542,7 @@ async def test_a_key_press_lays_nothing_out_and_a_layout_leaves_the_scrollbar_al
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(app, pilot)
         # What the welcome learns of the session adds lines, too.
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         app.say(Level.INFO, "long", "\n".join(map(str, range(100))))
         await write(pilot, "a")
         await until(pilot, lambda: app.pane.max_scroll_y and not app.status.ticking)

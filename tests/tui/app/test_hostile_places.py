@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from tests.agent.talking import put
-from tests.tui.app_of_parts import until
+from tests.tui.app_of_parts import until, workers_finished
 from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, opened
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
@@ -97,10 +97,10 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
             Summarized(first=1, last=last - 1, text=text, reason=text, model=text, before=9, after=5),
         )
         await pilot.press("f2")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         await at_another_size(app, pilot)
         await pilot.press("tab", "i", "down", "enter")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         await at_another_size(app, pilot)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, TextScreen))

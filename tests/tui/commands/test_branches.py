@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.gallery.conversations import record_entries
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Text
@@ -36,7 +36,7 @@ async def opened(
     app = TuiAgent(arguments, settings)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         yield app, pilot
 
 
@@ -59,7 +59,7 @@ async def ask(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
 
 async def done(app: TuiAgent, pilot: Pilot[object]) -> None:
     """Until what was asked for is on the screen."""
-    await app.workers.wait_for_complete()
+    await workers_finished(pilot)
     await pilot.pause()
 
 

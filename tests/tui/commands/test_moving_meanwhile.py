@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.bench.long_session import prompt, write_session
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level, NoticeBlock, ProseBlock, UserBlock
@@ -29,7 +29,7 @@ async def resumed(
     app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert app.conductor.session is not None
         yield app, pilot, app.conductor.session.agent
 
@@ -71,18 +71,13 @@ async def test_a_turn_and_a_notice_stand_below_what_was_said_before(
         assert app.pane.viewport.rows[-1].position.block == len(blocks) - 1
 
 
-async def idle(app: TuiAgent, pilot: Pilot[object]) -> None:
-    """Nothing runs any more. What a later worker ended is no failure, for which `wait_for_complete` raises."""
-    await until(pilot, lambda: all(worker.is_finished for worker in app.workers))
-
-
 async def test_of_two_moves_the_last_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         tip = agent.branches.all()[0].tip
         await agent.branches.rewind(agent.branches.prompts()[KEPT].seq)
         await agent.branches.rewind(agent.branches.prompts()[3].seq)
         await agent.branches.switch(tip)
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert prompts(app) == first(TURNS)
         assert len(notices(app)) == 1
 
@@ -99,7 +94,7 @@ async def test_keys_sizes_and_themes_change_meanwhile(monkeypatch: pytest.Monkey
         await pilot.press("escape", "ctrl+o", "pageup", "tab", "up", "y", "tab")
         await until(pilot, lambda: app.pane.transcript is not before)
         await pilot.resize_terminal(100, 30)
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert prompts(app) == first(KEPT)
         assert app.entry.prompt.text == "a draft"
         app.pane.action_tail()
@@ -123,7 +118,7 @@ async def test_the_keys_of_a_message_work_once_however_often_pressed(
         for key in "rrfr":
             app.simulate_key(key)
         await until(pilot, lambda: len(prompts(app)) == KEPT)
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert len(notices(app)) == 1
         assert len(agent.branches.all()) == 2
         assert app.entry.prompt.text == prompt(KEPT)
@@ -136,7 +131,7 @@ async def test_enter_twice_in_a_picker_chooses_once(monkeypatch: pytest.MonkeyPa
         for _ in range(3):
             app.simulate_key("enter")
         await until(pilot, lambda: len(prompts(app)) == TURNS - 1)
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert len(agent.branches.all()) == 2
 
 
@@ -144,6 +139,6 @@ async def test_the_old_conversation_is_let_go(monkeypatch: pytest.MonkeyPatch, t
     async with resumed(monkeypatch, tmp_path) as (app, pilot, agent):
         before = app.pane.transcript
         await agent.branches.fork()
-        await idle(app, pilot)
+        await workers_finished(pilot)
         assert not len(before)
         assert prompts(app) == first(TURNS)

@@ -15,7 +15,7 @@ from tests.agent.talking import say, talking
 from tests.agent.test_nothing_bricks import MODELS, prose, serving
 from tests.servers.running import in_thread
 from tests.servers.script import Step
-from tests.tui.app_of_parts import project_of_parts, send, until
+from tests.tui.app_of_parts import project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.context.cache_life import Pauses
 from tui_agent.session import PAUSES_FILE
@@ -91,7 +91,7 @@ async def expiring(
         app = TuiAgent(arguments._replace(resume=session.id), loaded)
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-            await app.workers.wait_for_complete()
+            await workers_finished(pilot)
             assert app.conductor.session is not None
             yield Expiring(app, pilot, app.conductor.session.agent, asked)
     assert server.violations == []

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from typing_extensions import override
 
 from tests.agent.talking import put
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
@@ -103,7 +103,7 @@ async def test_what_is_shown_is_what_happens(arguments: Arguments) -> None:
         assert f"{boundary.after:,}" in shown
         assert f"{boundary.before - boundary.after:,} tokens" in shown
         assert text in boundary.text
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert app.focused is app.entry.prompt
 
 
@@ -147,7 +147,7 @@ async def test_a_draft_can_be_dropped(arguments: Arguments) -> None:
         length, calls = len(log_of(app)), agent_of(app).tracker.session.calls
         await written(app, pilot)
         await pilot.press("escape")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert len(log_of(app)) == length
         assert agent_of(app).tracker.session.calls == calls + 1
         assert not blocks(app, BoundaryBlock)
@@ -164,7 +164,7 @@ async def test_escape_stops_the_writing(arguments: Arguments) -> None:
         await until(pilot, lambda: app.status.status.activity == "summarising older turns")
         await pilot.press("escape")
         await until(pilot, lambda: not app.status.status.activity)
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert not isinstance(app.screen, DraftScreen)
         assert len(log_of(app)) == length
         await agent_of(app).swap_model(OfflineModel())
@@ -204,7 +204,7 @@ async def test_what_prevents_it_is_shown_and_no_edit_is_lost(arguments: Argument
         assert CHANGED[:40] in str(app.screen.query_one(".dialog-problem").render())
         assert area_of(app).text.startswith("abc")
         await pilot.press("escape")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert not [entry for entry in log_of(app) if isinstance(entry, Summarized)]
 
 

@@ -9,7 +9,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import StepPreview
 from tui_agent.conversation.view import View
@@ -39,7 +39,7 @@ async def opened(arguments: Arguments, size: tuple[int, int] = WIDE) -> AsyncIte
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         yield app, pilot
 
 
@@ -305,7 +305,7 @@ async def test_a_preview_comes_first_and_can_be_left(arguments: Arguments) -> No
         shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
         assert "Leaves the view: 3" in shown
         await pilot.press("escape")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert not boundaries(app)
         assert state_of(app, result_number(app, 0)) == ("verbatim", False)
 
@@ -366,7 +366,7 @@ async def test_another_model_is_looked_at_first(arguments: Arguments, monkeypatc
         shown = "\n".join(rows.render_line(y).text for y in range(rows.size.height))
         assert "nothing of it is cached yet" in shown
         await pilot.press("escape")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert app.status.status.model == before
 
 

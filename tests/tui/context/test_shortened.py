@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.gallery.conversations import record_entries
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.context.effects import StepName
@@ -63,7 +63,7 @@ async def resumed(
     app = TuiAgent(arguments._replace(resume=session), settings)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         assert app.conductor.session is not None
         yield app, pilot, app.conductor.session.agent
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.gallery.conversations import record_entries
-from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, until, workers_finished
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, user_message
 from tui_agent.tui.app.app import TuiAgent
@@ -29,7 +29,7 @@ async def test_the_end_is_followed_from_no_width_to_another(monkeypatch: pytest.
     app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         # The panel takes the place of the conversation on a narrow screen, and stands beside it on a wide one.
         await pilot.press("f2")
         await until(pilot, lambda: app.pane.size.width == 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.app_of_parts import project_of_parts, until
+from tests.tui.app_of_parts import project_of_parts, until, workers_finished
 from tests.tui.commands.test_branches import ask, opened
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings, Ui
@@ -54,7 +54,7 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         await ask(app, pilot, SECOND)
         agent = await app.agent()
         await app.run_command(f"/rewind {agent.branches.prompts()[-1].seq}")
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         await shows(app, pilot, "0/2 · read it")
         session = app.session_folder
     assert session is not None
@@ -108,6 +108,6 @@ async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments, size: tupl
     async with opened(arguments, settings, size) as (app, pilot):
         await ask(app, pilot, FIRST)
         await pilot.pause()
-        await app.workers.wait_for_complete()
+        await workers_finished(pilot)
         await pilot.pause()
         assert line(app) == shown
