@@ -12,6 +12,7 @@ from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.encodings import FileKind, decode, encode
+from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.replacing import Replaced, Replacement, replaced
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
@@ -126,16 +127,19 @@ class EditFile:
         real = granted_path(context, path)
         name = display_path(context.workspace, real)
         found = _text_of(real) if held is None else _held(held)
-        done = _all_replaced(found.text, old, new, replace_all, edits)
+        notebook = Notebook.of(real.name, found.text)
+        before = notebook.text if notebook else found.text
+        done = _all_replaced(before, old, new, replace_all, edits)
+        content = notebook.edited(done.text) if notebook else done.text
         if held is None:
-            write_atomically(real, _encoded(done.text, found.kind, name), stop, expected=found.identity)
+            write_atomically(real, _encoded(content, found.kind, name), stop, expected=found.identity)
         lines = done.lines
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines[:10]))}"
         more = f" and {len(lines) - 10:,} more" if len(lines) > 10 else ""
         told = f"Replaced {len(lines):,} occurrence{'s' * (len(lines) != 1)} in {name} ({where}{more})."
         if done.differed:
             told += f" `old` differed from the file in its {done.differed}; what is there now is as the file has it."
-        return done.text, ToolOutput(told, summary=f"{where}{more}", diff=unified(found.text, done.text, name))
+        return content, ToolOutput(told, summary=f"{where}{more}", diff=unified(before, done.text, name))
 
 
 _UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
@@ -177,17 +181,21 @@ def _preview_of_edit(
     real = workspace.resolve(path)
     name = named_path(workspace, real)
     try:
-        found = _text_of(real)
-        text = _all_replaced(found.text, old, new, replace_all, edits).text
+        found = _text_of(real).text
+        notebook = Notebook.of(real.name, found)
+        before = notebook.text if notebook else found
+        after = _all_replaced(before, old, new, replace_all, edits).text
+        if notebook:
+            notebook.edited(after)
     except ToolFailure as failure:
         if may_be_held:  # the editor is asked for unsaved text only once the call is allowed
             steps = edits or (Replacement(old, new),)
-            before, after = ("\n".join(texts) for texts in zip(*((step.old, step.new) for step in steps), strict=True))
-            return Preview(f"Edit {name}", diff=unified(before, after, name, complete=True))
+            olds, news = ("\n".join(texts) for texts in zip(*((step.old, step.new) for step in steps), strict=True))
+            return Preview(f"Edit {name}", diff=unified(olds, news, name, complete=True))
         return Preview(
             f"Edit {name}", text=f"This edit will not work. {failure.why}", failure=(failure.why, failure.instead)
         )
-    return Preview(f"Edit {name}", diff=unified(found.text, text, name, complete=True))
+    return Preview(f"Edit {name}", diff=unified(before, after, name, complete=True))
 
 
 def _all_replaced(text: str, old: str, new: str, replace_all: bool, edits: Sequence[Replacement]) -> Replaced:

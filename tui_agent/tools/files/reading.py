@@ -15,7 +15,9 @@ from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import open_file, open_folder
-from tui_agent.tools.files.encodings import HEAD, FileKind, sniff
+from tui_agent.tools.files.editing import MAX_EDITED_BYTES
+from tui_agent.tools.files.encodings import HEAD, FileKind, decode, sniff
+from tui_agent.tools.files.notebooks import HOW, Notebook
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
@@ -95,7 +97,13 @@ class ReadFile:
                 )
             if not head[len(kind.mark) :]:
                 return ToolOutput("[The file is empty.]", summary="empty", paged=True)
-            return self._page(stream, kind, (offset, limit, chars), self._within(context.page_bytes), stop)
+            wanted, within = (offset, limit, chars), self._within(context.page_bytes)
+            notebook = _notebook(real.name, stream, size)
+            if notebook is None:
+                return self._page(stream, kind, wanted, within, stop)
+            with _as_file(notebook.text) as cells:
+                output = self._page(cells, FileKind("utf-8"), wanted, within, stop)
+            return replace(output, text=f"{output.text}\n[{HOW}]")
 
     def _within(self, page_bytes: int) -> PageLimits:
         """The limits of a page of at most `page_bytes`."""
@@ -122,6 +130,13 @@ class ReadFile:
         span = _span(page, total)
         text = f"{page.text}\n[{' '.join(_notices(page, kind, span))}]"
         return ToolOutput(text, summary=span, paged=True)
+
+
+def _notebook(name: str, stream: BinaryIO, size: int) -> Notebook | None:
+    if not name.endswith(".ipynb") or size > MAX_EDITED_BYTES:
+        return None
+    stream.seek(0)
+    return Notebook.of(name, decode(read_at_most(stream, MAX_EDITED_BYTES))[0])
 
 
 def _as_file(text: str) -> BinaryIO:

@@ -1,0 +1,119 @@
+"""Notebooks through read_file and edit_file, on files in the forms that Jupyter and editors write."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tools.support import call
+from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.files.editing import EditFile
+from tui_agent.tools.files.notebooks import Notebook
+from tui_agent.tools.files.reading import ReadFile
+
+PLOT = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": ["<Figure>"]}, "metadata": {}}
+CELLS: list[dict[str, object]] = [
+    {"cell_type": "markdown", "id": "a1", "metadata": {"tags": ["x"]}, "source": ["# Überschrift\n", "| a | b |"]},
+    {
+        "cell_type": "code",
+        "execution_count": 3,
+        "id": "b2",
+        "metadata": {},
+        "outputs": [{"name": "stdout", "output_type": "stream", "text": ["=== cell 9 code ===\n", "2\n"]}, PLOT],
+        "source": ["x = 1\n", "print(x + 1)"],
+    },
+    {"cell_type": "code", "execution_count": None, "id": "c3", "metadata": {}, "outputs": [], "source": []},
+]
+
+
+def notebook(cells: list[dict[str, object]] = CELLS, minor: int = 5) -> dict[str, object]:
+    return {"cells": cells, "metadata": {"kernelspec": {"name": "python3"}}, "nbformat": 4, "nbformat_minor": minor}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "study.ipynb"
+    file.write_text(json.dumps(notebook(), indent=1, ensure_ascii=False) + "\n")
+    return file
+
+
+def edit(path: Path, **arguments: object) -> list[dict[str, object]]:
+    """Edit the notebook, which must be there in the layout that it had; its cells."""
+    asyncio.run(call(EditFile(), path.parent, path=path.name, **arguments))
+    raw = path.read_text()
+    content = json.loads(raw)
+    assert raw == json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    cells: list[dict[str, object]] = content["cells"]
+    assert content == notebook(cells)
+    return cells
+
+
+def test_it_is_read_as_cells(path: Path) -> None:
+    text = asyncio.run(call(ReadFile(), path.parent, path=path.name)).text
+    assert "1\t=== cell 1 markdown ===\n2\t# Überschrift\n" in text
+    assert "\t=== output ===\n8\t === cell 9 code ===\n9\t2\n10\t<Figure>\n11\t[A picture: image/png.]\n" in text
+    assert "aGk=" not in text
+    assert "edit_file" in text
+
+
+def test_a_changed_cell_loses_what_it_printed_and_nothing_else_changes(path: Path) -> None:
+    first, second, third = edit(path, old="print(x + 1)", new="print(x + 2)")
+    assert (first, third) == (CELLS[0], CELLS[2])
+    assert second == CELLS[1] | {"source": ["x = 1\n", "print(x + 2)"], "outputs": [], "execution_count": None}
+
+
+def test_cells_are_added_moved_retyped_and_deleted(path: Path) -> None:
+    cells = edit(path, old="=== cell 2 code ===", new="=== cell code ===\nimport os\n=== cell 2 code ===")
+    assert cells[0] == CELLS[0]
+    assert cells[2:] == CELLS[1:]
+    assert cells[1]["id"] not in {"a1", "b2", "c3"}
+    assert cells[1] == CELLS[2] | {"source": ["import os"], "id": cells[1]["id"]}
+    cells = edit(path, old="=== cell 4 code ===\n\n", new="")
+    assert [cell.get("id") for cell in cells][::2] == ["a1", "b2"]
+    cells = edit(path, old="=== cell 2 code ===\nimport os", new="=== cell 2 markdown ===\nimport os")
+    assert (cells[1]["cell_type"], "outputs" in cells[1]) == ("markdown", False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("<Figure>", "<Picture>", "printed"),
+        ("=== cell 1 markdown ===", "", "before the first cell"),
+        ("no", "y", "not in"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_and_the_file_stays(path: Path, old: str, new: str, words: str) -> None:
+    before = path.read_bytes()
+    with pytest.raises(ToolFailure, match=words):
+        asyncio.run(call(EditFile(), path.parent, path=path.name, old=old, new=new))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "layout", [{"indent": 1}, {"indent": 4}, {"indent": None}, {"indent": 2, "ensure_ascii": False}]
+)
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_its_layout_stays(layout: dict[str, object], end: str) -> None:
+    raw = json.dumps(notebook(minor=4), **layout) + end  # type: ignore[arg-type]
+    found = Notebook.of("a.ipynb", raw)
+    assert found is not None
+    assert found.edited(found.text) == raw
+    new = json.loads(found.edited(found.text + "=== cell markdown ===\nthe end\n"))["cells"][-1]
+    assert new == {"cell_type": "markdown", "metadata": {}, "source": ["the end"]}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "[]",
+        "{",
+        '{"nbformat": 3, "worksheets": []}',
+        '{"nbformat": 4, "cells": 7}',
+        '{"nbformat": 4, "cells": [{}]}',
+        json.dumps(notebook([CELLS[2] | {"source": "=== cell raw ==="}])),
+    ],
+)
+def test_anything_else_is_read_as_what_it_is(raw: str) -> None:
+    assert Notebook.of("a.ipynb", raw) is None

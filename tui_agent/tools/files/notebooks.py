@@ -1,0 +1,181 @@
+"""Jupyter notebooks (nbformat 4) as text made of cells, which is read, searched for `old` and edited like any file.
+
+Each cell begins with a line such as ``=== cell 3 code ===``. What it printed follows behind ``=== output ===``. In an
+edited text the number says which cell it was; a cell without a number is new.
+
+The format of the file: https://nbformat.readthedocs.io/en/latest/format_description.html
+"""
+
+import json
+import re
+from itertools import product
+from typing import Any, Final, NamedTuple, cast
+from uuid import uuid4
+
+from tui_agent.text import clean, counted
+from tui_agent.tools.base import ToolFailure
+
+MAX_OUTPUT: Final = 4_000
+"""Characters of what a cell printed that are shown."""
+HOW: Final = (
+    "A notebook, shown as cells: edit_file replaces text of this form. A new cell begins with `=== cell code ===` or "
+    "`=== cell markdown ===`; deleting a cell's line and text deletes it."
+)
+"""What the model is told below a notebook."""
+
+_CELL: Final = re.compile(r"=== cell (?:(\d+) )?(code|markdown|raw) ===")
+_OUTPUT: Final = "=== output ==="
+
+
+class _Part(NamedTuple):
+    """A cell of a text. number: which it is in the file, from 1; None: a new one. output: None if there is none."""
+
+    number: int | None
+    kind: str
+    source: str
+    output: str | None
+
+
+class Notebook:
+    """A notebook, and its form as `text`."""
+
+    def __init__(self, raw: str, content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
+        self._raw, self._content, self._cells = raw, content, cells
+        self._parts = [
+            _Part(number, str(cell["cell_type"]), _joined(cell.get("source")), _outputs(cell))
+            for number, cell in enumerate(cells, 1)
+        ]
+        self.text = "".join(map(_written, self._parts))
+
+    @classmethod
+    def of(cls, path: str, raw: str) -> "Notebook | None":
+        """The notebook in a file; None for anything that has no cells in the form of nbformat 4."""
+        if not path.endswith(".ipynb"):
+            return None
+        try:
+            content = json.loads(raw)
+            cells = content["cells"]
+            notebook = cls(raw, content, cells) if content["nbformat"] == 4 else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        # A source with such a line of its own could not be told from a cell's beginning.
+        return notebook if notebook is not None and notebook._read(notebook.text) == notebook._parts else None
+
+    def edited(self, text: str) -> str:
+        """The whole file for an edited `text`: what a changed cell printed is removed, all else stays as it was.
+
+        Raises ToolFailure if the text has no cells any more, or what a cell printed was edited.
+        """
+        known = {part.number: part for part in self._parts}
+        cells, taken = [], set()
+        for part in self._read(text):
+            before = known.get(part.number) if part.number not in taken else None
+            if before is None:
+                if (part.output or "").strip():
+                    raise ToolFailure("What a cell printed cannot be written. Nothing was changed.", "Leave it out.")
+                cells.append(self._new(part))
+                continue
+            taken.add(part.number)
+            if part.output not in (None, before.output):
+                raise ToolFailure(
+                    f"What cell {part.number} printed cannot be edited. Nothing was changed.",
+                    "Edit the cell itself, and run it again.",
+                )
+            cells.append(self._changed(before, part))
+        self._content["cells"] = cells
+        return self._as_file()
+
+    def _read(self, text: str) -> list[_Part]:
+        """The cells of a text of this form. Raises ToolFailure for text before the first."""
+        parts: list[_Part] = []
+        lines: list[str] = []
+        header: re.Match[str] | None = None
+
+        def close() -> None:
+            if header is not None:
+                at = next((index for index, line in enumerate(lines) if line == _OUTPUT + "\n"), len(lines))
+                number = int(header[1]) if header[1] else None
+                output = "".join(lines[at + 1 :]) if at < len(lines) else None
+                parts.append(_Part(number, header[2], "".join(lines[:at]).removesuffix("\n"), output))
+            elif any(map(str.strip, lines)):
+                raise ToolFailure(
+                    "There is text before the first cell. Nothing was changed.",
+                    "Begin it with a line `=== cell code ===` or `=== cell markdown ===`.",
+                )
+
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            found = _CELL.fullmatch(line.rstrip("\r\n"))
+            if found is None:
+                lines.append(line)
+                continue
+            close()
+            header, lines = found, []
+        close()
+        return parts
+
+    def _new(self, part: _Part) -> dict[str, Any]:
+        cell: dict[str, Any] = {"cell_type": part.kind}
+        if self._content.get("nbformat_minor", 0) >= 5:  # ids came with 4.5
+            cell["id"] = uuid4().hex[:8]
+        cell |= {"metadata": {}, "source": part.source.splitlines(keepends=True)}
+        return cell | _nothing_printed() if part.kind == "code" else cell
+
+    def _changed(self, before: _Part, part: _Part) -> dict[str, Any]:
+        cell = dict(self._cells[(before.number or 1) - 1])
+        if part.kind != before.kind:
+            cell = {name: value for name, value in cell.items() if name not in _nothing_printed()}
+            cell["cell_type"] = part.kind
+        if part.source != before.source:
+            as_lines = isinstance(cell.get("source"), list)
+            cell["source"] = part.source.splitlines(keepends=True) if as_lines else part.source
+        return cell | _nothing_printed() if part.kind == "code" and part != before else cell
+
+    def _as_file(self) -> str:
+        """As JSON in the layout that the file has, or Jupyter's own where it has another."""
+        before = json.loads(self._raw)
+        end = "\n" if self._raw.endswith("\n") else ""
+        for indent, plain in product((1, 2, 4, None, "\t", 0), (False, True)):
+            if json.dumps(before, indent=indent, ensure_ascii=plain) + end == self._raw:
+                return json.dumps(self._content, indent=indent, ensure_ascii=plain) + end
+        return json.dumps(self._content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _nothing_printed() -> dict[str, Any]:
+    return {"execution_count": None, "outputs": []}
+
+
+def _written(part: _Part) -> str:
+    output = "" if part.output is None else f"{_OUTPUT}\n{part.output}"
+    return f"=== cell {part.number} {part.kind} ===\n{part.source}\n{output}"
+
+
+def _joined(text: object) -> str:
+    """A text of the format: one string, or its lines."""
+    return text if isinstance(text, str) else "".join(cast("list[str]", text or []))
+
+
+def _outputs(cell: dict[str, Any]) -> str | None:
+    """What a cell printed, in whole lines; None if nothing."""
+    shown = "".join(_ended(clean(_output(each))) for each in cell.get("outputs") or ())
+    if not shown:
+        return None
+    if len(shown) > MAX_OUTPUT:
+        left = len(shown) - MAX_OUTPUT
+        shown = f"{_ended(shown[: MAX_OUTPUT // 2])}[… {counted(left, 'character')} …]\n{shown[-MAX_OUTPUT // 2 :]}"
+    # Nothing printed looks like the beginning of a cell.
+    return re.sub(r"^(?==== )", " ", shown, flags=re.MULTILINE)
+
+
+def _output(output: dict[str, Any]) -> str:
+    kind = output.get("output_type")
+    if kind == "stream":
+        return _joined(output.get("text"))
+    if kind == "error":
+        return "\n".join(map(str, output.get("traceback") or [f"{output.get('ename')}: {output.get('evalue')}"]))
+    data = output.get("data") or {}
+    pictures = "".join(f"[A picture: {media}.]\n" for media in data if media.startswith("image/"))
+    return _ended(_joined(data.get("text/plain"))) + pictures
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
