@@ -226,6 +226,31 @@ def test_a_terminal_that_can_only_print_gets_it_by_itself(server: AnthropicServe
         assert person.terminal.ends() == 0
 
 
+def test_without_a_key_the_offline_model_answers(project: Path) -> None:
+    terminal = Terminal(project, project.parent / "home", "--plain")
+    person = Lines(terminal)
+    try:
+        person.hears("Model offline", "No API key is set, so the offline model answers", "ANTHROPIC_API_KEY", "You: ")
+        person.types("read till.py")
+        person.hears("Reading: till.py", "TOTAL = 1", "Done.", "You: ")
+        person.types("/review")
+        person.hears("This needs a real model", "You: ")
+        person.types("/exit")
+        assert terminal.ends() == 0
+    finally:
+        terminal.close()
+    terminal = Terminal(project, project.parent / "home", "--plain", "--model", "claude-opus-5-5")
+    person = Lines(terminal)
+    try:
+        person.hears("There is no key for", "ANTHROPIC_API_KEY", "/model offline", "You: ")
+        person.types("/model offline")
+        person.hears("offline answers from here on", "You: ")
+        person.types("read till.py")
+        person.hears("TOTAL = 1", "Done.", "You: ")
+    finally:
+        terminal.close()
+
+
 def test_a_project_is_trusted_only_if_it_is_said(server: AnthropicServer, project: Path) -> None:
     (project / "AGENTS.md").write_text("Speak of the sea.\n")
     with talking(server, project, "--plain") as person:

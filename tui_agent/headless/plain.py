@@ -20,7 +20,8 @@ from tui_agent.agent.commands.table import available_commands, errand, own_promp
 from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.headless.report import CUT_OFF, text_of
-from tui_agent.headless.running import in_a_line, mentioned_images, why_nobody_answers
+from tui_agent.headless.running import in_a_line, mentioned_images, ways_to_a_model
+from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import brought, running
@@ -63,6 +64,17 @@ def ask_trust(arguments: Arguments, settings: Settings) -> bool:
     elif answer in NO:
         refuse(arguments.folder, arguments.home)
     return answer in YES
+
+
+async def _without_key(session: Session) -> str:
+    """What a user without a key is told, with the way to a model; empty: the model has a key, or needs none."""
+    agent = session.agent
+    if (missing := catalogue_of(agent.settings).missing_key(agent.profile.name)) is not None:
+        return f"There is no key for {agent.profile.name}: set {missing} and start again, or type /model offline."
+    if agent.settings.model.id or agent.profile.provider != OFFLINE:
+        return ""
+    ways = await ways_to_a_model(agent.settings)
+    return f"No API key is set, so the offline model answers: no language model, but it knows a few commands. {ways}."
 
 
 def say(text: str, end: str = "\n") -> None:
@@ -200,6 +212,8 @@ class Talk:
         if session.resumed:
             self._tell_last(list(agent.branches.history()))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop, session)
+        if told := await _without_key(session):
+            say(told)
         text = self._arguments.prompt
         if text:
             say(f"You: {text}")
@@ -240,6 +254,9 @@ class Talk:
             await agent.run_shell(text[1:].strip())
             return
         if asked := errand(text, self._arguments.project, agent.settings.context.instruction_files):
+            if agent.profile.provider == OFFLINE:
+                say("This needs a real model: the offline one would take words of the task for its commands.")
+                return
             words = asked
         elif is_command(text) and not text[:1].isspace():
             prompt = await own_prompt(agent, text)
@@ -348,9 +365,6 @@ async def _run(arguments: Arguments, settings: Settings) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, here.cancel)
     try:
-        if why := await why_nobody_answers(session, arguments, settings):
-            say(why)
-            return ExitCode.BAD_USAGE
         learning = asyncio.create_task(session.agent.connect())
         await talk.hold(session)
         learning.cancel()

@@ -94,13 +94,15 @@ async def why_nobody_answers(session: Session, arguments: Arguments, settings: S
     if session.resumed:
         _say("The offline model continues this conversation; --model chooses another.")
         return ""
+    return f"No API key is set. {await ways_to_a_model(settings)} or the built-in demonstration (offline) with --model."
+
+
+async def ways_to_a_model(settings: Settings) -> str:
+    """What to set, save or choose so that a real model answers: the beginning of a sentence."""
     pulled = await asyncio.to_thread(pulled_models, settings.ollama.host)
     local = f"ollama:{pulled[0]}, which is on this machine," if pulled else "a model of Ollama (ollama:NAME)"
-    keys = [provider.key for provider in catalogue.with_keys() if default_model(settings, provider.id)]
-    return (
-        f"No API key is set. Set {' or '.join(keys)}, save one in the system's keyring "
-        f"with /key in the app, or choose {local} or the built-in demonstration (offline) with --model."
-    )
+    keys = [each.key for each in catalogue_of(settings).with_keys() if default_model(settings, each.id)]
+    return f"Set {' or '.join(keys)}, save one in the system's keyring with /key in the app, or choose {local}"
 
 
 async def _learn_of_servers(session: Session) -> None:
