@@ -1,8 +1,6 @@
 """What the permission gate takes to judge a command line: milliseconds of the slowest, ordinary and hostile."""
 
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,9 +16,6 @@ from tui_agent.tools.gate.workspace import Workspace
 
 TARGET_MS = 20
 ROUNDS = 3
-IMPORT = (
-    "import time; began = time.perf_counter(); import tree_sitter_bash, tree_sitter; print(time.perf_counter() - began)"
-)
 
 
 def figures() -> list[Figure]:
@@ -40,14 +35,12 @@ def figures() -> list[Figure]:
         began = time.perf_counter()
         matches("*a" * 14 + "b", "a" * 4_000)
         pattern = (time.perf_counter() - began) * 1e3
-    loaded = float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout)
     return [
         Figure("judging a line that only reads, median", statistics.median(plain), "ms", TARGET_MS),
         Figure("judging a line that only reads, slowest", max(plain), "ms", TARGET_MS),
         Figure(f"judging {len(hostile):,} hostile lines, median", statistics.median(hostile), "ms", TARGET_MS),
         Figure(f"judging {len(hostile):,} hostile lines, slowest", max(hostile), "ms", TARGET_MS),
         Figure("a pattern with 14 stars that does not fit", pattern, "ms", TARGET_MS),
-        Figure("loading the grammar, before the first command only", loaded * 1e3, "ms"),
     ]
 
 

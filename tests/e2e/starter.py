@@ -61,7 +61,6 @@ IMPORTED: Final = (
     "textual.drivers.linux_driver",
     "textual.layouts.factory",
     "textual.scrollbar",
-    "tree_sitter_bash",
 )
 _MOST_BYTES: Final = 1 << 20
 

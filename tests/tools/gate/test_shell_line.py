@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tui_agent.tools.gate import shell_line
-from tui_agent.tools.gate.shell_line import MAX_COMMANDS, MAX_LINE, MAX_WORDS, read_line
+from tui_agent.tools.gate.shell_line import MAX_LINE, read_line
 
 
 def words(line: str) -> list[tuple[str, ...]]:
@@ -68,6 +66,9 @@ def test_plain_lines(line: str, commands: list[tuple[str, ...]]) -> None:
         ("[ -f x ]", "not written plainly"),
         ("if ls", "`if`"),
         ("time ls", "`time`"),
+        ("export PATH=.", "`export`"),
+        ("sort -n 5>&2", "redirection"),
+        ("cat 12>/dev/null", "redirection"),
         ("cat ~/x", "tilde"),
         ("cat --file=~/x", "tilde"),
         ("gcc @args", "from a file"),
@@ -205,19 +206,9 @@ def test_the_judge_of_that_can_see_the_program_run(tmp_path: Path) -> None:
 
 
 def test_no_line_takes_long() -> None:
-    """By work done, not by the clock on the wall: some of these take the grammar a second where nothing stops it."""
+    """By work done, not by the clock on the wall."""
     for piece in ("x|", "[[ a", "${a", "<<<", "<<E ", "((a<<", "ls;", "'", '"$(', "a b ", "*a/", "\\"):
         began = time.thread_time()
         read_line(piece * 3_000)
         read_line(piece * (3_900 // len(piece)))
         assert time.thread_time() - began < 0.5
-
-
-def test_no_machine_is_too_slow_for_a_plain_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_line, "PARSE_S", 0.0)
-    words = ("-la", "'a b'", '"c d"', "src/*", "e\\ f", "2>/dev/null", "--opt=val")
-    for number in (1, MAX_COMMANDS):
-        command = " ".join(["ls", *islice(cycle(words), MAX_WORDS // number - 1)])
-        line = read_line(" && ".join([command] * number))
-        assert not line.opaque, line.text
-        assert len(line.commands) == number

@@ -1,36 +1,25 @@
 """Parsing a command line: it is *plain* if every word of it is known before it runs, otherwise *opaque*.
 
 A plain line consists of simple commands with literal words, joined by ``&&``, ``||``, ``;`` and ``|``. Anything that
-the shell would expand, substitute, assign, define, group or open makes the line opaque. Two parsers must agree that it
-is plain: a tokenizer in which every byte is part of a literal word, a blank or an operator (bash's manual, "Shell
-Syntax"), and the grammar of tree-sitter-bash. Neither needs to know all of bash: what either does not know is opaque.
+the shell would expand, substitute, assign, define, group or open makes the line opaque. In a plain line every byte is
+part of a literal word, a blank or an operator (bash's manual, "Shell Syntax"). The tokenizer need not know all of bash:
+what it does not know is opaque.
 """
 
 import re
-import time
 from collections.abc import Iterator
-from functools import cache, lru_cache
-from itertools import count
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from tui_agent.tools.gate.patterns import escaped, words
-
-if TYPE_CHECKING:
-    from tree_sitter import Language, Node
 
 MAX_LINE: Final = 4_000
 """The most characters of a plain line."""
 MAX_COMMANDS: Final = 40
 MAX_WORDS: Final = 200
 """The most commands and words of a plain line."""
-PARSE_S: Final = 0.004
-"""Seconds of CPU time for the grammar: some lines would take it a hundred times as long (``x|x|x|…``)."""
-SURE_STEPS: Final = 20
-"""Steps that the grammar may always take, however slow the machine: a plain line needs fewer, so its verdict never
-depends on the machine's speed.
-"""
 
 Operator: TypeAlias = Literal["&&", "||", ";", "|", ""]
 
@@ -41,8 +30,8 @@ _BARE = r"[A-Za-z0-9_@%+=:,./~^!*?\[\]-]+"
 _PIECE = re.compile(rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<escaped>{_ESCAPED})|(?P<bare>{_BARE})")
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+)"
-    # To an open stream or /dev/null: no file is touched.
-    r"|(?P<redirect>(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
+    # To an open stream or /dev/null: no file is touched. Digits right before it would belong to it.
+    r"|(?P<redirect>(?<!\d)(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
     r"|(?P<operator>&&|\|\|(?!\|)|;(?!;)|\|(?![|&]))"
     rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_ESCAPED}|{_BARE})+)"
 )
@@ -51,7 +40,11 @@ _NAME = re.compile(r"[A-Za-z0-9_./+-]+", re.ASCII)
 _HOME = re.compile(r"(?:\A|[=:])~")
 _ARGUMENT_FILE = re.compile(r"(?:\A|=)@|\A-[A-Za-z]@", re.ASCII)
 _QUOTED_BRACKET: Final = "\0"
-_RESERVED: Final = words("if then elif else fi case esac for select while until do done in function time coproc")
+_RESERVED: Final = words(
+    "if then elif else fi case esac for select while until do done in function time coproc declare typeset export "
+    "readonly local unset"
+)
+"""What groups other commands, or changes what those after it mean."""
 _WHY: Final = (
     (re.compile(r"[\r\n]"), "it has several lines"),
     (re.compile(r"\$\(\(|\(\("), "it calculates"),
@@ -63,10 +56,6 @@ _WHY: Final = (
     (re.compile(r"[()]"), "it groups commands"),
     (re.compile(r"(?<!&)&(?!&)"), "it leaves a command in the background"),
     (re.compile(r"#"), "it holds a comment"),
-)
-_KNOWN_NODES: Final = words(
-    "program list pipeline command command_name word string string_content raw_string concatenation number "
-    'redirected_statement file_redirect file_descriptor && || ; | " > >> &> &>> >& <'
 )
 
 
@@ -116,7 +105,7 @@ class _Opaque(Exception):
 
 @lru_cache(maxsize=256)
 def read_line(text: str) -> ShellLine:
-    """Parse a command line. Never raises, and takes a few milliseconds at most."""
+    """Parse a command line. Never raises."""
     line = text.strip(" \t\n")
     if len(line) > MAX_LINE:
         return ShellLine(text, opaque=f"it is longer than {MAX_LINE:,} characters")
@@ -125,12 +114,9 @@ def read_line(text: str) -> ShellLine:
     if _CONTROL.search(line):
         return ShellLine(text, opaque="it holds control characters")
     try:
-        commands = _commands(line)
-        if not _grammar_agrees(line, len(commands)):
-            return ShellLine(text, opaque="it is no plain command")
+        return ShellLine(text, _commands(line))
     except _Opaque as reason:
         return ShellLine(text, opaque=str(reason))
-    return ShellLine(text, commands)
 
 
 def read_words(text: str) -> tuple[Word, ...] | None:
@@ -249,45 +235,3 @@ def _check_glob(text: str, bare: str) -> None:
     for part in text.split("/"):
         if part == ".." or (part.startswith(".") and any(sign in part for sign in "*?[")):
             raise _Opaque("a pattern may lead upwards")
-
-
-# The grammar
-
-
-@cache
-def _language() -> "Language":
-    import tree_sitter_bash
-    from tree_sitter import Language
-
-    return Language(tree_sitter_bash.language())
-
-
-def _nodes(line: str) -> "list[Node] | None":
-    """All syntax nodes of the line; None if the grammar cannot parse it, or not in time."""
-    from tree_sitter import Parser
-
-    # Not shared: a parser may be used by one thread only.
-    parser, data = Parser(_language()), line.encode("utf-8", "replace")
-    until, steps = time.thread_time() + PARSE_S, count(1)
-    try:
-        # Parsing can be aborted only if the text is read by a callback.
-        tree = parser.parse(
-            lambda offset, _: data[offset:],
-            progress_callback=lambda *_: next(steps) > SURE_STEPS and time.thread_time() > until,
-        )
-    except ValueError:
-        return None
-    if tree.root_node.has_error:
-        return None
-    nodes = [tree.root_node]
-    for node in nodes:
-        nodes += node.children
-    return nodes
-
-
-def _grammar_agrees(line: str, commands: int) -> bool:
-    nodes = _nodes(line)
-    if nodes is None:
-        return False
-    found = sum(node.type == "command" for node in nodes)
-    return found == commands and all(node.type in _KNOWN_NODES for node in nodes)
