@@ -17,6 +17,7 @@ import msgspec
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.extensions.agents import OwnAgent, own_agents
 from tui_agent.agent.extensions.files import STYLES, Shelf, Source, Written, written
+from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.models.base import UnknownModel
@@ -97,6 +98,8 @@ class OwnCommands:
 
     async def named(self, name: str) -> OwnPrompt | None:
         """The command of this name, the user's own first; None if there is none that can be used."""
+        if name == GOAL:
+            return OwnPrompt(GOAL, "", "", "", "yours")
         return next((prompt for prompt in await self.all() if prompt.name == name and not prompt.problem), None)
 
     async def expand(self, prompt: OwnPrompt, argument: str) -> str:
@@ -106,6 +109,8 @@ class OwnCommands:
 
         Raises `ToolFailure` if something is refused or fails, and `NobodyToAsk`.
         """
+        if prompt.name == GOAL:
+            return self._begin(Goal.of(argument))
         if prompt.server and self._offered is not None:
             return await self._offered.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
         model = await asyncio.to_thread(self._model_of, prompt.model) if prompt.model else ""
@@ -144,12 +149,21 @@ class OwnCommands:
         self._turns.answer_next_with(text, model)
         return text
 
+    def _begin(self, goal: Goal) -> str:
+        """Note the goal for the turn that starts with the text that is returned."""
+        if self._turns.busy:
+            raise ToolFailure("A turn is running.", "Stop it first, or wait for its end.")
+        if not goal.until:
+            self._parts.toolbox.registry.get(DONE)  # without which the model could not say that it is done
+        self._turns.answer_next_with(goal.message, "", goal)
+        return goal.message
+
     def _is_file(self, path: str) -> bool:
         return (self._folder / Path(path).expanduser()).is_file()
 
     async def _call(self, tool: str, **arguments: str) -> str:
         parts, given = self._parts, msgspec.json.encode(arguments).decode()
-        return await parts.toolbox.call_for_user(tool, given, parts.steps.tell)
+        return (await parts.toolbox.call_for_user(tool, given, parts.steps.tell)).text
 
     def _model_of(self, name: str) -> str:
         """The model that a command names. Raises `ToolFailure` if it cannot be asked."""

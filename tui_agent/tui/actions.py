@@ -360,6 +360,7 @@ _SLASH: Final = (
     Action(id="rename", name="rename", argument="[title]", help="give this session another title"),
     Action(id="trust", name="trust", help="trust this project's files, or not"),
     *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
+    Action(id="loop", name="loop", argument="[10m prompt]", help="send a prompt again and again"),
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),
     Action(id="export", name="export", argument="[file]", help="write the conversation to .md, .html or .json"),
     Action(id="config", name="config", help="show every setting and where it comes from"),

@@ -204,6 +204,11 @@ class Host(TerminalApp):
         """Whether a turn is running or about to start."""
         raise NotImplementedError
 
+    @property
+    def last_turn_failed(self) -> bool:
+        """Whether the newest turn ended in an error."""
+        raise NotImplementedError
+
     def occupied(self) -> str:
         """Why the user cannot switch the branch or session now; empty if they can."""
         raise NotImplementedError

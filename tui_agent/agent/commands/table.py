@@ -130,6 +130,7 @@ ON_SCREEN: Final = {
     "rename": "",
     "trust": "--trust",
     "jobs": "",
+    "loop": "",
     "export": "`tui-agent trace SESSION --html FILE`",
     "config": "`tui-agent config`",
     "theme": "",
@@ -180,6 +181,7 @@ _BY_NAME: Final = {name: instead for names, instead in _INSTEAD.items() for name
 ERRANDS: Final = (
     ("review", "have the model review your changes", "[what matters]"),
     ("init", "have the model write AGENTS.md for this project", ""),
+    ("goal", "go on until a command succeeds", "<text> [--until cmd]"),
 )
 """Name, description, and the argument's name in the help (empty: it takes none)."""
 INSTRUCTIONS = "AGENTS.md"

@@ -302,13 +302,25 @@ class Guards:
         self.ceiling = ceiling
         self.watch = watch
         self.max_calls = max_calls
+        self._more: Callable[[], None] | None = None
+
+    @contextmanager
+    def also(self, check: Callable[[], None] | None) -> Iterator[None]:
+        """A context in which this check, which raises a `ModelError`, comes before each call, too."""
+        self._more = check
+        try:
+            yield
+        finally:
+            self._more = None
 
     def before_call(self, made: int) -> None:
         """Check whether a turn that has made so many calls may make one more.
 
-        Raises `CostCeilingReached`, `CallLimitReached`.
+        Raises `CostCeilingReached`, `CallLimitReached`, and what a further check raises.
         """
         self.ceiling.check()
+        if self._more is not None:
+            self._more()
         if self.max_calls is not None and made >= self.max_calls:
             raise CallLimitReached(f"The turn has called the model {made} times; its limit is {self.max_calls}.")
 

@@ -270,8 +270,8 @@ class Toolbox:
             output = _broke("The command", error)
         await finish("error" if output.is_error else "ok", output)
 
-    async def call_for_user(self, name: str, arguments: str, emit: Emit) -> str:
-        """Run a call for a command of the user's own, through the gate; returns its result, cut to what fits.
+    async def call_for_user(self, name: str, arguments: str, emit: Emit) -> ToolOutput:
+        """Run a call for a command of the user's own, through the gate; returns its result, its text cut to what fits.
 
         Raises `ToolFailure` if it is refused or fails, and `NobodyToAsk`.
         """
@@ -284,7 +284,7 @@ class Toolbox:
         if not output.is_error and output.outcome.notes:
             printed = output.text.split("\n")[: -output.outcome.notes]
             output = msgspec.structs.replace(output, text="\n".join(printed) or NO_OUTPUT)
-        return (await self._fit(call, output)).text.strip("\n")
+        return msgspec.structs.replace(output, text=(await self._fit(call, output)).text.strip("\n"))
 
     def _context(self, call_id: str, granted: tuple[Access, ...], emit: Emit, ask: Ask) -> CallContext:
         page_bytes = self._record.engine.page_bytes

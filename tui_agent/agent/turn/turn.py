@@ -59,6 +59,11 @@ class Turn:
         """Whether it ended in an error."""
         return self._ended == "error"
 
+    @property
+    def answered(self) -> bool:
+        """Whether it ended with an answer that the model meant to be its last."""
+        return not self._ended and self._calls.stop_reason == "end_turn"
+
     def _tell(self, level: str, title: str, text: str = "", hint: str = "") -> None:
         self._emit(events.Notice(level=level, title=title, text=text, hint=hint))
 

@@ -4,13 +4,14 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
 from tui_agent.agent.history.as_events import text_of, user_blocks
+from tui_agent.agent.turn.goals import Goal, Pursuit
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.turn import Turn
@@ -43,6 +44,14 @@ class NotRunning(RuntimeError):
     """No turn is running that could take a queued text: start one with `Agent.run`."""
 
 
+class _Next(NamedTuple):
+    """What holds for a turn that starts with a text: who answers, and which goal it is the first turn of."""
+
+    begins: str = ""
+    model: str = ""
+    goal: Goal | None = None
+
+
 class Turns:
     """Runs the turns of one conversation, and owns the running one.
 
@@ -62,8 +71,7 @@ class Turns:
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
-        self._next_model = ("", "")
-        """The expanded text of a user's own command, and the model to answer a turn that starts with it."""
+        self._next = _Next()
 
     def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> AsyncGenerator[events.AgentEvent, None]:
         """See `Agent.run`."""
@@ -137,10 +145,14 @@ class Turns:
                 # A compaction that the user asked for is running: keep their words on disk meanwhile.
                 waits = await self._record.append(queued_of(message))
                 message = None
-            (begins, model), self._next_model = self._next_model, ("", "")
-            wished = begins and text.startswith(begins) and model != self._parts.active.profile.name
-            async with self._lock, self._answered_by(model if wished else ""):
-                await self._turns(message, waits, tell)
+            asked, self._next = self._next, _Next()
+            if not (asked.begins and text.startswith(asked.begins)):
+                asked = _Next()
+            model = asked.model if asked.model != self._parts.active.profile.name else ""
+            pursuit = Pursuit(asked.goal, self._parts, tell) if asked.goal is not None else None
+            async with self._lock, self._answered_by(model):
+                with self._parts.guards.also(pursuit.check_cost if pursuit else None):
+                    await self._turns(message, waits, tell, pursuit)
         finally:
             self._worker = None
             if finished < begun:
@@ -150,9 +162,12 @@ class Turns:
                 )
                 tell(nothing)
 
-    def answer_next_with(self, text: str, model: str) -> None:
-        """Note that this model answers the next turn if it starts with this text; empty: the active one does."""
-        self._next_model = (text, model)
+    def answer_next_with(self, text: str, model: str, goal: Goal | None = None) -> None:
+        """Note what holds for the next turn if it starts with this text.
+
+        model: it answers; empty: the active one does. goal: further turns follow until it is reached.
+        """
+        self._next = _Next(text, model, goal)
 
     @asynccontextmanager
     async def _answered_by(self, name: str) -> AsyncIterator[None]:
@@ -171,14 +186,18 @@ class Turns:
         finally:
             self._tell(self._parts.active.changed)
 
-    async def _turns(self, message: Message | None, waits: int, emit: Callable[[events.AgentEvent], None]) -> None:
-        """Run one turn, and another one for texts that were sent too late for it."""
+    async def _turns(
+        self, message: Message | None, waits: int, emit: Callable[[events.AgentEvent], None], pursuit: Pursuit | None
+    ) -> None:
+        """Run one turn, and another one for texts that were sent too late for it, or towards a goal."""
         while True:
             turn = self._turn = Turn(self._parts, emit)
             await turn.run(message, waits)
             message, waits = None, 0
+            judges = pursuit if turn.answered and not self.queued() else None
+            goes_on = judges is not None and await judges.goes_on()
             async with self._finishing:
-                if turn.failed or not self.queued():
+                if turn.failed or not (goes_on or self.queued()):
                     self._worker = None
                     return
             emit(events.TurnStarted(seq=len(self._record.view.log), text=""))

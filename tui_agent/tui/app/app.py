@@ -136,6 +136,11 @@ class TuiAgent(Host):
     def busy(self) -> bool:
         return self.conductor.busy
 
+    @property
+    @override
+    def last_turn_failed(self) -> bool:
+        return self.conductor.failed
+
     @override
     def occupied(self) -> str:
         if self.busy:

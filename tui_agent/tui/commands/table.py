@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.own_commands import OwnPrompt
     from tui_agent.tui.commands.branches import Branches
+    from tui_agent.tui.commands.loop import Loop
     from tui_agent.tui.commands.switching import Sessions
 
 Handler = Callable[[Host, str], Awaitable[None]]
@@ -90,6 +91,8 @@ class Commands:
             "policy": choose_policy,
             "config": show_config,
             "init": write_instructions,
+            "goal": _goal,
+            "loop": lambda _, argument: self._loop.run(argument),
             "review": review,
             "export": export_session,
             "jobs": show_jobs,
@@ -105,6 +108,12 @@ class Commands:
             "demo": _demo,
             "quit": _quit,
         }
+
+    @cached_property
+    def _loop(self) -> "Loop":
+        from tui_agent.tui.commands.loop import Loop
+
+        return Loop(self._host)
 
     def reload_own(self, agent: "Agent") -> None:
         """Reload the user's own commands for the completion and the help."""
@@ -240,6 +249,10 @@ async def _permissions(host: Host, argument: str) -> None:
     )
     if chosen is not None:
         await _of_agent("permissions")(host, chosen)
+
+
+async def _goal(host: Host, argument: str) -> None:
+    await _sent_own(host, "goal", argument)
 
 
 async def _quit(host: Host, argument: str) -> None:

@@ -65,6 +65,11 @@ class Conductor:
         return self._state.busy or not self._inbox.empty()
 
     @property
+    def failed(self) -> bool:
+        """Whether the newest turn ended in an error."""
+        return self._view is not None and self._view.failed
+
+    @property
     def phase(self) -> Phase:
         """The current phase of the session."""
         return self._state.phase
@@ -84,7 +89,7 @@ class Conductor:
 
     def send_again(self) -> bool:
         """Send the text of the newest turn once more, if that turn failed; False if it did not."""
-        if self._ran is None or self._view is None or not self._view.failed or self.busy:
+        if self._ran is None or not self.failed or self.busy:
             return False
         self.send(self._ran.text, self._ran.typed)
         return True

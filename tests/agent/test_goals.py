@@ -1,0 +1,102 @@
+"""A goal: turns follow each other until its command succeeds, or a bound is reached."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.agent.talking import talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.script import Call, Script, Step, Turn
+from tui_agent.agent import events
+from tui_agent.agent.turn.goals import Goal
+from tui_agent.session import Session
+from tui_agent.settings import GivenValue
+from tui_agent.tools.base import ToolFailure
+
+MAKE = Step(calls=(Call("write_file", {"path": "made.txt", "content": "x"}),))
+OPUS: Final[dict[str, GivenValue]] = {
+    "model.id": "claude-opus-5-5",
+    "permissions.mode": "allow",
+    "checkpoints.enabled": True,
+}
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AnthropicServer]:
+    async with AnthropicServer(Script((Turn((MAKE,), when="failed with exit code 1"),), Step(text="Done."))) as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+async def pursue(session: Session, argument: str) -> list[events.AgentEvent]:
+    commands = session.agent.own_commands
+    prompt = await commands.named("goal")
+    assert prompt is not None
+    text = await commands.expand(prompt, argument)
+    return [event async for event in session.agent.run(text, typed=f"/goal {argument}")]
+
+
+def told(seen: list[events.AgentEvent]) -> list[str]:
+    lines = [event.title if isinstance(event, events.Notice) else getattr(event, "message", "") for event in seen]
+    return [line for line in lines if "goal" in line or "Not there" in line]
+
+
+@pytest.mark.parametrize(
+    ("argument", "goal"),
+    [
+        ("don't break it", Goal("don't break it")),
+        ('mend it --until "pytest -q" --max-usd $5', Goal("mend it", "pytest -q", 5.0)),
+        ("--max-turns=3 mend --until make it", Goal("mend it", "make", None, 3)),
+        ("räum auf --until 'test -f \"a b\"' now", Goal("räum auf now", 'test -f "a b"')),
+    ],
+)
+def test_what_is_typed(argument: str, goal: Goal) -> None:
+    assert Goal.of(argument) == goal
+
+
+@pytest.mark.parametrize("argument", ["", "--until x", "do --max-usd x", "do --max-usd 0", "do --max-turns 0"])
+def test_what_is_typed_wrongly_is_refused(argument: str) -> None:
+    with pytest.raises(ToolFailure):
+        Goal.of(argument)
+
+
+async def test_it_goes_on_until_the_command_succeeds(server: AnthropicServer, tmp_path: Path) -> None:
+    async with talking(tmp_path, OPUS) as session:
+        seen = await pursue(session, 'make it --until "test -f made.txt"')
+        assert told(seen) == ["Not there yet: test -f made.txt fails (exit code 1)", "The goal is reached"]
+        ended = [event.stop_reason for event in seen if isinstance(event, events.TurnFinished)]
+        assert ended == ["end_turn", "end_turn"]
+        # The next turn is one like any other.
+        assert told([event async for event in session.agent.run("and now")]) == []
+
+
+async def test_it_ends_at_its_bounds(server: AnthropicServer, tmp_path: Path) -> None:
+    async with talking(tmp_path, OPUS) as session:
+        seen = await pursue(session, "wait --until false --max-turns 2")
+        assert len(told(seen)) == 2
+        assert told(seen)[-1].startswith("The goal is not reached after 2 turns")
+        seen = await pursue(session, "wait --until false --max-usd 0.000001")
+        assert told(seen)[-1].startswith("The goal has cost")
+        seen = await pursue(session, "wait --max-turns 1")
+        assert told(seen) == [told(seen)[0]]
+        assert "the model has not said that it is done" in told(seen)[0]
+
+
+async def test_stopping_it_ends_it(server: AnthropicServer, tmp_path: Path) -> None:
+    async with talking(tmp_path, OPUS) as session:
+        commands = session.agent.own_commands
+        prompt = await commands.named("goal")
+        assert prompt is not None
+        seen = []
+        async for event in session.agent.run(await commands.expand(prompt, "wait --until 'sleep 600'")):
+            seen.append(event)
+            if isinstance(event, events.TurnFinished):
+                with pytest.raises(ToolFailure, match="running"):
+                    await commands.expand(prompt, "another --until true")
+                asyncio.get_running_loop().call_later(0.1, session.agent.interrupt)
+        assert told(seen) == []
+        assert told([event async for event in session.agent.run("go on")]) == []
