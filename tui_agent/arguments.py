@@ -159,10 +159,12 @@ ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "models": ("`/model` in the app lists the models, `--model NAME` chooses one", ("list",)),
     "exec": ("`tui-agent -p PROMPT` runs one turn", ()),
     "run": ("`tui-agent -p PROMPT` runs one turn", ()),
-    "serve": ("`tui-agent acp` serves editors", ()),
+    "serve": ("`tui-agent acp` serves editors, `tui-agent web` a browser", ()),
     "mcp": ("`/mcp` in the app does that", ("import", "login", "serve")),
 }
 """First words that are commands of other agents: where it is here, and the second words that go with it."""
+
+LOOPBACK: Final = "127.0.0.1"
 
 CLOSE_ENOUGH: Final = 0.75
 """How alike a mistyped option and one that there is are, from 0 to 1."""
@@ -170,7 +172,8 @@ CLOSE_ENOUGH: Final = 0.75
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | mcp | import | completion SHELL
+commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | web | mcp | import
+          completion SHELL
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
       130 interrupted, 141 nobody reads the output"""
@@ -403,6 +406,21 @@ def _acp_parser() -> _Parser:
     return parser
 
 
+def _web_parser() -> _Parser:
+    parser = _new_parser("tui-agent web", "[--port N] [--host ADDRESS] [settings flags]")
+    parser.description = "Serve the app to a browser on this machine; the address it prints has a token (docs/web.md)."
+    parser.add_argument("--port", type=_tokens, default=0, metavar="N", help="default: one that is free")
+    parser.add_argument(
+        "--host",
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help=f"what to listen on (default: {LOOPBACK}, this machine alone)",
+    )
+    _add_settings_flags(parser)
+    _add_access_flags(parser)
+    return parser
+
+
 def _doctor_parser() -> _Parser:
     parser = _new_parser("tui-agent doctor", "")
     parser.description = "Check that everything the program needs is there, and list what is missing."
@@ -459,6 +477,7 @@ PARSERS = {
     "replay": _replay_parser,
     "usage": _usage_parser,
     "acp": _acp_parser,
+    "web": _web_parser,
     "doctor": _doctor_parser,
     "config": _config_parser,
     "completion": _completion_parser,
@@ -533,7 +552,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 def _tokens(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise argparse.ArgumentTypeError(f"expected a number of tokens, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}")
     return int(text)
 
 

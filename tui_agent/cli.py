@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final, TextIO
 
-from tui_agent.arguments import Arguments, ExitCode, Parsed, UsageError, parse
+from tui_agent.arguments import LOOPBACK, Arguments, ExitCode, Parsed, UsageError, parse
 from tui_agent.text import printable
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return _servers(parsed, folder, home, environ)
         case "acp":
             return _serve(parsed, folder, home, environ)
+        case "web":
+            return _serve_browser(parsed, folder, home, environ)
         case _:
             return _report_session(parsed, home)
 
@@ -289,6 +291,29 @@ def _serve(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str])
     from tui_agent.acp import run
 
     return run(load)
+
+
+def _serve_browser(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    options = parsed.options
+    _load(parsed, folder, home, environ)  # report unusable settings at once
+    try:
+        from tui_agent.web import serve
+    except ImportError as error:
+        raise UsageError(f"web: {error.name} is missing; install it with: pip install 'tui-agent[web]'") from None
+    words = [word for _, key, text in parsed.settings for word in ("--set", f"{key}={text}")]
+    words += [word for place in options.add_dir for word in ("--add-dir", place)]
+    words += [f"--{name}" for name in ("yolo", "trust") if _flag(options, name)]
+
+    def say(address: str) -> None:
+        _print(f"{address}\nOpen it in a browser; each tab is a session of its own. Ctrl+C ends them all.")
+        if options.host != LOOPBACK:
+            _say("whoever can read the network reads the address and all you type: this is not encrypted")
+
+    try:
+        serve(words, f"tui-agent {folder.name}", options.host, options.port, say)
+    except OSError as error:
+        raise UsageError(f"web: {options.host}:{options.port} cannot be used: {error.strerror or error}") from error
+    return ExitCode.DONE
 
 
 def _keep_private(environ: Mapping[str, str]) -> None:

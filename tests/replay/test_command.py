@@ -184,7 +184,7 @@ def test_malformed_lines_are_counted_and_named(tmp_path: Path) -> None:
         (["s.jsonl", "--policy", "layerd"], "did you mean layered?"),
         (["s.jsonl", "--model", "nonesuch"], "--model: There is no model"),
         (["s.jsonl", "--model", "gemini-nothing"], "prices of gemini-nothing are not known"),
-        (["s.jsonl", "--window", "-3"], "expected a number of tokens"),
+        (["s.jsonl", "--window", "-3"], "expected a number"),
         (["s.jsonl", "--set", "compaction.thrft=1"], "compaction.thrift"),
         ([], "SESSION"),
     ],
