@@ -54,9 +54,10 @@ class PromptPart:
     text: str = ""
     depths: Mapping[int, int] = field(default_factory=dict)
 
-    def shows(self, text: str) -> bool:
-        """Whether this text stands in this part."""
-        return text in (self.text or (self.recorded.text if self.recorded is not None else ""))
+    @property
+    def shown(self) -> str:
+        """The text of this part."""
+        return self.text or (self.recorded.text if self.recorded is not None else "")
 
     def depth(self, mention: int) -> int:
         """The number of summaries that a mention in this part has passed through; 0: it is verbatim."""

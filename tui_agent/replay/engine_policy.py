@@ -44,7 +44,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import WRITING_SPEED, Prompt
-from tui_agent.replay.policies import Setup, written_by_rule
+from tui_agent.replay.policies import Setup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
@@ -65,7 +65,7 @@ class EnginePolicy:
     """
 
     def __init__(self, setup: Setup, settings: Settings) -> None:
-        self._script, self._ledger, self._window = setup
+        self._script, self._ledger, self._window, self._write = setup
         context = msgspec.structs.replace(settings.context, context_window=setup.window)
         self._now = 0.0
         self.engine = ContextEngine(
@@ -238,7 +238,7 @@ class EnginePolicy:
             sources, tokens = self._covered_sources(said)
             self._shown.will_cover(self.engine.view, *self._covered[:2])
         factor = self._script.factor
-        text = written_by_rule(sources, tokens, factor)
+        text = self._write(sources, tokens, factor)
         writes = text_tokens(text, factor=factor)
         if asked.cached:
             self._show(request)

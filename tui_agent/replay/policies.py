@@ -48,17 +48,6 @@ class Policy(Protocol):
         """Add the answer; `used` is the call's usage."""
 
 
-class Setup(NamedTuple):
-    """The arguments for making a policy. `window` is in tokens."""
-
-    script: Script
-    ledger: Ledger
-    window: int
-
-
-MakePolicy = Callable[[Setup], Policy]
-
-
 def written_by_rule(sources: Sequence[Source], tokens: int, factor: float = 1.0) -> str:
     """Generate a summary of these sources of about this many tokens; `factor` is the script's."""
     names = [mention.text for mention in collect(sources)[: tokens // TOKENS_PER_NAME]]
@@ -71,6 +60,20 @@ def written_by_rule(sources: Sequence[Source], tokens: int, factor: float = 1.0)
     return " ".join((*names, *words))
 
 
+Write = Callable[[Sequence[Source], int, float], str]
+"""Writes a summary, with the arguments of `written_by_rule`."""
+
+
+class Setup(NamedTuple):
+    """The arguments for making a policy. `window` is in tokens; `write` writes its summaries."""
+
+    script: Script
+    ledger: Ledger
+    window: int
+    write: Write = written_by_rule
+
+
+MakePolicy = Callable[[Setup], Policy]
 Shrink = Callable[["Keeping", RecordedCall], None]
 """Makes the prompt smaller before a call if that is due, by `clear` and `compact`."""
 
@@ -83,7 +86,7 @@ class Keeping:
 
     def __init__(self, setup: Setup, shrink: Shrink | None = None) -> None:
         self._shrink = shrink
-        self.script, self.ledger, self.window = setup
+        self.script, self.ledger, self.window, self._write = setup
         self.prompt = Prompt(setup.script.fixed)
         self.edge = 0
         self.compactions = 0
@@ -123,19 +126,14 @@ class Keeping:
         """The places of the results that are shown in full, oldest first."""
         return [place for place, part in enumerate(self.prompt.parts) if part.kind == "result"]
 
-    def results_beyond(self, newest: int, before: int | None = None) -> list[int]:
-        """The places of all results older than the newest `newest` tokens of results; only those `before` a place."""
+    def results_beyond(self, newest: int) -> list[int]:
+        """The places of all results older than the newest `newest` tokens of results."""
         passed, places = 0, []
         for place in reversed(self.results()):
-            if before is None or place < before:
-                passed += self.prompt.parts[place].tokens
-                if passed > newest:
-                    places.append(place)
+            passed += self.prompt.parts[place].tokens
+            if passed > newest:
+                places.append(place)
         return places
-
-    def freed_by(self, places: Sequence[int]) -> int:
-        """The tokens of the parts at these places."""
-        return sum(self.prompt.parts[place].tokens for place in places)
 
     def compact(
         self,
@@ -186,7 +184,7 @@ class Keeping:
     def _summary_of(self, parts: Sequence[PromptPart], *, fetchable: bool) -> PromptPart:
         """The summary that replaces these parts."""
         tokens = expected_summary(sum(part.tokens for part in parts))
-        text = written_by_rule([_source(part) for part in parts], tokens, self.script.factor)
+        text = self._write([_source(part) for part in parts], tokens, self.script.factor)
         results: dict[int, RecordedMessage] = {}
         if fetchable:
             for part in parts:
@@ -246,14 +244,7 @@ def pi(policy: Keeping, call: RecordedCall) -> None:
 
 
 def opencode(policy: Keeping, call: RecordedCall) -> None:
-    """opencode: after a turn, clears results older than the newest 40k tokens if they are 20k or more; not in the last
-    two turns.
-    """
-    turns = [place for place, part in enumerate(policy.prompt.parts) if part.kind == "user"]
-    if call.starts_turn and len(turns) >= 3:
-        places = policy.results_beyond(40_000, before=turns[-3])
-        if policy.freed_by(places) >= 20_000:
-            policy.clear(places)
+    """opencode: 20k tokens below the window, keeps 8k. It clears old results only where its settings say so."""
     if policy.prompt.tokens >= policy.window - 20_000:
         policy.compact(call, 8_000)
 
@@ -263,7 +254,7 @@ def gemini_cli(policy: Keeping, call: RecordedCall) -> None:
     keeps 30%.
     """
     places = policy.results_beyond(50_000)
-    if policy.freed_by(places) >= 30_000:
+    if sum(policy.prompt.parts[place].tokens for place in places) >= 30_000:
         policy.clear(places)
     if policy.prompt.tokens >= 0.5 * policy.window:
         policy.compact(call, int(0.3 * policy.prompt.tokens), passes=2)
@@ -283,8 +274,11 @@ def langchain(policy: Keeping, call: RecordedCall) -> None:
     """langchain's ContextEditing with deepagents: results above 20k tokens go to a file; compacts at 85%, keeps 10%."""
     large: dict[int, PromptPart] = {}
     for place, part in enumerate(policy.prompt.parts):
-        if part.kind == "result" and part.tokens > 20_000 and part.recorded is not None:
-            large[place] = PromptPart("preview", PREVIEW_TOKENS, fetchable=(part.recorded,), recorded=part.recorded)
+        result = part.recorded
+        if part.kind == "result" and part.tokens > 20_000 and result is not None:
+            shown = result.text[: PREVIEW_TOKENS * 3]
+            mentions = policy.script.mentions_in(shown)
+            large[place] = PromptPart("preview", PREVIEW_TOKENS, mentions, (result,), result, shown)
     policy.prompt.replace(large)
     keep_three(policy)
     if policy.prompt.tokens >= 0.85 * policy.window:

@@ -43,7 +43,7 @@ class AsRecorded:
     """
 
     def __init__(self, setup: Setup, recording: Recording, protected: int) -> None:
-        self._script, self._ledger, _ = setup
+        self._script, self._ledger = setup[:2]
         self._log = recording.log
         self._protected = protected
         self._tells_summaries = any(isinstance(entry, UnattributedCall) for entry in recording.log)

@@ -240,16 +240,15 @@ class _Run(msgspec.Struct):
 _run = msgspec.json.Decoder(_Run)
 
 
-def _commands(answer: Message) -> Iterator[str]:
-    """The shell commands that an answer runs; not the shortest, such as ``ls``."""
-    for block in answer.blocks:
-        if isinstance(block, ToolCall):
-            with suppress(msgspec.DecodeError):
-                given = _run.decode(block.arguments)
-                words = given.command or given.cmd
-                text = (words if isinstance(words, str) else words[-1]).strip()
-                if len(text) >= SHORTEST_COMMAND:
-                    yield text
+def commands_of(*calls: ToolCall) -> Iterator[str]:
+    """The shell commands that these calls run; not the shortest, such as ``ls``."""
+    for call in calls:
+        with suppress(msgspec.DecodeError):
+            given = _run.decode(call.arguments)
+            words = given.command or given.cmd
+            text = (words if isinstance(words, str) else words[-1]).strip()
+            if len(text) >= SHORTEST_COMMAND:
+                yield text
 
 
 def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozenset[int]], dict[str, int]]:
@@ -310,7 +309,8 @@ def _model_calls(
             due += ASSUMED_COLD_SHARE
             if starts_turn and number > 1 and due >= 1:
                 clock, due = clock + ASSUMED_PAUSE_S, due - 1
-        commands = tuple(dict.fromkeys(_commands(message.message)))
+        ran_here = [block for block in message.message.blocks if isinstance(block, ToolCall)]
+        commands = tuple(dict.fromkeys(commands_of(*ran_here)))
         again = tuple(command for command in commands if command in ran)
         ran.update(commands)
         output = outputs[message.index]

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
+from tui_agent.conversation.entries import Role
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
-from tui_agent.replay.billing import Prompt, PromptPart, common
+from tui_agent.replay.billing import PartKind, Prompt, PromptPart, common
 from tui_agent.replay.policies import depths_after
 from tui_agent.replay.script import RecordedMessage, Script, text_of
 
@@ -40,8 +41,7 @@ class ShownBlocks:
         merging = any(first <= boundary.first <= last for boundary in view.boundaries())
         groups = view.originals(first, last) if merging else view.groups()
         within = [group for group in groups if first <= group.first <= last]
-        said = [block for group in within for segment in group.segments for block in segment.blocks]
-        parts = list(self._parts_of(view, said))
+        parts = [part for group in within for segment in group.segments for part in self._parts_of(view, segment)]
         mentions = frozenset[int]().union(*(part.mentions for part in parts))
         self._depths[first, last] = depths_after(mentions, parts)
 
@@ -58,7 +58,7 @@ class ShownBlocks:
         messages = list(messages)
         shared = common(self._messages, messages)
         del self._message_parts[shared:]
-        self._message_parts += [tuple(self._parts_of(view, message.blocks)) for message in messages[shared:]]
+        self._message_parts += [tuple(self._parts_of(view, message)) for message in messages[shared:]]
         self._messages = messages
         parts, places = list(head), list[int]()
         for shown in self._message_parts:
@@ -67,16 +67,16 @@ class ShownBlocks:
         prompt.show(parts)
         prompt.edges = tuple(places[edge] for edge in edges)
 
-    def _parts_of(self, view: View, blocks: Iterable[Block]) -> Iterator[PromptPart]:
-        for block in blocks:
+    def _parts_of(self, view: View, message: RequestMessage) -> Iterator[PromptPart]:
+        for block in message.blocks:
             if isinstance(block, Reasoning):
                 continue
             part = self._parts.get(block)
             if part is None:
-                part = self._parts[block] = self._new_part(view, block)
+                part = self._parts[block] = self._new_part(view, block, message.role)
             yield part
 
-    def _new_part(self, view: View, block: Block) -> PromptPart:
+    def _new_part(self, view: View, block: Block, role: Role) -> PromptPart:
         script = self._script
         tokens = script.tokens_of(block)
         match block:
@@ -96,4 +96,5 @@ class ShownBlocks:
             case Text() if any(digest in block.text for digest in self.digests):
                 return PromptPart("digest", tokens, script.mentions_in(block.text), text=block.text)
             case _:
-                return PromptPart("user", tokens, script.mentions_of(block), text=text_of((block,)))
+                kind: PartKind = "answer" if role == "assistant" else "user"
+                return PromptPart(kind, tokens, script.mentions_of(block), text=text_of((block,)))

@@ -9,9 +9,9 @@ import msgspec
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.replay.billing import Bill, Ledger
+from tui_agent.replay.billing import Bill, Ledger, PromptPart
 from tui_agent.replay.engine_policy import EnginePolicy
-from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup
+from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup, Write, written_by_rule
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
 from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_policy
 from tui_agent.storage.recordings.recording import UnreadableRecording
@@ -97,7 +97,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a policy for a recording on one model. `used` is the usage of each call."""
+    """The result of a policy for a recording on one model: the usage of each call, and the prompt at the end."""
 
     policy: str
     model: str
@@ -107,6 +107,7 @@ class Outcome:
     compactions: int
     clearings: int
     used: tuple[Usage, ...] = ()
+    view: tuple[PromptPart, ...] = ()
 
 
 def simulate(
@@ -117,12 +118,13 @@ def simulate(
     *,
     small: ModelProfile | None = None,
     window: int = 0,
+    write: Write = written_by_rule,
     step: Step | None = None,
 ) -> Outcome:
     """Replay the script under a policy. `window` (tokens) overrides the model's; `step` is called after each call."""
     window = window or profile.window
     ledger = Ledger(profile, small, window)
-    policy = make(Setup(script, ledger, window))
+    policy = make(Setup(script, ledger, window, write))
     search = _Search(script, policy, ledger)
     usages: list[Usage] = []
     for call in script.calls:
@@ -136,9 +138,9 @@ def simulate(
         if step is not None:
             step()
     search.look_for_the_users_words()
-    return Outcome(
-        name, profile.id, window, ledger.bill, search.evidence, policy.compactions, policy.clearings, tuple(usages)
-    )
+    counts = policy.compactions, policy.clearings
+    view = tuple(policy.prompt.parts[1:])
+    return Outcome(name, profile.id, window, ledger.bill, search.evidence, *counts, tuple(usages), view)
 
 
 @dataclass(slots=True)
@@ -191,7 +193,7 @@ class _Search:
                 self.evidence.survived("user's words", in_view=self._shows(words))
 
     def _shows(self, text: str) -> bool:
-        return any(part.shows(text) for part in self.policy.prompt.parts)
+        return any(text in part.shown for part in self.policy.prompt.parts)
 
     def _source_of(self, mention: int, call: RecordedCall) -> RecordedMessage | None:
         """The result to fetch for a mention: one fetched already, else the smallest that is reachable."""

@@ -137,7 +137,7 @@ def summarise(results: Sequence[Result], version: str) -> Summary:
     formats, problems = dict[str, int](), dict[str, int]()
     for form in {each.recording: each.format for each in usable}.values():
         formats[form] = formats.get(form, 0) + 1
-    for _, problem in {(each.recording, each.problem) for each in results if each.problem}:
+    for _, problem in sorted({(each.recording, each.problem) for each in results if each.problem}):
         problems[problem] = problems.get(problem, 0) + 1
     return Summary(version, len({each.recording for each in results}), formats, tuple(panels), errors, problems)
 
@@ -285,8 +285,9 @@ def _row(row: PolicySums) -> Sequence[str]:
     )
 
 
-def leaks(report: str, found: Iterable[Found]) -> list[str]:
-    """The words of these sessions, their paths and names that stand in a report and are not a report's own.
+def leaks(report: str, found: Iterable[Found], own: Iterable[str] = ()) -> list[str]:
+    """The words of these sessions, their paths and names that stand in a report and are not a report's own; the words
+    of `own` texts count as its own too.
 
     A word is three letters or more in a row; numbers are what a report is made of, and are not looked at.
     """
@@ -297,6 +298,7 @@ def leaks(report: str, found: Iterable[Found]) -> list[str]:
     empty = summarise([sample, *(msgspec.structs.replace(sample, problem=problem) for problem in problems)], "")
     formats = (*AGENTS, "neutral", "session", "opencode", "atif")
     own = [
+        *own,
         *as_page(empty),
         as_json(empty),
         as_text(empty),
