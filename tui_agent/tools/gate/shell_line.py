@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     r"(?P<blank>[ \t]+)"
     # To an open stream or /dev/null: no file is touched. Digits right before it would belong to it.
     r"|(?P<redirect>(?<!\d)(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
-    r"|(?P<operator>&&|\|\|(?!\|)|;(?!;)|\|(?![|&]))"
+    r"|(?P<operator>&&|\|\|(?!\|)|;(?![;&])|\|(?![|&]))"
     rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_ESCAPED}|{_BARE})+)"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -1,29 +1,26 @@
 """Running commands as processes, each in a session of its own, and ending them so that nothing is left behind.
 
 On Linux a launcher starts them (see `tools/sandbox/launcher.py`), confined or not, and ends everything they started
-once this program is gone, however it ended. Elsewhere a command is a child of this process, and everything it started
-is its family (see `families`). `kill_all` ends it when the program exits; if the program is killed, the `Supervisor`
-does: a small process that reads from a pipe whose other end only this program has, so that the system closes it.
+once this program is gone, however it ended. Elsewhere a command is a child of this process; its process group is ended,
+and once this program is gone, a small process in that group does so: it reads from a pipe whose other end only this
+program has, so that the system closes it.
 """
 
 import asyncio
-import atexit
 import contextlib
+import errno
 import os
 import signal
 import subprocess
-import sys
 import threading
-import uuid
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild
 from tui_agent.tools.sandbox.sandbox import launch
-from tui_agent.tools.shell import families
 
 TERMINATE_GRACE = 2.0
 """Seconds between asking a command to end and killing it."""
@@ -31,8 +28,8 @@ DRAIN_GRACE = 0.25
 """Seconds to go on reading after the command itself has ended and something else keeps the pipe open."""
 
 _PIECE = 16_384  # small enough that emulating a piece of even the worst output does not delay a key
-_POLL = 0.02
-_TIMEOUT_S = 2.0
+_WATCHED: Final = "exec 3<&0; { trap '' HUP INT TERM; read end || kill -KILL -$$; } <&3 >/dev/null 2>&1 3<&- & "
+"""What a shell does before it becomes the command: a process of its group waits for the end of this program."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -168,28 +165,32 @@ def start_child(request: Request, *streams: int, own: bool = not AVAILABLE) -> "
 
 
 class _OwnChild:
-    """A command as a child of this process. What leaves its session is found by a marker in the environment."""
+    """A command as a child of this process, in a process group of its own."""
 
     def __init__(self, request: Request, output: int, errors: int = -1) -> None:
         self._loop = asyncio.get_running_loop()
-        self._mark = uuid.uuid4().hex
         self.left: tuple[int, ...] = ()
         self.exited = asyncio.Event()
-        _supervisor.add(self._mark)
+        self._ending = False
+        if not os.access(request.arguments[0], os.X_OK):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), request.arguments[0])
+        watched, self._alive = os.pipe()
+        stream = "/dev/null" if errors < 0 else "&1"
         try:
             self._process = subprocess.Popen(
-                request.arguments,
+                ["/bin/sh", "-c", f'{_WATCHED} exec "$@" <{stream} 3<&-', "sh", *request.arguments],
                 cwd=request.folder,
-                env={**request.environment, families.MARK: self._mark},
-                stdin=subprocess.DEVNULL if errors < 0 else output,
+                env=request.environment,
+                stdin=watched,
                 stdout=output,
                 stderr=output if errors < 0 else errors,
                 start_new_session=True,
             )
         except BaseException:
-            _supervisor.remove(self._mark)
+            os.close(self._alive)
             raise
-        _supervisor.add(self._mark, self.pid)
+        finally:
+            os.close(watched)
         threading.Thread(target=self._wait_for_exit, name=f"wait for {self.pid}", daemon=True).start()
 
     @property
@@ -204,114 +205,32 @@ class _OwnChild:
         """Returns at once: it has been running from the beginning."""
 
     def terminate(self) -> None:
-        families.send(self.pid, self._mark, signal.SIGTERM, self._leads())
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        families.kill(self.pid, self._mark, self._leads())
+        self._send(signal.SIGKILL)
 
     async def wait_until_gone(self) -> None:
-        while await asyncio.to_thread(self._lives):  # noqa: ASYNC110 - the system sends no event
-            await asyncio.sleep(_POLL)
+        await self.exited.wait()
 
-    def _lives(self) -> bool:
-        return not self.exited.is_set() or bool(families.members(self.pid, self._mark))
-
-    def _leads(self) -> bool:
-        """Whether the process group certainly still belongs to this command."""
-        return self._process.returncode is None
+    def _send(self, number: int) -> None:
+        self._ending = True
+        # Later the group's number may belong to others.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
 
     def _wait_for_exit(self) -> None:
         self._process.wait()
-        self.left = tuple(families.members(self.pid, self._mark))
-        if not self.left:
-            _supervisor.remove(self._mark)
+        with contextlib.suppress(OSError):
+            if self._ending:
+                os.killpg(self.pid, signal.SIGKILL)  # what waits for the end still is of this group
+            else:
+                os.write(self._alive, b"\n")
+        os.close(self._alive)
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self.exited.set)
 
 
 Child: TypeAlias = LaunchedChild | _OwnChild
 """A process that was started, with everything it starts."""
-
-
-class Supervisor:
-    """Ends all families once this program is gone, however it ended. Thread-safe.
-
-    Its process starts with the first family, and again if somebody ended it. If no further process can be started,
-    commands run without it; then a program that is killed may leave processes behind.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._families: dict[str, int] = {}
-
-    @property
-    def families(self) -> Mapping[str, int]:
-        """The session of each family that may still have processes, by mark; 0 while it is being started."""
-        with self._lock:
-            return dict(self._families)
-
-    def add(self, mark: str, session: int = 0) -> None:
-        """Watch a family. Call it before its first process starts, and again once its session is known."""
-        with self._lock:
-            self._families[mark] = session
-            if not self._tell(f"+{mark} {session}\n"):
-                self._start()
-
-    def remove(self, mark: str) -> None:
-        """Forget a family whose processes are all gone."""
-        with self._lock:
-            if self._families.pop(mark, None) is not None:
-                self._tell(f"-{mark}\n")
-
-    def close(self) -> None:
-        """End every family, then the supervisor."""
-        for mark, session in self.families.items():
-            families.end(session, mark)
-            self.remove(mark)
-        with self._lock:
-            process, self._process = self._process, None
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_TIMEOUT_S)
-
-    def _tell(self, line: str) -> bool:
-        if self._process is None or self._process.stdin is None:
-            return False
-        try:
-            os.write(self._process.stdin.fileno(), line.encode())
-        except OSError:
-            return False
-        return True
-
-    def _start(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", families.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd="/",
-                env={},
-                start_new_session=True,
-            )
-        except (OSError, ValueError):
-            self._process = None
-            return
-        for mark, session in self._families.items():
-            self._tell(f"+{mark} {session}\n")
-
-
-_supervisor = Supervisor()
-
-
-@atexit.register
-def kill_all() -> None:
-    """End everything that commands of this program left running."""
-    _supervisor.close()
