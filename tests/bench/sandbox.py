@@ -13,7 +13,7 @@ from tests.bench.report import Figure
 from tests.tools.support import Call
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.launching import AVAILABLE, bubblewrap
+from tui_agent.tools.sandbox.launching import AVAILABLE
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -29,8 +29,6 @@ def figures() -> list[Figure]:
     """The whole of a call of ``true``, in milliseconds: its median outside, and what each kind of sandbox adds."""
     found = mechanism()
     kinds: list[Kind] = [] if found.kind == "none" else [found.kind]
-    if found.kind == "namespaces" and bubblewrap():
-        kinds.append("bubblewrap")
     if AVAILABLE and kernel.landlock_version() and found.kind != "landlock":
         kinds.append("landlock")
     # Where thousands of files lie beside what is hidden, as in /tmp, Landlock alone has to name them one by one.

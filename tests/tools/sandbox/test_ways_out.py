@@ -24,7 +24,6 @@ from tests.tools.support import Call
 from tests.tools.world import tree
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.launching import bubblewrap
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
@@ -61,8 +60,6 @@ HARMLESS = [
 def kinds() -> list[Kind]:
     """What can be tried here."""
     found: list[Kind] = [mechanism().kind] if mechanism().kind not in {"none", "seatbelt"} else []
-    if "namespaces" in found and bubblewrap():
-        found.append("bubblewrap")
     if found and kernel.landlock_version():
         found.append("landlock")
     return list(dict.fromkeys(found))
@@ -72,7 +69,7 @@ EACH_KIND = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(kind, marks=pytest.mark.skipif(kind not in kinds(), reason=f"no {kind} here"))
-        for kind in ("namespaces", "bubblewrap", "landlock")
+        for kind in ("namespaces", "landlock")
     ],
 )
 

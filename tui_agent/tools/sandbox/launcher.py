@@ -1,8 +1,8 @@
 """The process that starts commands. It is small and has one thread, so that it can fork and enter namespaces.
 
-``launcher.py KIND [BUBBLEWRAP]`` serves requests on its standard input, a socket, until that closes; then it ends
-everything it has started, and itself. If the kernel allows user namespaces only to bubblewrap, the second argument is
-its path: bubblewrap creates a namespace, which the launcher joins. The kinds:
+``launcher.py KIND`` serves requests on its standard input, a socket, until that closes; then it ends everything it has
+started, and itself. If the kernel allows user namespaces only to bubblewrap, and that is installed, bubblewrap creates
+one, which the launcher joins. The kinds:
 
 - ``plain``: commands run unconfined.
 - ``offline``, ``online``: commands share a user, process and IPC namespace of the launcher, and those with the same
@@ -50,6 +50,7 @@ _CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID = 0, 1, 3, 4, 5
 _FILE_CAPABILITIES: Final = (_CHOWN, _DAC_OVERRIDE, _FOWNER, _FSETID, _KILL, _SETGID, _SETUID)
 """The capabilities that root keeps: over files and users, within the limits of the mounts and Landlock."""
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
+_BUBBLEWRAP: Final = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
 _NO_CORE: Final = 1
 """Bytes: below 2, neither a core file is written nor a program started for it, see core(5)."""
 _SWEEPS: Final = 200
@@ -62,9 +63,9 @@ class Request(NamedTuple):
     """A command to start. Paths are resolved.
 
     `confined`: with the seccomp filter and Landlock, and without capabilities. `mounts`: in a view of the files built
-    by mounts; else Landlock alone protects files. `bubblewrap`: bubblewrap creates the user namespace. `network`:
-    network sockets are allowed. `landlock` is the version of its ABI to use, 0 for none. Confined, only what is in
-    `writable`, `readonly` and `temporary` is there, without what is `hidden` in it.
+    by mounts; else Landlock alone protects files. `network`: network sockets are allowed. `landlock` is the version of
+    its ABI to use, 0 for none. Confined, only what is in `writable`, `readonly` and `temporary` is there, without what
+    is `hidden` in it.
     """
 
     arguments: list[str]
@@ -72,7 +73,6 @@ class Request(NamedTuple):
     environment: dict[str, str]
     confined: bool = False
     mounts: bool = False
-    bubblewrap: bool = False
     network: bool = False
     landlock: int = 0
     writable: list[str] = []  # noqa: RUF012 - a tuple's default, never changed
@@ -92,7 +92,7 @@ class Request(NamedTuple):
         return int(self.mounts) + int(bool(self.landlock) if self.mounts else self.confined)
 
 
-def main(kind: str, bubblewrap: str = "") -> None:
+def main(kind: str) -> None:
     """Serve requests until the program that started this process is gone."""
     control = socket.socket(fileno=0)
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -102,7 +102,7 @@ def main(kind: str, bubblewrap: str = "") -> None:
         _serve(control)
         return
     try:
-        server = _in_namespaces(network=kind == "online", bubblewrap=bubblewrap)
+        server, how = _in_namespaces(network=kind == "online")
     except OSError as error:
         control.sendall(_line(refused=error.errno, why=error.strerror))
         return
@@ -113,15 +113,28 @@ def main(kind: str, bubblewrap: str = "") -> None:
             while True:
                 os.wait()
         return
-    if kind == "offline":
-        _serve(control, socket.create_server(("127.0.0.1", PROXY_PORT)))
-    else:
-        _serve(control)
+    _serve(control, socket.create_server(("127.0.0.1", PROXY_PORT)) if kind == "offline" else None, how)
 
 
-def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
-    """Fork the first process of new namespaces; returns 0 in it, and its process id in this one, which outlives it."""
-    users = _users_of(bubblewrap) if bubblewrap else -1
+def _in_namespaces(*, network: bool) -> tuple[int, str]:
+    """Fork the first process of new namespaces; returns 0 in it, and its process id in this one, which outlives it, and
+    who made the user namespace, if not this program. Raises OSError.
+    """
+    try:
+        return _fork_into(network=network, users=-1), ""
+    except OSError as error:
+        program = next((path for path in _BUBBLEWRAP if os.access(path, os.X_OK)), "")
+        if not program:
+            raise
+        why = error.strerror
+    try:
+        return _fork_into(network=network, users=_users_of(program)), " through bubblewrap"
+    except OSError as error:
+        raise OSError(error.errno, f"{why}; bubblewrap: {error.strerror}") from error
+
+
+def _fork_into(*, network: bool, users: int) -> int:
+    """`users` is a descriptor of the user namespace to join, -1 to make one."""
     ready, go, alive = os.pipe(), os.pipe(), os.pipe()
     between = os.fork()
     if between == 0:
@@ -129,11 +142,13 @@ def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
             os.close(alive[1])
             flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC
             flags |= 0 if network else kernel.CLONE_NEWNET
-            if bubblewrap:
+            if users >= 0:
                 kernel.join(users, kernel.CLONE_NEWUSER)
             else:
                 flags |= kernel.CLONE_NEWUSER
             kernel.unshare(flags)
+            # Some systems allow the namespace, and nothing in it.
+            kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
             os.write(ready[1], b"\0")
             if os.read(go[0], 1) != b"\0":
                 os._exit(1)
@@ -153,7 +168,7 @@ def _in_namespaces(*, network: bool, bubblewrap: str) -> int:
     number = said[0] if said else 1
     if number == 0:
         try:
-            if not bubblewrap:
+            if users < 0:
                 _map_users(between)
             os.write(go[1], b"\0")
         except OSError as error:
@@ -221,17 +236,15 @@ def _map_users(process: int) -> None:
     _write(f"/proc/{process}/uid_map", f"{os.geteuid()} {os.geteuid()} 1")
 
 
-def _serve(control: socket.socket, proxy: socket.socket | None = None) -> None:
-    """Start commands until the socket closes; then end what they left running."""
+def _serve(control: socket.socket, proxy: socket.socket | None = None, how: str = "") -> None:
+    """Start commands until the socket closes; then end what they left running. `how` is told at first."""
     # Let the kernel reap ended processes, including orphans of a keeper that was killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     command_filter(_NETWORK_FAMILIES)  # once, for all that are forked
     views, rules = Views(), Rules()
     waiting: _Waiting | None = _forked(_keep, control)
-    if proxy is None:
-        control.sendall(_line(ready=True))
-    else:
-        socket.send_fds(control, [_line(ready=True)], [proxy.fileno()])
+    socket.send_fds(control, [_line(ready=how)], [proxy.fileno()] if proxy else [])
+    if proxy:
         proxy.close()
     while True:
         data, descriptors = _received(control)

@@ -5,7 +5,6 @@ import atexit
 import contextlib
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -26,11 +25,6 @@ _BOOT: Final = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from tui_agent.tools.sandbox.launcher import main; "
     "main(*sys.argv[1:])"
 )
-
-
-def bubblewrap() -> str | None:
-    """The path of bubblewrap, if it is installed."""
-    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
 
 
 class Refused(OSError):
@@ -121,19 +115,17 @@ class LaunchedChild:
 
 
 class Launcher:
-    """A launcher of one kind. Its process starts when first needed, and again if somebody ended it. Thread-safe.
+    """A launcher of one kind. Its process starts when first needed, and again if somebody ended it. Thread-safe."""
 
-    `through_bubblewrap`: bubblewrap creates its user namespace.
-    """
-
-    def __init__(self, kind: str, *, through_bubblewrap: bool = False) -> None:
+    def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._through_bubblewrap = through_bubblewrap
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self.proxy: socket.socket | None = None
         """The socket for the proxy of its commands, if it has one."""
+        self.how = ""
+        """Who made its user namespace, if not this program: words to put after "namespaces"."""
 
     @property
     def runs(self) -> bool:
@@ -187,10 +179,9 @@ class Launcher:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         package = str(Path(__file__).resolve().parents[3])
-        how = [self._kind, *([bubblewrap() or ""] if self._through_bubblewrap else [])]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, package, *how],
+                [sys.executable, "-I", "-S", "-c", _BOOT, package, self._kind],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -202,7 +193,7 @@ class Launcher:
             theirs.close()
             ours.settimeout(_TIMEOUT_S)
             told, descriptors, _, _ = socket.recv_fds(ours, 4096, 1)
-            _check_answer(told)
+            self.how = _answered(told)
             self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
             ours.settimeout(None)
         except BaseException:
@@ -229,10 +220,11 @@ class Launcher:
                 process.wait()
 
 
-def _check_answer(told: bytes) -> None:
+def _answered(told: bytes) -> str:
     answer = json.loads(told or b'{"refused": 0, "why": "it ended at once"}')
     if "refused" in answer:
         raise Refused(answer["refused"], answer["why"])
+    return str(answer["ready"])
 
 
 def _check(request: Request) -> None:
@@ -243,24 +235,24 @@ def _check(request: Request) -> None:
         os.fsencode(text)
 
 
-launchers: Final[dict[tuple[str, bool, str], Launcher]] = {}
-"""The launchers of this program, by kind, by whether bubblewrap creates the user namespace, and by the sandbox."""
+launchers: Final[dict[tuple[str, str], Launcher]] = {}
+"""The launchers of this program, by kind and by sandbox."""
 _making: Final = threading.Lock()
 
 
 def launcher_of(request: Request) -> Launcher:
     """The launcher for such a request: each sandbox has its own, named by its temporary folder."""
-    key = ("plain", False, "")
+    key = ("plain", "")
     if request.mounts:
-        key = ("online" if request.network else "offline", request.bubblewrap, request.temporary)
+        key = ("online" if request.network else "offline", request.temporary)
     with _making:
-        return launchers.setdefault(key, Launcher(key[0], through_bubblewrap=key[1]))
+        return launchers.setdefault(key, Launcher(key[0]))
 
 
 def close_launchers(temporary: str) -> None:
     """End the launchers of a sandbox, and with them all its commands. May take two seconds: call it off the loop."""
     with _making:
-        keys = [key for key in launchers if key[2] == temporary]
+        keys = [key for key in launchers if key[1] == temporary]
         ended = [launchers.pop(key) for key in keys]
     for launcher in ended:
         launcher.close()

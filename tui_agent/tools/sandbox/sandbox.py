@@ -1,10 +1,9 @@
 """The sandbox that commands run in: which mechanism this machine offers, and what a command may do.
 
 On Linux the program builds its own, with nothing to install: namespaces with a view of the files (`mounts`), and behind
-them Landlock and a seccomp filter. If the kernel allows user namespaces only to bubblewrap, bubblewrap creates one, and
-the rest happens in it. If it allows none at all, Landlock and the filter remain: then a command has no network, not
-even its own localhost, and changes of modes, owners and times are made on its behalf (`supervisor`). On macOS Seatbelt
-is used. Elsewhere there is no sandbox.
+them Landlock and a seccomp filter. If the kernel allows no namespaces, Landlock and the filter remain: then a command
+has no network, not even its own localhost, and changes of modes, owners and times are made on its behalf
+(`supervisor`). On macOS Seatbelt is used. Elsewhere there is no sandbox.
 
 The package `sandlock` (0.9) was considered: it requires Linux 6.7 with Landlock 6 and works without namespaces, so
 commands would have no process namespace and no localhost of their own.
@@ -29,22 +28,20 @@ from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, bubblewrap, close_launchers, launcher_of
+from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
 from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable
 from tui_agent.tools.sandbox.system_calls import is_known
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
-Kind: TypeAlias = Literal["namespaces", "bubblewrap", "landlock", "seatbelt", "none"]
+Kind: TypeAlias = Literal["namespaces", "landlock", "seatbelt", "none"]
 
 WITHHELD: Final = "withheld"
 """The folder, in the session's own, for what commands wrote to guarded paths."""
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
 _TRIAL_S: Final = 20.0
-_WITH_PROXY: Final = frozenset({"namespaces", "bubblewrap"})
-"""The kinds with a network and temporary files of their own."""
 _OUT_OF_TIME: Final = "it took too long"
 
 
@@ -97,18 +94,17 @@ def _find() -> Mechanism:
     landlock = kernel.landlock_version()
     behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
     # On a very busy machine the first trial may time out, which says nothing about the kernel.
-    why = _trial(mounts=True)
-    if why == _OUT_OF_TIME:
-        why = _trial(mounts=True)
-    if not why:
-        return Mechanism("namespaces", f"namespaces, {behind}")
-    if bubblewrap() and not (not_so := _trial(mounts=True, bubblewrap=True)):
-        return Mechanism("bubblewrap", f"namespaces through bubblewrap, {behind}")
-    if bubblewrap():
-        why += f"; bubblewrap: {not_so}"
-    if landlock and not (not_so := _trial(mounts=False)):
-        return Mechanism("landlock", f"{behind}, without network or namespaces ({why})")
-    return Mechanism("none", f"{why}; Landlock: {not_so if landlock else 'not in this kernel'}")
+    runs, how = _trial(mounts=True)
+    if how == _OUT_OF_TIME:
+        runs, how = _trial(mounts=True)
+    if runs:
+        return Mechanism("namespaces", f"namespaces{how}, {behind}")
+    not_so = "not in this kernel"
+    if landlock:
+        runs, not_so = _trial(mounts=False)
+        if runs:
+            return Mechanism("landlock", f"{behind}, without network or namespaces ({how})")
+    return Mechanism("none", f"{how}; Landlock: {not_so}")
 
 
 class Sandbox:
@@ -160,7 +156,7 @@ class Sandbox:
         folders = ", ".join(map(str, self.places.folders))
         if self.network:
             network = "the network may be used"
-        elif self.kind in _WITH_PROXY:
+        elif self.kind == "namespaces":
             network = "it reaches the network only by HTTP, through the proxy of HTTPS_PROXY, and the user is asked"
         else:
             network = "there is no network"
@@ -197,9 +193,10 @@ class Sandbox:
         """
         kind = self.kind
         temporary = str(self.temporary())
-        inside = "/tmp" if kind in _WITH_PROXY else temporary  # noqa: S108 - the view's own
+        mounts = kind == "namespaces"
+        inside = "/tmp" if mounts else temporary  # noqa: S108 - the view's own
         variables = cache_variables(self.places.home, environment)
-        variables |= VARIABLES if kind in _WITH_PROXY and not self.network else {}
+        variables |= VARIABLES if mounts and not self.network else {}
         folders = [str(place) for place in self._writable()]
         writable = [] if read_only else folders
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
@@ -220,8 +217,7 @@ class Sandbox:
             str(folder),
             {**environment, "HOME": f"{inside}/{HOME}", "TMPDIR": inside, "TMP": inside, "TEMP": inside, **variables},
             confined=True,
-            mounts=kind in _WITH_PROXY,
-            bubblewrap=kind == "bubblewrap",
+            mounts=mounts,
             network=self.network,
             landlock=kernel.landlock_version() if AVAILABLE else 0,
             writable=[*writable, *self._anchors(writable, [*fixed, *kept])],
@@ -312,12 +308,12 @@ async def ready(request: Request) -> None:
         await asyncio.to_thread(launcher.ready)
 
 
-def _trial(*, mounts: bool, bubblewrap: bool = False) -> str:
-    """Run a command that does nothing in such a sandbox; returns why that fails, or an empty text."""
+def _trial(*, mounts: bool) -> tuple[bool, str]:
+    """Run a command that does nothing in such a sandbox; returns whether that works, and how, or why not."""
     with LockedFolder() as folder:
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            request = _bare(folder.files)._replace(mounts=mounts, bubblewrap=bubblewrap)
+            request = _bare(folder.files)._replace(mounts=mounts)
             launcher = launcher_of(request)
             with contextlib.closing(launcher.launch(request, output)) as status:
                 status.settimeout(_TRIAL_S)
@@ -325,15 +321,15 @@ def _trial(*, mounts: bool, bubblewrap: bool = False) -> str:
                 while piece := status.recv(4096):
                     told += piece
         except TimeoutError:
-            return _OUT_OF_TIME
+            return False, _OUT_OF_TIME
         except OSError as error:
-            return error.strerror or str(error)
+            return False, error.strerror or str(error)
         finally:
             os.close(output)
             close_launchers(str(folder.files))
     if b'"exit": 0' in told:
-        return ""
-    return told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
+        return True, launcher.how
+    return False, told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
 
 
 def _bare(folder: Path) -> Request:
