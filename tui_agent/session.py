@@ -284,7 +284,7 @@ async def _open(
     run_agent = RunAgent(subtasks, lambda: own_agents(places.shelves), settings, lambda: view.model or parent)
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
-    tools.append(Recall(kept.recall))
+    tools.append(Recall(kept.recall, kept.recall.everywhere))
     project = arguments.project if arguments.trusted else None
     servers = await asyncio.to_thread(
         ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project

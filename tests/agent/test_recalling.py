@@ -18,7 +18,7 @@ async def test_each_hit_says_whether_it_left_the_view_or_is_on_another_branch(tm
     ]
     for entry in entries:
         view.apply(view.log.stamp(entry, 1.0))
-    recaller = Recaller(view, Artifacts(tmp_path))
+    recaller = Recaller(tmp_path, view, Artifacts(tmp_path))
     found = (await recaller("8421", 5)).hits
     assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found] == [
         (1, True, False),

@@ -117,17 +117,24 @@ class AgentContext:
 
     Changes wait for a running step; each is an entry of the log and can be undone. While a turn runs they raise
     `AgentBusy`; all raise `StorageError`. What writes summaries returns a `ContextStep` whose `error` says why nothing
-    was done, if so. `recaller`: the source that `recall` searches; None: nothing is searched.
+    was done, if so. `recaller`: the source that `recall` searches, `elsewhere` for other sessions; None: nothing.
     """
 
-    def __init__(self, parts: Parts, turns: Turns, texts: Texts, recaller: RecallSource | None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        turns: Turns,
+        texts: Texts,
+        recaller: RecallSource | None,
+        elsewhere: RecallSource | None = None,
+    ) -> None:
         self._record, self._active, self._steps = parts.record, parts.active, parts.steps
         self._tracker, self._caches, self._offered = parts.tracker, parts.caches, parts.offered
         self._ceiling = parts.guards.ceiling
         self._engine = parts.record.engine
         self._turns = turns
         self._texts = texts
-        self._recaller = recaller
+        self._recaller, self._elsewhere = recaller, elsewhere
 
     # Reading
 
@@ -273,11 +280,15 @@ class AgentContext:
                     parts.append(block.text)
         return "\n\n".join(filter(None, parts))
 
-    async def recall(self, query: str, limit: int = 20) -> RecallHits:
-        """Search everything ever said, what has left the view first. Raises `ToolFailure`."""
-        if self._recaller is None:
+    async def recall(self, query: str, limit: int = 20, *, everywhere: bool = False) -> RecallHits:
+        """Search everything ever said, what has left the view first. Raises `ToolFailure`.
+
+        everywhere: in the other sessions of this project instead, other agents' included. Raises `StorageError`.
+        """
+        source = self._elsewhere if everywhere else self._recaller
+        if source is None:
             raise ToolFailure("This conversation cannot be searched.")
-        return await self._recaller(query, limit)
+        return await source(query, limit)
 
     def missed_caches(self) -> list[str]:
         """Lines on calls that read less from the provider's cache than they could have, with the reasons."""

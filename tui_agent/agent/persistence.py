@@ -130,7 +130,7 @@ class DiskPersistence(Persistence):
         super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder
         self._subtask_folder, self._subtask_folders = subtasks
-        self.recall = Recaller(view, texts)
+        self.recall = Recaller(store.folder, view, texts)
         """Searches everything that was said."""
         self.problems: list[str] = []
         """Sentences on what could not be read."""
@@ -156,9 +156,10 @@ class DiskPersistence(Persistence):
 
 
 class Recaller:
-    """Searches one conversation and its files."""
+    """Searches one conversation and its files, and the other sessions of its project."""
 
-    def __init__(self, view: View, artifacts: Artifacts) -> None:
+    def __init__(self, folder: Path, view: View, artifacts: Artifacts) -> None:
+        self._folder = folder
         self._view = view
         self._artifacts = artifacts
 
@@ -177,6 +178,12 @@ class Recaller:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         return await search(self._artifacts, log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
+
+    async def everywhere(self, query: str, limit: int) -> "RecallHits":
+        """The best hits in the other sessions of this project, other agents' included. Raises `StorageError`."""
+        from tui_agent.storage.recall_everywhere import search_everywhere
+
+        return await search_everywhere(self._folder, query, limit)
 
 
 async def _folded(entries: Sequence[AnyEntry]) -> View:

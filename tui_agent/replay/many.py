@@ -27,18 +27,11 @@ from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN, Replay
 from tui_agent.settings import Settings
 from tui_agent.storage.log import LOG_NAME
-from tui_agent.storage.recordings.reading import read_recording
+from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
 from tui_agent.version import __version__
 
-AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "claude-code": ("~/.claude/projects/**/*.jsonl",),
-    "codex": ("~/.codex/sessions/**/*.jsonl", "~/.codex/archived_sessions/**/*.jsonl"),
-    "gemini-cli": ("~/.gemini/tmp/*/chats/session-*.json*",),
-    "pi": ("~/.pi/agent/sessions/**/*.jsonl",),
-}
-"""Where other agents keep their sessions."""
 OWN_SESSIONS: Final = "tui-agent"
 KINDS: Final = ("*.jsonl", "*.json", LOG_NAME)
 """The files in a folder that may be recordings."""
@@ -134,7 +127,7 @@ def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Found]
         for path in _matches(name) or [_session(name, home)]:
             paths.update(dict.fromkeys(_recordings_in(path) if path.is_dir() else [path]))
     for agent in agents:
-        for pattern in [str(home / "sessions" / "*" / LOG_NAME)] if agent == OWN_SESSIONS else AGENTS[agent]:
+        for pattern in [str(home / "sessions" / "*" / LOG_NAME)] if agent == OWN_SESSIONS else FOLDERS[agent]:
             paths.update(dict.fromkeys(_matches(pattern)))
     found = {hash_of(path): path for path in reversed(paths) if path.is_file()}
     return [Found(path, content) for content, path in sorted(found.items(), key=lambda each: -each[1].stat().st_size)]

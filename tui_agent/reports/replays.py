@@ -19,7 +19,6 @@ from rich.table import Table
 from tui_agent.models.prices import all_models
 from tui_agent.replay.command import progress
 from tui_agent.replay.many import (
-    AGENTS,
     Found,
     Result,
     Results,
@@ -36,7 +35,7 @@ from tui_agent.replay.replaying import OWN, priced_profile
 from tui_agent.replay.script import text_of
 from tui_agent.replay.simulation import NAMES, policies
 from tui_agent.settings import Settings
-from tui_agent.storage.recordings.reading import read_recording
+from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import EXPECTED, UnreadableRecording
 
 DEFAULT: Final = "balanced"
@@ -296,7 +295,7 @@ def leaks(report: str, found: Iterable[Found], own: Iterable[str] = ()) -> list[
     sample = msgspec.structs.replace(sample, survived=kinds, errors={"cost": 0.0, "sent": 0.0, "read": 0.0})
     problems = ("not readable", "prices not known", "no usage recorded")
     empty = summarise([sample, *(msgspec.structs.replace(sample, problem=problem) for problem in problems)], "")
-    formats = (*AGENTS, "neutral", "session", "opencode", "atif")
+    formats = (*FOLDERS, "neutral", "session", "opencode", "atif")
     own = [
         *own,
         *as_page(empty),

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
@@ -95,26 +96,41 @@ async def at(agent: "Agent", number: str) -> Reply:
 async def recall(agent: "Agent", query: str) -> Reply:
     from tui_agent.tools.base import ToolFailure
 
+    query, everywhere = everywhere_in(query)
     if not query:
         return Reply("/recall needs something to search for", failed=True)
     try:
-        found = await agent.context.recall(query, RECALL_HITS)
+        found = await agent.context.recall(query, RECALL_HITS, everywhere=everywhere)
     except ToolFailure as failure:
         return Reply("Nothing can be searched", str(failure), failed=True)
     if not found.hits:
-        return Reply("Nothing like that was said in this session")
+        where = hits_title(found) if everywhere else "Nothing like that was said in this session"
+        return Reply(where, "" if everywhere else "/recall --all WORDS looks in the project's other sessions.")
     lines = [line for hit in found.hits for line in (hit_title(hit), f"        {hit_words(hit)}")]
     return Reply(hits_title(found), "\n".join(lines))
 
 
+def everywhere_in(query: str) -> tuple[str, bool]:
+    """What is asked of /recall, and whether it is asked of all sessions of the project."""
+    word, _, rest = query.partition(" ")
+    return (rest.strip(), True) if word in ("--all", "-a") else (query, False)
+
+
 def hits_title(found: "RecallHits") -> str:
-    """How many places were found."""
-    return f"{counted(max(found.total, len(found.hits)), 'place')} found"
+    """How many places were found, and in how many sessions."""
+    places = f"{counted(max(found.total, len(found.hits)), 'place')} found"
+    if not found.sessions:
+        return places
+    left = f"; {counted(found.left_out, 'older one')} not searched" if found.left_out else ""
+    return f"{places} in {counted(found.sessions, 'other session')} of this project{left}"
 
 
 def hit_title(hit: "RecallHit") -> str:
     """The number of a hit of /recall, who said it, and whether the model still sees it."""
     what = f" {hit.tool} {one_line(hit.call, HIT_CALL_CHARS)}".rstrip() if hit.tool else ""
+    if hit.session:
+        day = datetime.fromtimestamp(hit.time).strftime("%Y-%m-%d")
+        return f"{day}  {SAID_BY.get(hit.role, hit.role)}{what}, {one_line(hit.session)}"
     return f"{hit.seq:>6}  {SAID_BY.get(hit.role, hit.role)}{what}{', left the window' * hit.hidden}"
 
 

@@ -96,7 +96,7 @@ COMMANDS: Final = (
     Command("fork", "start another branch at a message", branches.fork, "[number]"),
     Command("tree", "list branches, or go to one", branches.tree, "[number]", ("branches",)),
     Command("todo", "show the model's task list", context.todo),
-    Command("recall", "search everything ever said", context.recall, "<text>"),
+    Command("recall", "search everything ever said", context.recall, "[--all] <text>"),
     Command("permissions", "list what is allowed unasked; remove a rule", session.permissions, "[number]"),
     Command("mcp", "MCP servers: state, cost, on and off", servers.mcp, "[name]", uses_profile=True),
     Command("extensions", "list your and the project's commands and hooks", session.extensions),

@@ -5,9 +5,9 @@ document; its first usable line tells which format it has. Lines that cannot be 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,14 @@ from tui_agent.storage.sessions import find_session
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes read so far and the total bytes."""
+
+FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude-code": ("~/.claude/projects/**/*.jsonl",),
+    "codex": ("~/.codex/sessions/**/*.jsonl", "~/.codex/archived_sessions/**/*.jsonl"),
+    "gemini-cli": ("~/.gemini/tmp/*/chats/session-*.json*",),
+    "pi": ("~/.pi/agent/sessions/**/*.jsonl",),
+}
+"""Where other agents keep their sessions."""
 
 _PROGRESS_BYTES = 1 << 20
 

@@ -138,13 +138,14 @@ async def show_jobs(host: Host, argument: str) -> None:
 
 async def read_recalled(host: Host, query: str) -> bool:
     """Show where something was said, and read the chosen place word for word; False if nothing was found."""
-    from tui_agent.agent.commands.context import RECALL_HITS, hit_title, hit_words, hits_title
+    from tui_agent.agent.commands.context import RECALL_HITS, everywhere_in, hit_title, hit_words, hits_title
     from tui_agent.tools.base import ToolFailure
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
     try:
-        found = await agent.context.recall(query, RECALL_HITS)
+        words, everywhere = everywhere_in(query)
+        found = await agent.context.recall(words, RECALL_HITS, everywhere=everywhere)
     except ToolFailure:
         return False
     if not found.hits:
@@ -153,7 +154,10 @@ async def read_recalled(host: Host, query: str) -> bool:
     chosen = await host.pick(f"{hits_title(found)}: choosing one opens it", options, "0")
     if chosen is not None:
         hit = found.hits[int(chosen)]
-        await host.read(f"Message {hit.seq}, as it was", await agent.context.original(hit.seq) or hit.excerpt)
+        if hit.session:
+            await host.read(f"From {one_line(hit.session)}, as it was", hit.excerpt)
+        else:
+            await host.read(f"Message {hit.seq}, as it was", await agent.context.original(hit.seq) or hit.excerpt)
     return True
 
 
