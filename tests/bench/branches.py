@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 
 from tests.bench.long_session import write_session
 from tests.bench.report import Figure
+from tests.tui.app_of_parts import until, workers_finished
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
@@ -79,7 +80,7 @@ async def _measure(turns: int) -> list[tuple[str, float, str]]:
         app = TuiAgent(arguments, Settings(model=Model(id="offline")))
         async with app.run_test(size=(120, 40)) as pilot, _watching() as watch:
             agent = await app.agent()
-            await app.workers.wait_for_complete()
+            await workers_finished(pilot)
             prompts = await asyncio.to_thread(agent.branches.prompts)
             tip = agent.engine.view.head
             found = await _moved(app, pilot, watch, "rewind", agent.branches.rewind(prompts[-1].seq))
@@ -89,12 +90,14 @@ async def _measure(turns: int) -> list[tuple[str, float, str]]:
 async def _moved(
     app: TuiAgent, pilot: Pilot[object], watch: Watch, name: str, move: Awaitable[object]
 ) -> list[tuple[str, float, str]]:
+    await pilot.pause()
     watch.taken()
-    began = perf_counter()
+    before, began = app.pane.transcript, perf_counter()
     await move
     agent_ms = watch.taken()
-    await app.workers.wait_for_complete()
+    await until(pilot, lambda: app.pane.transcript is not before)
     seconds = perf_counter() - began
+    await workers_finished(pilot)
     await pilot.pause()
     return [
         (f"{name}, longest block while the agent moves", agent_ms, "ms"),

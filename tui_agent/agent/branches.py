@@ -4,6 +4,7 @@ Moving the head leaves a branch behind, to which the user can return.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
@@ -65,6 +66,14 @@ class Branches:
     def all(self) -> tuple[Branch, ...]:
         """Every branch of the conversation, the present one first, then the newest."""
         log = self._record.view.log
+        found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in self._tips()]
+        others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
+        alone = max((branch.fork for branch in others), default=0)
+        return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
+
+    def _tips(self) -> set[int]:
+        """The ends of the branches other than the present one."""
+        log = self._record.view.log
         ends: set[int] = set()
         # The branch ends that a fork kept, and to which the conversation has not returned since.
         kept: set[int] = set()
@@ -75,29 +84,31 @@ class Branches:
             elif move.reason == "switch":
                 kept.discard(move.to)
         ends |= kept
-        tips = {
+        return {
             end
             for end in ends - {log.head, 0}
             # An end from which the conversation continued is no end any more, unless a fork there kept it as one.
             if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
         }
-        found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in tips]
-        others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
-        alone = max((branch.fork for branch in others), default=0)
-        return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
 
     def prompts(self) -> tuple[Prompt, ...]:
         """The user's messages on the present branch, oldest first."""
         log = self._record.view.log
         found: list[Prompt] = []
-        for place, message in enumerate(reversed(_said(log, log.head)), 1):
-            if (text := typed_in(message)) is not None:
-                found.append(Prompt(message.seq, text, message.time, place))
-        return tuple(reversed(found))
+        said = log.said(log.head)
+        for place, seq in enumerate(said):
+            if (text := _typed(log, seq)) is not None:
+                found.append(Prompt(seq, text, log[seq].time, len(said) - place))
+        return tuple(found)
 
-    def check_prompt(self, seq: int) -> None:
-        """Raise ValueError if `seq` is no message of the user's on this branch."""
-        self._turn_start(seq)
+    def newest_prompt(self) -> int:
+        """The number of the user's newest message on the present branch; 0: there is none."""
+        log = self._record.view.log
+        return next((seq for seq in reversed(log.said(log.head)) if _typed(log, seq) is not None), 0)
+
+    def prompt(self, seq: int) -> str:
+        """What the user typed in message `seq`. Raises ValueError if it is no message of theirs on this branch."""
+        return typed_in(self._turn_start(seq)[1]) or ""
 
     def history(self) -> History:
         """The conversation so far, as the events with which it was first shown."""
@@ -157,7 +168,7 @@ class Branches:
         """
         async with self._turns.held():
             log = self._record.view.log
-            ends = [branch.tip for branch in await asyncio.to_thread(self.all)]
+            ends = [log.head, *await asyncio.to_thread(self._tips)]
             end = tip if tip in ends else next((each for each in ends if _ends_at(log, each, tip)), None)
             if end is None:
                 raise ValueError(f"no branch ends at entry {tip}")
@@ -194,20 +205,18 @@ def _ends_at(log: Log, head: int, tip: int) -> bool:
     """Whether the branch with this head ends at entry `tip`, apart from later context work and records."""
     if not 1 <= tip <= len(log) or log.fork_point(tip, head) != tip:
         return False
-    return not any(entry.seq > tip and isinstance(entry, Message | Delivered) for entry in log.path(head))
+    return not any(issubclass(log.kind(seq), Message | Delivered) for seq in log.path(head, tip).numbers)
 
 
 def _branch(log: Log, tip: int, fork: int) -> Branch:
-    said = _said(log, tip)
-    words = [(message.seq, text) for message in said if (text := typed_in(message)) is not None]
-    newest_words = words[-1][1] if words else ""
-    text = next((text for seq, text in words if seq > fork), newest_words)
-    answers = (each for each in reversed(said) if each.seq > fork and each.role == "assistant")
+    said = log.said(tip)
+    own = said[bisect_right(said, fork) :]
+    words = (text for seq in (*own, *reversed(said)) if (text := _typed(log, seq)) is not None)
+    answers = (each for seq in reversed(own) if (each := log.message(seq)) is not None and each.role == "assistant")
     answer = next(filter(None, (text_of(each.blocks, Text).strip() for each in answers)), "")
-    return Branch(tip, fork, len(said), text, log[tip].time, tip == log.head, answer)
+    return Branch(tip, fork, len(said), next(words, ""), log[tip].time, tip == log.head, answer)
 
 
-def _said(log: Log, tip: int) -> list[Message]:
-    """The messages of the user and the model on the branch that ends at `tip`, oldest first."""
-    found = (log.message(entry.seq) for entry in log.path(tip).of(Message, Delivered))
-    return [message for message in found if message is not None and message.kind in ("", "user_shell")]
+def _typed(log: Log, seq: int) -> str | None:
+    message = log.message(seq)
+    return typed_in(message) if message is not None else None

@@ -40,6 +40,8 @@ from tui_agent.storage.store import Kind, Store
 Result = TypeVar("Result")
 
 _CHANGES_MANY_MESSAGES = (ContextEntry, Prefix)
+_MOVED_AT_ONCE = 200
+"""Entries between the old and the new head that are taken back and applied at once, which takes some 8 ms."""
 
 
 class Record:
@@ -124,17 +126,19 @@ class Record:
             group = (msgspec.structs.replace(entry, because=last) for entry in because)
             for entry in (*self._waiting, *entries[:-1], *group, *entries[-1:]):
                 stamped.append(self.view.log.stamp(valid_entry(entry), now, after=stamped[-1:]))
+            for move in [entry for entry in stamped if isinstance(entry, HeadMoved)]:
+                # What was queued before it was handled on another branch.
+                for queued in self.view.queued(move.to):
+                    stamped.append(self.view.log.stamp(Withdrawn(queued=queued.seq), now, after=stamped[-1:]))
             then: View | None = None
-            if any(isinstance(entry, HeadMoved) for entry in stamped):
-                then = await in_thread(_moved, self.view, stamped, now)
-            elif self.engine.is_long and any(isinstance(entry, _CHANGES_MANY_MESSAGES) for entry in stamped):
+            if self.engine.is_long and any(self._is_much(entry) for entry in stamped):
                 then = await in_thread(self.view.after, stamped)
             await self._commit(stamped)
             del self._waiting[:waiting]
             left: View | None = None
             try:
-                # Entries that change many messages take long to apply, and after a move of the head the view may be
-                # longer: a thread has applied them, to a copy that now replaces the view.
+                # Entries that change many messages take long to apply: a thread has applied them, to a copy that now
+                # replaces the view.
                 if then is not None:
                     left = self.engine.become(then, stamped)
                 else:
@@ -151,6 +155,13 @@ class Record:
             if not self.view.log.is_packed():
                 await asyncio.to_thread(self.view.log.pack)
             return newest
+
+    def _is_much(self, entry: AnyEntry) -> bool:
+        """Whether applying this entry may take longer than a key press may wait."""
+        if not isinstance(entry, HeadMoved):
+            return isinstance(entry, _CHANGES_MANY_MESSAGES)
+        kinds = self.view.way_to(entry.to)
+        return len(kinds) > _MOVED_AT_ONCE or any(issubclass(kind, _CHANGES_MANY_MESSAGES) for kind in kinds)
 
     async def _commit(self, stamped: Sequence[AnyEntry]) -> None:
         self._torn = True
@@ -173,17 +184,6 @@ class Record:
             left = self.engine.become(await in_thread(lambda: View(entries).after((), self.view.policy)), ())
             self._torn = False
             await in_thread(left.free)
-
-
-def _moved(view: View, stamped: list[AnyEntry], now: float) -> View:
-    """The view after these entries, among which the head moves; adds what withdraws the texts queued before it."""
-    then = view.after(stamped)
-    moved = max(entry.seq for entry in stamped if isinstance(entry, HeadMoved))
-    for queued in then.queued():
-        if queued.seq < moved:
-            stamped.append(then.log.stamp(Withdrawn(queued=queued.seq), now))
-            then.apply(stamped[-1])
-    return then
 
 
 class CallAccount:

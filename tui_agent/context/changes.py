@@ -106,7 +106,8 @@ def preview_clearing(view: View, here: Situation, cleared: Cleared) -> StepPrevi
 
 def clearing_price(view: View, here: Situation, cleared: Cleared) -> StepPrice | None:
     """What a clearing costs and saves; None if prices are unknown."""
-    changed = [result.after for result in view.live_results() if result.seq in cleared.results]
+    leaving = frozenset(cleared.results)
+    changed = [result.after for result in view.live_results() if result.seq in leaving]
     if not changed:
         return None
     # Newest first: the last one is the first that changes.

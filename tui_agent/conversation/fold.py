@@ -1,8 +1,9 @@
 """Folds a log into message states: who said what, what covers it, and which context decisions are in force."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tui_agent.conversation.entries import (
     CeilingReset,
     Checkpointed,
     Cleared,
+    ContextEntry,
     Delivered,
     Digested,
     FilesChanged,
@@ -48,6 +50,8 @@ from tui_agent.conversation.states import (
     state_of_message,
 )
 
+AnEntry = TypeVar("AnEntry", bound=AnyEntry)
+
 
 class MeasuredCall(msgspec.Struct, frozen=True, gc=False):
     """A model call's request in tokens, as the provider counted it, and the context steps since the call before."""
@@ -73,7 +77,7 @@ class Fold:
     first one that changed since the last rendering. `open` are the states whose calls still lack results. `context` are
     all context entries, by number; `active` the numbers of those in force. `boundaries` are the summaries and
     checkpoints; `hidden_counts` is how many states each of them hides, and `signed_under` the system prompt and tools
-    in force when a signed one was entered.
+    in force when a signed one was entered. `dropped` are the states that were taken back since the last rendering.
     """
 
     def __init__(self, log: Log) -> None:
@@ -94,11 +98,18 @@ class Fold:
         self.signed_under: dict[int, Prefix | None] = {}
         self.measured_calls: list[MeasuredCall] = []
         self.dirty = 0
+        self.dropped: list[MessageState] = []
         self.words_stale = False
         self._edits = 0
         self._numbers: list[int] = []
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
+        # For taking entries back: the answers with usage; which text each entry took from the queue; which context
+        # entries each `Undone` switched on or off; by message and call id, which earlier call has the same id.
+        self._answers = array("Q")
+        self._unqueued: dict[int, int] = {}
+        self._switched: dict[int, list[int]] = {}
+        self._earlier_calls: dict[tuple[int, str], MessageState] = {}
 
     @property
     def edits_since_call(self) -> int:
@@ -131,11 +142,14 @@ class Fold:
             list(self._numbers),
             list(self._pins),
         )
+        other.dropped, other._answers, other._unqueued = [], self._answers[:], dict(self._unqueued)
+        other._switched = {seq: list(targets) for seq, targets in self._switched.items()}
+        other._earlier_calls = {key: same[state.seq] for key, state in self._earlier_calls.items()}
         return other
 
     def free(self) -> None:
         """Free the states one by one, so that other threads can run in between."""
-        for named in (self.open, self.state_by_call, self._state_by_result):
+        for named in (self.open, self.state_by_call, self._state_by_result, self._earlier_calls):
             named.clear()
         while self.states:
             self.states.pop()
@@ -157,9 +171,11 @@ class Fold:
             case Delivered():
                 queued = self.queued.pop(entry.queued, None)
                 if queued is not None:
+                    self._unqueued[entry.seq] = queued.seq
                     self._take_message(delivered(queued, entry))
             case Withdrawn():
-                self.queued.pop(entry.queued, None)
+                if self.queued.pop(entry.queued, None) is not None:
+                    self._unqueued[entry.seq] = entry.queued
             case ModelSwitched():
                 self.model = entry.model
             case ModeChanged():
@@ -176,6 +192,7 @@ class Fold:
             self.partial = ""
             if message.usage is not None:
                 self.last_call = message
+                self._answers.append(message.seq)
         if message.usage is not None and message.usage.input_tokens:
             self.measured_calls.append(MeasuredCall(message.usage.input_tokens, self._edits))
             self._edits = 0
@@ -184,7 +201,10 @@ class Fold:
         elif message.agent_visible:
             state = state_of_message(message)
             self._add(state)
-            self.state_by_call.update(dict.fromkeys(state.calls, state))
+            for call_id in state.calls:
+                if (earlier := self.state_by_call.get(call_id)) is not None:
+                    self._earlier_calls[state.seq, call_id] = earlier
+                self.state_by_call[call_id] = state
             if state.results:
                 self._state_by_result[state.seq] = state
             elif state.calls:
@@ -250,9 +270,145 @@ class Fold:
                     self._add(annex_of(entry))
             case Pinned():
                 self._pins.append(entry)
-            case WordsEdited() | Undone():
+            case Undone():
+                self._switched[entry.seq] = []
+            case WordsEdited():
                 pass
         self._reconsider(entry, active=True)
+
+    def return_to(self, seq: int, left: int) -> None:
+        """Go back from entry `left` of this conversation, its newest, to how it was after entry `seq` of it.
+
+        Costs what the entries in between touch: they are taken back, newest first.
+        """
+        entries = self.log.path(left, seq)
+        for entry in reversed(entries):
+            match entry:
+                case Message():
+                    self._take_back_message(entry)
+                case Queued():
+                    self.queued.pop(entry.seq, None)
+                case Delivered() | Withdrawn():
+                    self._take_back_state(entry.seq)
+                    if (number := self._unqueued.pop(entry.seq, 0)) and isinstance(queued := self.log[number], Queued):
+                        self.queued[number] = queued
+                case ContextEntry():
+                    self._take_back_context(entry)
+                case _:
+                    pass
+        kinds = {self.log.kind(number) for number in entries.numbers}
+        if Prefix in kinds:
+            self.prefix, self.dirty = self._newest(Prefix, seq), 0
+        if ModelSwitched in kinds:
+            self.model = switched.model if (switched := self._newest(ModelSwitched, seq)) else ""
+        if ModeChanged in kinds:
+            self.mode = changed.mode if (changed := self._newest(ModeChanged, seq)) else ""
+        self.last_call = self.log.message(self._answers[-1]) if self._answers else None
+        self.open, self.queued = dict(sorted(self.open.items())), dict(sorted(self.queued.items()))
+        self.partial = self._partial_at(seq)
+
+    def _newest(self, kind: type[AnEntry], seq: int) -> AnEntry | None:
+        """The newest entry of a kind up to entry `seq` of this conversation."""
+        numbers = reversed(self.log.path(seq).numbers)
+        found = next((self.log[number] for number in numbers if self.log.kind(number) is kind), None)
+        return found if isinstance(found, kind) else None
+
+    def _partial_at(self, seq: int) -> str:
+        parts: list[str] = []
+        for entry in self.log.back(seq):
+            if isinstance(entry, Message) and entry.role == "assistant":
+                break
+            if isinstance(entry, Partial):
+                parts.append(entry.text)
+                if entry.restart:
+                    break
+        return "".join(reversed(parts))
+
+    def _take_back_message(self, message: Message) -> None:
+        if message.usage is not None and message.role == "assistant":
+            self._answers.pop()
+        if message.usage is not None and message.usage.input_tokens:
+            self._edits = self.measured_calls.pop().edits
+        if message.kind != "tool_result":
+            self._take_back_state(message.seq)
+            return
+        self._state_by_result.pop(message.seq, None)
+        for block in message.blocks:
+            if not isinstance(block, ToolResult) or (state := self.state_by_call.get(block.call_id)) is None:
+                continue
+            if (result := state.results.get(block.call_id)) is not None and result.seq == message.seq:
+                del state.results[block.call_id]
+                self.open[state.seq] = state
+                self._touch(state)
+
+    def _take_back_state(self, seq: int) -> None:
+        """Drop the newest state, if it is that of entry `seq`."""
+        if not self._numbers or self._numbers[-1] != seq:
+            return
+        self._numbers.pop()
+        state = self.states.pop()
+        self.dropped.append(state)
+        self._mark_dirty(len(self.states))
+        self.open.pop(seq, None)
+        self._state_by_result.pop(seq, None)
+        for call_id in state.calls:
+            del self.state_by_call[call_id]
+            if (earlier := self._earlier_calls.pop((seq, call_id), None)) is not None:
+                self.state_by_call[call_id] = earlier
+
+    def _take_back_context(self, entry: AnyContextEntry) -> None:
+        """Take back the newest context entry, which is in force: what undid it was taken back before."""
+        seq = entry.seq
+        self._edits -= 1
+        self.active.discard(seq)
+        self.words_stale = True
+        touched: list[MessageState] = []
+        match entry:
+            case Cleared() | Digested():
+                self._take_back_state(seq)
+                touched = self._groups_of(entry.results)
+            case Restored() | Shortened() | Pinned():
+                touched = self._groups_of(entry.items)
+                self._pins = [each for each in self._pins if each is not entry and each.seq != seq]
+            case Summarized() | Checkpointed():
+                if entry.signed:
+                    self._take_back_state(seq)
+                touched = self.states_between(entry.first, entry.last)
+            case Undone():
+                for target in reversed(self._switched.pop(seq)):
+                    self.active ^= {target}
+                    if not isinstance(self.context[target], Undone):
+                        self._reconsider(self.context[target], active=target in self.active)
+            case WordsEdited():
+                pass
+        for state in touched:
+            for result in state.results.values():
+                result.covers = tuple(each for each in result.covers if each.seq != seq)
+            state.shortenings = tuple(each for each in state.shortenings if each.seq != seq)
+            for name in ("boundaries", "opened_boundaries", "restorations", "unshortened"):
+                setattr(state, name, tuple(each for each in getattr(state, name) if each != seq))
+            self._recompute(state)
+        del self.context[seq]
+        for named in (self.boundaries, self.hidden_counts, self.signed_under):
+            named.pop(seq, None)
+
+    def queue_at(self, to: int, left: int) -> tuple[Queued, ...]:
+        """The texts that wait at entry `to`, on this conversation or another branch; `left` is the newest entry."""
+        shared, queue = self.log.fork_point(left, to), dict(self.queued)
+        for number in reversed(self.log.path(left, shared).numbers):
+            queue.pop(number, None)
+            if number in self._unqueued and isinstance(queued := self.log[self._unqueued[number]], Queued):
+                queue[queued.seq] = queued
+        for number in self.log.path(to, shared).numbers:
+            if self.log.kind(number) in (Queued, Delivered, Withdrawn):
+                match entry := self.log[number]:
+                    case Queued():
+                        queue[number] = entry
+                    case Delivered() | Withdrawn():
+                        queue.pop(entry.queued, None)
+                    case _:
+                        pass
+        return tuple(queue[number] for number in sorted(queue))
 
     def _reconsider(self, entry: AnyContextEntry, *, active: bool) -> None:
         """Update every state that an entry is about, once it is in force or no longer is."""
@@ -341,6 +497,7 @@ class Fold:
         if entry is not None and (seq in self.active) != active:
             (self.active.add if active else self.active.discard)(seq)
             self.words_stale = True
+            self._switched[next(reversed(self.context))].append(seq)
             self._reconsider(entry, active=active)
 
     def _recompute(self, state: MessageState) -> None:

@@ -45,6 +45,7 @@ class Log:
         self._blocks: list[list[AnyEntry] | bytes] = []
         self._packed = 0
         self._kinds: list[type[AnyEntry]] = []
+        self._said = bytearray()
         self._parents = array("Q")
         self._head = 0
         for entry in entries:
@@ -81,6 +82,8 @@ class Log:
         else:
             self._blocks.append([entry])
         self._kinds.append(type(entry))
+        said = isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
+        self._said.append(said)
         self._head = _head_after(entry)
         # Last: the number of parents is the log's length.
         self._parents.append(entry.parent)
@@ -107,7 +110,7 @@ class Log:
         if newest:
             other._blocks.append(list(self._read(full)[:newest]))
         other._packed = min(self._packed, full)
-        other._kinds, other._parents = self._kinds[:count], self._parents[:count]
+        other._kinds, other._parents, other._said = self._kinds[:count], self._parents[:count], self._said[:count]
         other._head = _head_after(self[count]) if count else 0
         return other
 
@@ -115,19 +118,24 @@ class Log:
         """The entries that are in the log now, oldest first."""
         return Entries(self, range(1, len(self) + 1))
 
-    def path(self, head: int | None = None) -> "Entries":
-        """The entries of the conversation that ends at `head` (default: the log's head), oldest first."""
+    def path(self, head: int | None = None, after: int = 0) -> "Entries":
+        """The entries of the conversation that ends at `head` (default: the log's head), oldest first.
+
+        `after`: only those after this entry, which is one of them.
+        """
         seq = self._head if head is None else head
         numbers = array("Q")
-        while seq:
+        while seq > after:
             numbers.append(seq)
             seq = self._parents[seq - 1]
         numbers.reverse()
         return Entries(self, numbers)
 
-    def back(self) -> Iterator[AnyEntry]:
-        """The entries of the conversation, from the head back to the first; only those asked for are decoded."""
-        seq = self._head
+    def back(self, head: int | None = None) -> Iterator[AnyEntry]:
+        """The entries of the conversation that ends at `head` (default: the log's head), from there back to the first;
+        only those asked for are decoded.
+        """
+        seq = self._head if head is None else head
         while seq:
             yield self[seq]
             seq = self._parents[seq - 1]
@@ -135,6 +143,13 @@ class Log:
     def kind(self, seq: int) -> type[AnyEntry]:
         """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]
+
+    def said(self, head: int) -> list[int]:
+        """The messages of the user and the model in the conversation that ends at `head`, oldest first; decodes none.
+
+        What delivers a text that is missing is one of them, though it has no message.
+        """
+        return [seq for seq in self.path(head).numbers if self._said[seq - 1]]
 
     def message(self, seq: int) -> Message | None:
         """The message that entry `seq` is, or that it delivers; None if it is another kind of entry."""

@@ -7,7 +7,7 @@ The messages themselves are built from the log when they are needed; unchanged o
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -21,6 +21,7 @@ from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, si
 from tui_agent.conversation.states import (
     NO_COUNTS,
     NO_SIZES,
+    Counts,
     Fingerprint,
     ItemState,
     MessageState,
@@ -170,10 +171,10 @@ class Rendering:
         """Render what has changed since the last call."""
         self._read_prefix(fold)
         self._read_words(fold)
+        self._forget(fold)
         start = min(fold.dirty, len(self._running))
         totals = self._running[start - 1] if start else _Totals(0, 0, self._root, self._root, NOTHING)
-        if start < len(fold.states):
-            self._rewind(start, totals)
+        self._rewind(start, totals)
         for state in fold.states[start:]:
             for seq in state.opened_boundaries:
                 totals = self._pass_boundary(fold, seq, state, totals)
@@ -240,9 +241,28 @@ class Rendering:
         current = (seq, words_block(kept.words, left_out=kept.left_out), fold.boundaries[seq].state if seq else "")
         if current != self._shown_words:
             for boundary in (self._shown_words[0], seq):
-                if boundary:
+                if boundary in fold.boundaries:
                     fold.dirty = min(fold.dirty, fold.index_of(fold.boundaries[boundary].first))
             self._shown_words = current
+
+    def _forget(self, fold: Fold) -> None:
+        """Take what the fold has dropped out of the totals."""
+        for state in fold.dropped:
+            self._total(state.sizes, state.counts, NO_SIZES, NO_COUNTS)
+            self.live.pop(state.seq, None)
+        fold.dropped.clear()
+        for place in [each for each in self._boundary_sizes if abs(each) not in fold.boundaries]:
+            self.sizes["summaries"] = self.sizes["summaries"].minus(self._boundary_sizes.pop(place))
+
+    def _total(
+        self, sizes: Mapping[Category, Size], counts: Counts, now: Mapping[Category, Size], counts_now: Counts
+    ) -> None:
+        """Change the totals by a state whose sizes and counts have changed."""
+        for category, size in sizes.items():
+            self.sizes[category] = self.sizes[category].minus(size)
+        for category, size in now.items():
+            self.sizes[category] = self.sizes[category].plus(size)
+        self.counts = self.counts.changed(counts, counts_now)
 
     def _rewind(self, start: int, totals: _Totals) -> None:
         del self._running[start:]
@@ -317,17 +337,13 @@ class Rendering:
         return _Totals(totals.messages, totals.blocks, totals.prefix, totals.bare, size, results, result_count)
 
     def _rerender(self, fold: Fold, state: MessageState) -> None:
-        for category, size in state.sizes.items():
-            self.sizes[category] = self.sizes[category].minus(size)
+        sizes, counts = state.sizes, state.counts
         if state.shown and not state.covered_by:
             render(state, fold.log, fold.active)
         else:
             state.fingerprints, state.sizes = b"", NO_SIZES
-        for category, size in state.sizes.items():
-            self.sizes[category] = self.sizes[category].plus(size)
-        state.stale = False
-        before, state.counts = state.counts, counts_of(state)
-        self.counts = self.counts.changed(before, state.counts)
+        state.stale, state.counts = False, counts_of(state)
+        self._total(sizes, counts, state.sizes, state.counts)
         if state.fingerprints and any(place.state in LIVE for place in state.results.values()):
             self.live[state.seq] = state
         else:

@@ -86,19 +86,34 @@ class View:
                     self._rendered()
 
     def apply(self, entry: AnyEntry) -> None:
-        """Append the next entry. Costs what the entry touches; moving the head folds the other branch from its start.
+        """Append the next entry. Costs what the entry touches; moving the head, what differs between the branches.
 
         Raises `ValueError`, without a change to the view, if the entry is not the log's next one.
         """
         self.log.append(entry)
         self._note(entry)
         if isinstance(entry, HeadMoved):
-            fold, rendering = self._fold, self._rendering
-            self._fold, self._rendering = self._branch(entry.to)
-            rendering.free()
-            fold.free()
+            self._go(entry.parent, entry.to)
         else:
             self._fold.take(entry)
+
+    def _go(self, left: int, to: int) -> None:
+        """Fold the branch that ends at `to` instead of the one that ends at `left`."""
+        shared = self.log.fork_point(left, to)
+        if len(self.log.path(left, shared)) < len(self.log.path(shared)):
+            self._fold.return_to(shared, left)
+            View.past(self.log, to, self.policy, self, shared)
+            return
+        then, fold, rendering = View.past(self.log, to, self.policy), self._fold, self._rendering
+        self._fold, self._rendering = then._fold, then._rendering
+        rendering.free()
+        fold.free()
+
+    def way_to(self, seq: int) -> tuple[type[AnyEntry], ...]:
+        """The kinds of the entries that a move of the head to `seq` takes back, and of those that it brings back."""
+        shared = self.log.fork_point(self.head, seq)
+        numbers = (*self.log.path(self.head, shared).numbers, *self.log.path(seq, shared).numbers)
+        return tuple(map(self.log.kind, numbers))
 
     def _note(self, entry: AnyEntry) -> None:
         if isinstance(entry, HeadMoved):
@@ -150,17 +165,13 @@ class View:
         if start is None:
             then.log, then._fold = log, Fold(log)
         then.policy = policy
-        for entry in log.path(seq).after(since):
+        for entry in log.path(seq, since):
             then._fold.take(entry)
             if entry.seq % BLOCK_ENTRIES == 0 and then._fold.is_settled:
                 # Render now, while the block of entries is decoded.
                 then._rendered()
         then._rendered()
         return then
-
-    def _branch(self, head: int) -> tuple[Fold, Rendering]:
-        then = View.past(self.log, head, self._rendering.policy)
-        return then._fold, then._rendering
 
     def copy(self, log: Log | None = None) -> "View":
         """An independent copy. `log`: one that it is to share, instead of a copy of this view's."""
@@ -447,9 +458,9 @@ class View:
                 return None if state.covered_by else self.log.message(state.seq)
         return None
 
-    def queued(self) -> tuple[Queued, ...]:
-        """The user's messages that wait to be delivered."""
-        return tuple(self._fold.queued.values())
+    def queued(self, at: int | None = None) -> tuple[Queued, ...]:
+        """The user's messages that wait to be delivered: now, or once the head has moved to entry `at`."""
+        return tuple(self._fold.queued.values()) if at is None else self._fold.queue_at(at, self.head)
 
     def unanswered(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, oldest first."""

@@ -31,7 +31,7 @@ async def rewind(agent: "Agent", argument: str) -> Reply:
         )
         return Reply(takes, failed=True)
     try:
-        agent.branches.check_prompt(seq)
+        agent.branches.prompt(seq)
         return await _rewound(agent, seq, what.strip())
     except ValueError as error:
         return Reply("Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True)
@@ -57,14 +57,12 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
 
 
 async def undo(agent: "Agent", what: str) -> Reply:
-    from tui_agent.durable import in_thread
-
     if what not in UNDONE:
         return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
-    said = await in_thread(agent.branches.prompts)
-    if not said:
+    newest = agent.branches.newest_prompt()
+    if not newest:
         return Reply("There is nothing to undo", failed=True)
-    return await _rewound(agent, said[-1].seq, UNDONE[what])
+    return await _rewound(agent, newest, UNDONE[what])
 
 
 async def undo_edits(agent: "Agent", argument: str) -> Reply:

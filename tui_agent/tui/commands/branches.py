@@ -10,7 +10,8 @@ from tui_agent.durable import in_thread
 from tui_agent.text import counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.session.past import SubtaskSteps, in_slices
+from tui_agent.tui.session.ending import NEWEST
+from tui_agent.tui.session.past import Past, SubtaskSteps, in_slices, show_earlier
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
@@ -85,9 +86,7 @@ class Branches:
 
         async def look() -> None:
             nonlocal planned, said
-            agent.branches.check_prompt(seq)
-            prompts = await asyncio.to_thread(agent.branches.prompts)
-            said = next((one_line(each.text, QUOTED_CHARS) for each in prompts if each.seq == seq), "")
+            said = one_line(agent.branches.prompt(seq), QUOTED_CHARS)
             planned = await agent.files.changes(seq)
 
         async def move() -> None:
@@ -114,11 +113,10 @@ class Branches:
             wanted = ", ".join(filter(None, UNDONE))
             self._host.say(Level.WARNING, f"/undo takes nothing, or one of {wanted}")
             return
-        prompts = await asyncio.to_thread(agent.branches.prompts)
-        if prompts:
+        if newest := agent.branches.newest_prompt():
             self._undoing = True
             try:
-                await self.rewind(str(prompts[-1].seq))
+                await self.rewind(str(newest))
             finally:
                 self._undoing = False
         else:
@@ -254,17 +252,25 @@ class Branches:
         # A rewind returns them with the message that it takes back.
         self._host.forget_waiting(give_back=event.reason != "rewind")
         # Take the history now: later events are shown live.
-        shown = self._show(agent, view, event, agent.branches.history(), undone=self._undoing)
+        earlier, newest = agent.branches.history_in_parts(NEWEST)
+        shown = self._show(agent, view, event, newest, Past(earlier, 0), undone=self._undoing)
         self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
 
     async def _show(
-        self, agent: "Agent", view: "TurnView", event: "HeadMoved", past: "Iterable[AgentEvent]", *, undone: bool
+        self,
+        agent: "Agent",
+        view: "TurnView",
+        event: "HeadMoved",
+        newest: "Iterable[AgentEvent]",
+        earlier: Past,
+        *,
+        undone: bool,
     ) -> None:
-        """Fill another transcript off screen, and show it once it is complete."""
+        """Fill another transcript off screen with the newest part and show that, then add what came before it."""
         with self._shown_as_activity():
             before, filling = view.transcript, view.aside()
             follower = self._host.pane.follower(filling.transcript)
-            await in_slices(past, filling, follower.take_in)
+            await in_slices(newest, filling, follower.take_in)
             follower.take_in()
             await asyncio.sleep(0)
             title, hint = _told(event, before, filling.transcript, undone=undone)
@@ -274,9 +280,10 @@ class Branches:
             view.go_on_with(filling)
             self._host.pane.show(follower)
             self._host.refresh_status()
-            await asyncio.sleep(0)
             SubtaskSteps(view.transcript, agent.subtask_progress)
-            await free(before)
+        await free(before)
+        await show_earlier(earlier, view, self._host.pane)
+        SubtaskSteps(view.transcript, agent.subtask_progress)
 
     @contextmanager
     def _shown_as_activity(self) -> Iterator[None]:

@@ -93,13 +93,13 @@ async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> No
     first = next(told, None)
     if first is None:
         return
-    filling = view.aside()
+    newer, filling = view.transcript, view.aside()
     follower = pane.follower(filling.transcript)
-    filling.transcript.repeat(view.transcript.blocks[: past.above])
+    filling.transcript.repeat(newer.blocks[: past.above])
     await in_slices(chain([first], told), filling, follower.take_in)
     follower.take_in()
-    if pane.transcript is not view.transcript or view.moved:
-        # The user has switched the branch meanwhile; that shows its whole conversation.
+    if pane.transcript is not newer or view.transcript is not newer or view.moved:
+        # The user has switched the branch meanwhile; that shows its own conversation.
         return
     view.go_on_below(filling, past.above)
     pane.show_more(follower, past.above)

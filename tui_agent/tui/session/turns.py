@@ -115,7 +115,7 @@ class TurnView:
         """Switch to the transcript of `other`, and append the blocks that came here since the branch was changed."""
         running = [block for block in self._running.values() if block.index < self._moved_at]
         since = self._transcript.blocks[self._moved_at :]
-        self._transcript, undone = other._transcript, self._undone
+        self._transcript, undone, self._moved_at = other._transcript, self._undone, 0
         self._transcript.take_over([*running, *since])
         self._undone = dict(other._undone)
         for seq, target in undone.items():
@@ -133,7 +133,7 @@ class TurnView:
 
     @property
     def moved(self) -> bool:
-        """Whether the branch was changed since this transcript was filled."""
+        """Whether the branch was changed, and is not shown yet."""
         return bool(self._moved_at)
 
     def begin(self) -> None:
