@@ -172,8 +172,8 @@ CLOSE_ENOUGH: Final = 0.75
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | web | mcp | import
-          completion SHELL
+commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | web | mcp | plugin
+          import | completion SHELL
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
       130 interrupted, 141 nobody reads the output"""
@@ -185,7 +185,8 @@ def parse(argv: Sequence[str]) -> Parsed:
     A command is one as the first word only; whatever stands after ``--`` is part of the prompt.
     """
     command = argv[0] if argv and argv[0] in PARSERS else ""
-    if command == "mcp" and len(argv) > 1 and argv[1] not in (*MCP_ACTIONS, "-h", "--help"):
+    actions = {"mcp": MCP_ACTIONS, "plugin": PLUGIN_ACTIONS}.get(command)
+    if actions and len(argv) > 1 and argv[1] not in (*actions, "-h", "--help"):
         command = ""  # a sentence that begins with the word, or a command of other agents
     if command == "import" and len(argv) > 1 and not argv[1].startswith("-"):
         command = ""  # a sentence that begins with the word
@@ -461,6 +462,22 @@ def _import_parser() -> _Parser:
     return parser
 
 
+PLUGIN_ACTIONS: Final = ("add", "list", "update", "remove")
+
+
+def _plugin_parser() -> _Parser:
+    parser = _new_parser("tui-agent plugin", "[add SOURCE [NAME …] | list | update [NAME …] | remove NAME …] [OPTIONS]")
+    parser.description = (
+        "Take Claude Code's plugins from a git repository: what each adds, runs and costs is shown before it is on\n"
+        "(docs/extending.md). SOURCE: an https, ssh or file address, OWNER/NAME on GitHub, or a folder."
+    )
+    parser.add_argument("action", nargs="?", default="list", choices=PLUGIN_ACTIONS, help="default: list")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="the source, and names of plugins")
+    parser.add_argument("--ref", default="", metavar="NAME", help="add: this branch or tag")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    return parser
+
+
 def _completion_parser() -> _Parser:
     parser = _new_parser("tui-agent completion", "bash|zsh|fish")
     parser.description = "Print the completion for a shell, to be read at its start (docs/commands.md)."
@@ -471,6 +488,7 @@ def _completion_parser() -> _Parser:
 PARSERS = {
     "": _agent_parser,
     "mcp": _mcp_parser,
+    "plugin": _plugin_parser,
     "import": _import_parser,
     "sessions": _sessions_parser,
     "trace": _trace_parser,

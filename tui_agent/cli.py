@@ -99,6 +99,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return _import(parsed, folder, home)
         case "mcp":
             return _servers(parsed, folder, home, environ)
+        case "plugin":
+            return _plugins(options, folder, home)
         case "acp":
             return _serve(parsed, folder, home, environ)
         case "web":
@@ -151,6 +153,29 @@ def _import(parsed: Parsed, folder: Path, home: Path) -> int:
         _print(import_report(options.agent, user_home, home, project_root(folder), settings, write=options.yes))
     except SettingsError as error:
         raise UsageError("\n".join(error.problems)) from None
+    return ExitCode.DONE
+
+
+def _plugins(options: Namespace, folder: Path, home: Path) -> int:
+    from tui_agent.reports.plugins import PluginError, Plugins
+    from tui_agent.settings import SettingsError, load_settings
+
+    def agree(question: str) -> bool:
+        if options.yes or not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+            return bool(options.yes)
+        sys.stdout.write(f"{question} yes or no: ")
+        sys.stdout.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    try:
+        settings = load_settings(home, None)  # what the user's own file says, and nothing else
+        Plugins(home, folder, settings, _print, agree).run(options.action, options.words, options.ref)
+    except SettingsError as error:
+        raise UsageError("\n".join(error.problems)) from None
+    except PluginError as error:
+        raise UsageError(f"plugin: {error}") from None
+    except OSError as error:
+        raise UsageError(f"plugin: {error.filename}: {error.strerror}") from None
     return ExitCode.DONE
 
 
