@@ -97,6 +97,7 @@ from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, 
 from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
+from tui_agent.tools.web.web_search import WebSearch
 from tui_agent.version import __version__
 
 REMEMBERED_FILE: Final = "permissions.json"
@@ -485,6 +486,8 @@ def tools_of(
     ]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
+    if settings.search.service:
+        tools.append(WebSearch(settings.search))
     return tools
 
 

@@ -191,7 +191,17 @@ class Agent:
         )
         around = Interceptors(before_tool, after_tool, before_model)
         self._toolbox = Toolbox(
-            self._record, registry, self.permissions, ask, workspace, kept.texts, session.files, hooks, around, deps
+            self._record,
+            registry,
+            self.permissions,
+            ask,
+            workspace,
+            kept.texts,
+            session.files,
+            hooks,
+            around,
+            deps,
+            self.tracker,
         )
         planning = Planning(self._record, self.permissions, registry)
         parts = Parts(

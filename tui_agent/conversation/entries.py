@@ -47,7 +47,7 @@ USER_SHELL: Final = "your shell"
 
 Compaction: TypeAlias = Literal["summary", "checkpoint"]
 """What a boundary is. Its default is a function because the encoder leaves out other defaults, and this is written."""
-Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished"]
+Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished", "tool"]
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -187,12 +187,13 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
     """A model call that is not a message of the conversation: its usage counts, and the view stays as it is.
 
     `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as the provider
-    reported it). `cost_usd` is None if the price is unknown.
+    reported it), or a tool's service was paid (``tool``: `model` is the tool's name). `cost_usd` is None if the price
+    is unknown.
     """
 
     model: str
     usage: Usage
-    purpose: Literal["summary", "digest", "unfinished"]
+    purpose: Literal["summary", "digest", "unfinished", "tool"]
     cost_usd: float | None = None
 
 

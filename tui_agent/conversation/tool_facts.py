@@ -48,6 +48,7 @@ TOOL_FACTS: Final[Mapping[str, ToolFacts]] = {
     "grep": ToolFacts("Search", "searching", "search", True, ("Grep",), {"context": "-C"}),
     "list_dir": ToolFacts("List", "looking around", "read", True, ("LS",)),
     "fetch_url": ToolFacts("Fetch", "fetching", "fetch", True, ("WebFetch",)),
+    "web_search": ToolFacts("Search the web", "searching the web", "fetch", True, ("WebSearch",)),
     "recall": ToolFacts("Recall", "searching", "search"),
     "memory": ToolFacts("memory", "", "think"),
     "remember": ToolFacts("Remember"),  # of earlier versions

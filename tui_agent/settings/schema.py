@@ -410,6 +410,19 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """A tool of which the server says that it only reads is called without asking, several at once."""
 
 
+class Search(Struct, frozen=True, kw_only=True):
+    """The service that the tool web_search asks; without one there is no such tool."""
+
+    service: Literal["", "searxng", "brave", "tavily"] = ""
+    """The service; its key is read from BRAVE_API_KEY or TAVILY_API_KEY."""
+    url: str = ""
+    """Its address, such as http://localhost:8080/search for SearXNG; empty: the service's own."""
+    results: Positive = 8
+    """Pages of an answer."""
+    usd: float | None = None
+    """The price of a search in USD; null: what the service's page says."""
+
+
 class Mcp(Struct, frozen=True, kw_only=True):
     """MCP servers."""
 
@@ -498,6 +511,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     permissions: Permissions = Permissions()
     file_history: FileHistory = FileHistory()
     mcp: Mcp = Mcp()
+    search: Search = Search()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
     ui: Ui = Ui()

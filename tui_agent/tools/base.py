@@ -121,6 +121,8 @@ class ToolOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pictures for the model, in addition to the text."""
     outcome: Outcome = NO_OUTCOME
     """Facts about the result for the program, such as a command's exit code."""
+    cost_usd: float = 0.0
+    """What a service was paid for it, in USD."""
     summary: str = ""
     """A few words for the user, shown on the folded card: ``12 files``."""
     diff: str = ""

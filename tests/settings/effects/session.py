@@ -1,11 +1,13 @@
 """Probes of whole sessions: with the offline model, or with a provider's server behind the real SDK."""
 
+import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agent.summaries import Reader
 from tests.agent.talking import say, talking
@@ -13,15 +15,20 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.settings.effects.probe import Observe, Probe
+from tests.tools.support import call
+from tests.tools.web.test_fetch_url import answer, server
 from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.notes.memory import memory_folder
 from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
+from tui_agent.tools.web.web_search import WebSearch
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}
 UNCONFINED = OFFLINE | {"permissions.sandbox": "off"}
+SEARXNG = OFFLINE | {"search.service": "searxng"}
 OPUS = {"model.id": "claude-opus-5-5"}
 
 
@@ -48,6 +55,22 @@ def doing(prompt: str) -> Observe:
         return asked, [(each.status, re.sub(r"\d+\.\d s", "", each.text.replace(str(folder), "~"))) for each in done]
 
     return observe
+
+
+def search_tool(settings: Settings, folder: Path) -> object:
+    """What a call of web_search would touch; None: there is no such tool."""
+    if not settings.search.service:
+        return None
+    return WebSearch(settings.search).access('{"query": "x"}', Workspace(folder))
+
+
+async def searched(settings: Settings, folder: Path) -> object:
+    """How many pages a search gives, and its price."""
+    pages = [{"title": str(number), "url": "https://a.example/", "content": ""} for number in range(20)]
+    async with server({"/search?q=x&format=json": answer(json.dumps({"results": pages}).encode())}) as served:
+        tool = WebSearch(replace(settings.search, url=f"{served.url}/search"))
+        output = await call(tool, folder, query="x")
+    return output.text.count("https://"), output.cost_usd
 
 
 async def raw_output(settings: Settings, folder: Path) -> object:
@@ -218,6 +241,10 @@ PROBES: Mapping[str, Probe] = {
     "permissions.variables": Probe(["MY_SERVICE_TOKEN"], variables, OFFLINE),
     "permissions.unasked": Probe("known", unasked, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
+    "search.service": Probe("brave", search_tool, OFFLINE),
+    "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
+    "search.results": Probe(1, searched, SEARXNG),
+    "search.usd": Probe(0.5, searched, SEARXNG),
     "file_history.enabled": Probe(False, put_back, OFFLINE),
     "file_history.max_file_bytes": Probe(50, put_back, OFFLINE),
     "file_history.max_bytes": Probe(50, put_back, OFFLINE),

@@ -196,7 +196,7 @@ class _Reader:
                 self._changed["system prompt or the tools"] = None
             case ModelSwitched():
                 self._changed["model"] = None
-            case UnattributedCall() if entry.purpose != "unfinished":
+            case UnattributedCall(purpose="summary" | "digest"):
                 self._writing_usd += entry.cost_usd or 0.0
             case Recorded(kind="cache_miss"):
                 self._miss(entry.body)

@@ -40,6 +40,8 @@ from tui_agent.conversation.entries import (
     Message,
     ModeChanged,
     Outcome,
+    UnattributedCall,
+    Usage,
     tool_result,
     user_shell,
 )
@@ -47,6 +49,7 @@ from tui_agent.conversation.plan import ASK, UNANSWERED
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.states import INTERRUPTED, NO_OUTPUT
 from tui_agent.durable import being_cancelled, in_thread, to_completion
+from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Texts
 from tui_agent.text import error_text
@@ -151,6 +154,7 @@ class Toolbox:
         hooks: Hooks,
         interceptors: Interceptors,
         deps: object,
+        tracker: UsageTracker,
     ) -> None:
         self._record = record
         self.registry = registry
@@ -163,6 +167,7 @@ class Toolbox:
         self._ended_by_hook = ""
         self._interceptors = interceptors
         self._deps = deps
+        self._tracker = tracker
 
     async def run(self, calls: Sequence[ToolCall], emit: Emit) -> None:
         """Run these calls: adjacent read-only ones in parallel, the others one after another.
@@ -468,8 +473,15 @@ class Toolbox:
             stop_reason=_undone(status),
             outcome=fitted.outcome.with_notes(len(notes)),
         )
+        if output.cost_usd:
+            before = (*before, self._paid(call.name, output.cost_usd))
         seq = await self._record.append(*before, answer)
         emit(finished(msgspec.structs.replace(answer, seq=seq), result, call.name))
+
+    def _paid(self, tool: str, cost_usd: float) -> UnattributedCall:
+        """Count what a tool's service was paid; the entry for the log."""
+        self._tracker.record(tool, Usage(), cost_usd)
+        return UnattributedCall(model=tool, usage=Usage(), purpose="tool", cost_usd=cost_usd)
 
     async def _fit(self, call: ToolCall, output: ToolOutput) -> "_Fitted":
         """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
