@@ -25,6 +25,8 @@ class Project:
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             (self.root / name).write_text("*.log\n" if name == ".gitignore" else f"{name}\n")
         (self.root / "empty" / "inner").mkdir(parents=True)
+        (self.root / ".git" / "info").mkdir(parents=True)
+        (self.root / ".git" / "info" / "exclude").write_text("*.swp\n")
         self.tree = Tree(self.root, [], KeptFiles(folder / "session", 1_000_000), LIMITS)
 
     async def settle(self) -> None:

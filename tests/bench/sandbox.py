@@ -1,7 +1,12 @@
-"""What the sandbox adds to a command: the same call of `run_command` with and without it, in turns."""
+"""What the sandbox adds to a command: the same call of `run_command` with and without it, in turns.
+
+And what gate, sandbox and file history add together in a project of 500 files: milliseconds by the clock, and of the
+processor in this process alone. Other work on the machine adds to the first.
+"""
 
 import asyncio
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -11,6 +16,11 @@ from pathlib import Path
 
 from tests.bench.report import Figure
 from tests.tools.support import Call
+from tui_agent.conversation.blocks import ToolCall
+from tui_agent.storage.kept_files import KeptFiles
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.files.tree import Tree, TreeLimits
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.launching import AVAILABLE
@@ -23,6 +33,9 @@ CHMODS = (
     '[os.chmod("x", 384) for _ in range(1000)]; print(time.perf_counter() - began)'
 )
 """Prints how many milliseconds one call takes."""
+FILES = 500
+TOGETHER_MS = 8
+LINES = {"reads": "cat src/d1/f1.py", "changes a file": "echo x >> src/d2/f2.py", "makes one": "echo x > src/n$RANDOM"}
 
 
 def figures() -> list[Figure]:
@@ -37,7 +50,58 @@ def figures() -> list[Figure]:
         (state / "session").mkdir(parents=True)
         project.mkdir()
         subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-        return asyncio.run(_measure(project, state, kinds))
+        found_alone = asyncio.run(_measure(project, state, kinds))
+        for number in range(FILES):
+            file = project / "src" / f"d{number % 25}" / f"f{number}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"x = {number}\n" * 40)
+        for line in ("git add .", "git -c user.name=x -c user.email=x@x commit -qm x"):
+            subprocess.run(line.split(), cwd=project, check=True)
+        shutil.copytree(project, state / "same")
+        return found_alone + (asyncio.run(_together(project, state, kinds[0])) if kinds else [])
+
+
+class _Historian(Tree):
+    """File history as the gate and a command's call use it."""
+
+    def earlier(self, path: Path) -> bytes | None:
+        return None
+
+
+async def _together(project: Path, state: Path, kind: Kind) -> list[Figure]:
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        raise AssertionError(question.reason)
+
+    places = Places(folders=(project,), project=project, program=state, session=state / "session")
+    sandbox = Sandbox("auto", places, offered=Mechanism(kind, ""))
+    history = _Historian(project, [state], KeptFiles(state / "kept", 10**9), TreeLimits(10_000, 5, 10**6))
+    workspace, beside = Workspace(project), Workspace(state / "same")
+    gate = PermissionGate("auto", workspace, confinement=sandbox, history=history)
+    confined, plain = RunCommand(sandbox=sandbox), RunCommand()
+    added: dict[str, list[tuple[float, float]]] = {name: [] for name in LINES}
+    for number in range(RUNS + 3):
+        for name, line in LINES.items():
+            arguments = json.dumps({"command": line})
+            before = time.perf_counter(), time.process_time()
+            await plain.run(arguments, Call(beside, (), state / "session"))
+            between = time.perf_counter(), time.process_time()
+            verdict = await gate.check(confined, ToolCall("1", "run_command", arguments), never)
+            await history.look()
+            output = await confined.run(arguments, Call(workspace, verdict.accesses, state / "session"))
+            await history.changes()
+            after = time.perf_counter(), time.process_time()
+            assert not output.is_error, output.text
+            if number >= 3:
+                wall, cpu = ((c - b) - (b - a) for a, b, c in zip(before, between, after, strict=True))
+                added[name].append((1000 * wall, 1000 * cpu))
+    history.close()
+    sandbox.close()
+    figures = []
+    for name, found in added.items():
+        wall, cpu = map(statistics.median, zip(*found, strict=True))
+        figures.append(Figure(f"gate, sandbox, history: a command that {name}", wall, "ms", TOGETHER_MS))
+        figures.append(Figure("  of that, this process's processor", cpu, "ms"))
+    return figures
 
 
 async def _measure(project: Path, state: Path, kinds: list[Kind]) -> list[Figure]:

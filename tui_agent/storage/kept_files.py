@@ -7,14 +7,14 @@ are copied to an unnamed temporary file, the *stash*, which the system removes h
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Final, NamedTuple, ParamSpec
 
-from tui_agent.durable import make_private_folder, write_file
+from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
 from tui_agent.storage.errors import explained
 
 Parameters = ParamSpec("Parameters")
@@ -138,9 +138,11 @@ class KeptFiles:
             # A stashed content has already been counted.
             if digest not in self._stashed and not self._has_room(len(content)):
                 return NO_ROOM
+            make_private_folder(self._folder)
             path = self._path(digest)
-            make_private_folder(path.parent)
-            write_file(path, content)
+            with suppress(FileExistsError):
+                path.parent.mkdir(PRIVATE_FOLDER)
+            _write(path, content)
             known.add(digest)
             self._kept_bytes += len(content)
         return ""
@@ -163,3 +165,19 @@ class KeptFiles:
     @staticmethod
     def _digest(path: Path) -> str:
         return f"{path.parent.name}{path.name}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a content that `read` will check. One sync, after the renaming, is for the file and its new name: this
+    happens while a command's result is awaited. Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb", opener=partial(os.open, mode=PRIVATE_FILE)) as file:
+            file.write(content)
+            file.flush()
+            temporary.replace(path)
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

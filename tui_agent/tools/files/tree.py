@@ -108,6 +108,17 @@ class _Folder(NamedTuple):
     links: frozenset[str]
 
 
+class _Wanted(NamedTuple):
+    """What to look at, by folder: the names of files and those of folders; and the folders that are not ignored.
+
+    It grows from look to look, until the files are listed again.
+    """
+
+    files: dict[str, set[str]]
+    below: dict[str, set[str]]
+    not_ignored: set[str]
+
+
 class _Look(NamedTuple):
     """The files of a tree and the folders that were read, by relative path.
 
@@ -119,6 +130,7 @@ class _Look(NamedTuple):
     folders: dict[str, _Folder]
     listed: list[str]
     ignoring: dict[str, tuple[int, ...]]
+    wanted: _Wanted
     whole: bool
 
 
@@ -200,7 +212,7 @@ class Tree:
                 look = await in_thread(walk.whole)
                 if not walk.found_news:
                     return look
-                walk.add(await self._listed())
+                walk.list_anew(await self._listed())
                 return await in_thread(walk.whole)
             listed = await self._listed()
             return await in_thread(lambda: _Walk(self, known, listed, deadline, fresh=True).whole())
@@ -291,21 +303,24 @@ class _Walk:
     def __init__(self, tree: Tree, known: _Look | None, listed: list[str], deadline: float, *, fresh: bool) -> None:
         self._tree = tree
         self._is_first = known is None
-        self._known = known if known is not None else _Look({}, {}, [], {}, whole=False)
+        self._known = known if known is not None else _Look({}, {}, [], {}, _Wanted({}, {}, set()), whole=False)
         self._deadline = deadline
-        self._wanted: dict[str, set[str]] = {"": set()}
-        self._below: dict[str, set[str]] = {}
         self._git_names = tree._git.names()
-        self._look = _Look({}, {}, list(listed), {}, whole=True)
+        self._wanted, self._below, self._not_ignored = self._known.wanted
+        self._look = _Look({}, {}, list(listed), {}, self._known.wanted, whole=True)
         self.found_news = fresh
-        self._add(listed)
-        self._not_ignored = set(self._wanted)
-        self._add((*self._known.files, *tree._also))
+        if fresh:
+            self.list_anew(listed)
 
-    def add(self, listed: list[str]) -> None:
-        """Look for these files too, in the next pass, which goes on where this one has ended."""
+    def list_anew(self, listed: list[str]) -> None:
+        """Look for these files, in the next pass, which goes on where this one has ended."""
         self._look = self._look._replace(listed=listed)
+        for each in self._known.wanted:
+            each.clear()
+        self._wanted[""] = set()
         self._add(listed)
+        self._not_ignored.update(self._wanted)
+        self._add((*self._known.files, *self._tree._also))
 
     def whole(self) -> _Look:
         """Raises `_Gap`, and OSError if the root cannot be opened."""
@@ -396,7 +411,7 @@ class _Walk:
         for name in now.names & IGNORE_FILES:
             self._ignoring(f"{path}/{name}" if path else name, name, descriptor)
         if ".git" in now.names:
-            self._ignoring(f"{path}/.git", ".git/info/exclude", descriptor)
+            self._ignoring(f"{path}/.git" if path else ".git", ".git/info/exclude", descriptor)
         return now
 
     def _sort(self, path: str, names: Iterable[str], folders: frozenset[str]) -> bool:
