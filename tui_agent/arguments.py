@@ -97,7 +97,7 @@ class Parsed(NamedTuple):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str
-    """`sessions`, `trace`, `replay`, `usage`, `acp`, `doctor`, `config`, or empty: talk to the agent."""
+    """`sessions`, `trace`, `replay`, `exam`, `usage`, `acp`, `doctor`, `config`, or empty: talk to the agent."""
     settings: tuple[tuple[str, str, str], ...]
     """(flag as written, settings key, text) in the order given."""
     options: argparse.Namespace
@@ -172,8 +172,8 @@ CLOSE_ENOUGH: Final = 0.75
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
-commands: sessions | trace [SESSION] | replay SESSION | usage | config | doctor | acp | web | mcp | plugin
-          import | completion SHELL
+commands: sessions | trace [SESSION] | replay SESSION | exam SESSION | usage | config | doctor
+          acp | web | mcp | plugin | import | completion SHELL
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
       130 interrupted, 141 nobody reads the output"""
@@ -394,6 +394,35 @@ def _replay_parser() -> _Parser:
     return parser
 
 
+def _exam_parser() -> _Parser:
+    parser = _new_parser(
+        "tui-agent exam",
+        "SESSION [--model ID] [--policy NAME]... [--window N] [--questions N] [--dry-run | --yes] [--json]\n"
+        "         [--set KEY=VALUE]...",
+    )
+    parser.description = (
+        "Ask a model about a recorded session whose beginning has left the window, under each context policy, and\n"
+        "score its answers by rule. What that costs is shown and asked first. SESSION: as for `tui-agent replay`."
+    )
+    parser.add_argument("recording", metavar="SESSION", help="the recorded session")
+    parser.add_argument("--model", default="", metavar="ID", help="the model that is asked (default: the session's)")
+    parser.add_argument(
+        "--policy", action="append", default=[], metavar="NAME", help="only this policy (default: ours and others')"
+    )
+    parser.add_argument(
+        "--window", type=_tokens, default=0, metavar="N", help="input tokens of the model (default: its own)"
+    )
+    parser.add_argument("--questions", type=_tokens, default=20, metavar="N", help="questions at most (default: 20)")
+    parser.add_argument("--dry-run", action="store_true", help="print questions, answers and budget; ask nothing")
+    parser.add_argument("--yes", action="store_true", help="ask without confirmation")
+    parser.add_argument("--json", action="store_true", help="one JSON object, with every answer")
+    parser.set_defaults(settings=[])
+    parser.add_argument(
+        "--set", dest="settings", action="append", type=_key_and_value, metavar="KEY=VALUE", help="any setting"
+    )
+    return parser
+
+
 def _acp_parser() -> _Parser:
     parser = _new_parser("tui-agent acp", "[settings flags]")
     parser.description = "Connect to an editor over standard input and output (Agent Client Protocol; docs/editors.md)."
@@ -493,6 +522,7 @@ PARSERS = {
     "sessions": _sessions_parser,
     "trace": _trace_parser,
     "replay": _replay_parser,
+    "exam": _exam_parser,
     "usage": _usage_parser,
     "acp": _acp_parser,
     "web": _web_parser,

@@ -88,6 +88,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return ExitCode.DONE if healthy else ExitCode.BAD_USAGE
         case "replay":
             return _replay(parsed, folder, home, environ)
+        case "exam":
+            return _exam(parsed, folder, home, environ)
         case "usage":
             return _usage(options, home)
         case "completion":
@@ -302,6 +304,45 @@ def _replay_many(options: Namespace, home: Path, settings: "Settings") -> int:
     if options.plot:
         _write(Path(options.plot), replays.as_picture(summary))
     _print(replays.as_json(summary) if options.json else replays.as_text(summary))
+    return ExitCode.DONE
+
+
+def _exam(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    from tui_agent.models.base import UnknownModel
+    from tui_agent.replay.command import exam_report
+    from tui_agent.replay.exam import ExamStopped
+    from tui_agent.storage.recordings.recording import UnreadableRecording
+
+    options, settings = parsed.options, _load(parsed, folder, home, environ)[1]
+
+    def agreed(budget: str) -> bool:
+        if options.yes:
+            _say(budget)
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError(f"exam: {budget} Nothing was asked: --yes asks, --dry-run shows the questions.")
+        sys.stderr.write(f"{budget} Ask? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+    try:
+        report = exam_report(
+            options.recording,
+            home,
+            settings,
+            names=options.policy,
+            model=options.model,
+            window=options.window,
+            most=options.questions,
+            agreed=None if options.dry_run else agreed,
+            as_json=options.json,
+        )
+    except (UnreadableRecording, UnknownModel) as error:
+        raise UsageError(str(error)) from error
+    except ExamStopped as error:
+        _say(str(error))
+        return ExitCode.FAILED
+    _print(report)
     return ExitCode.DONE
 
 

@@ -1,20 +1,32 @@
-"""`tui-agent replay` of one recording: reads it, replays it under each policy on each model, and reports."""
+"""`tui-agent replay` of one recording, and `tui-agent exam`: reads it, replays it under each policy, and reports."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.models.base import UnknownModel
+from tui_agent.models.catalogue import catalogue_of
+from tui_agent.models.choice import configured_model, model_name
+from tui_agent.models.prices import look_up
+from tui_agent.replay import exam
 from tui_agent.replay.plot import dots, plot
+from tui_agent.replay.policies import COMPARED
 from tui_agent.replay.recorded import AS_RECORDED
-from tui_agent.replay.replaying import OWN, Replay
+from tui_agent.replay.replaying import OWN, Replay, with_recorded_cache
 from tui_agent.replay.simulation import policies
 from tui_agent.replay.tables import document, table
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
+
+EXAMINED: Final = ("balanced", "none", *COMPARED)
+"""The policies of an exam, unless some are named."""
 
 
 def replay_report(
@@ -61,6 +73,71 @@ def replay_report(
             )
             raise UnreadableRecording(told) from error
     return document(replay) if as_json else table(replay)
+
+
+def exam_report(
+    named: str,
+    home: Path,
+    settings: Settings,
+    *,
+    names: Sequence[str],
+    model: str,
+    window: int,
+    most: int,
+    agreed: Callable[[str], bool] | None,
+    as_json: bool,
+) -> str:
+    """The report of an exam over the recording `named`; without `agreed`, its questions and its budget.
+
+    `agreed` is told the budget before the model is asked. `names` are policies (empty: ours and those of others),
+    `model` the one that is asked (empty: the recording's own, else that of the settings), `window` is in tokens (0: the
+    model's), `most` how many questions. Raises `UnreadableRecording`, `UnknownModel`, `ExamStopped`.
+    """
+    chosen = list(policies(names or EXAMINED, settings))
+    with progress() as bar:
+        task = bar.add_task("reading", total=None)
+        replay = Replay(read_recording(named, home), settings, step=lambda: bar.advance(task))
+        bar.reset(task, description="replaying", total=len(replay.script.calls) * len(chosen))
+        profile = _examined(replay, settings, model)
+        planned = exam.plan(replay, profile, window, chosen, most)
+    if not planned.asked:
+        raise UnreadableRecording(
+            f"Nothing to ask: in a window of {planned.window:,} tokens, nothing left it that has one exact answer. "
+            "A smaller --window makes more leave it."
+        )
+    budget = exam.budget_text(planned)
+    if agreed is None:
+        return f"{exam.questions_text(planned)}\n\n{budget}"
+    if (missing := catalogue_of(settings).missing_key(profile.name)) is not None:
+        raise UnreadableRecording(f"--model: {profile.name} needs a key in {missing}. {budget}")
+    if not agreed(budget):
+        return "Nothing was asked."
+    with progress() as bar:
+        task = bar.add_task("asking", total=exam.calls_of(planned))
+        spent, sat = asyncio.run(_sit(planned, settings, lambda: bar.advance(task)))
+    return (exam.document if as_json else exam.table)(planned, sat, spent)
+
+
+def _examined(replay: Replay, settings: Settings, model: str) -> ModelProfile:
+    """The profile of the model to ask. Raises `UnknownModel`."""
+    catalogue = catalogue_of(settings)
+    for name in filter(None, (model, replay.recording.model)):
+        try:
+            return with_recorded_cache(look_up(catalogue.quick_profile(name)), replay.recording)
+        except UnknownModel:
+            if model:
+                raise
+    return look_up(catalogue.quick_profile(model_name(settings)))
+
+
+async def _sit(planned: exam.Plan, settings: Settings, step: Callable[[], None]) -> tuple[float, list[exam.Sat]]:
+    model = configured_model(settings, planned.profile.name, small=True)
+    examiner = exam.Examiner(model, planned.profile, planned.most_usd, step)
+    try:
+        sat = await examiner.sit(planned)
+        return examiner.spent_usd, sat
+    finally:
+        await model.close()
 
 
 @contextmanager

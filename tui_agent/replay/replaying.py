@@ -12,6 +12,7 @@ from tui_agent.models.choice import model_of_tier
 from tui_agent.models.prices import look_up, sold_anywhere
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.forecast import Accuracy, compare
+from tui_agent.replay.policies import Write, written_by_rule
 from tui_agent.replay.recorded import AS_RECORDED, as_recorded, measure
 from tui_agent.replay.script import make_script
 from tui_agent.replay.simulation import Outcome, policies, simulate
@@ -57,14 +58,18 @@ class Replay:
             model = self._settings.models.anthropic.frontier
         return with_recorded_cache(priced_profile(self._settings, model), self.recording)
 
-    def run(self, names: Iterable[str], profile: ModelProfile, window: int = 0) -> list[Outcome]:
+    def run(
+        self, names: Iterable[str], profile: ModelProfile, window: int = 0, write: Write = written_by_rule
+    ) -> list[Outcome]:
         """Replay it under these policies on a model; `window` is in tokens (0: the model's)."""
         found: list[Outcome] = []
         known = policies([name for name in names if name != AS_RECORDED], self._settings)
         for name in names:
             make = as_recorded(self.recording, self._settings) if name == AS_RECORDED else known[name]
             small = small_beside(profile, self._settings)
-            outcome = simulate(self.script, name, make, profile, small=small, window=window, step=self._step)
+            outcome = simulate(
+                self.script, name, make, profile, small=small, window=window, write=write, step=self._step
+            )
             if name == AS_RECORDED and self.measured is not None and self._answered(profile):
                 accuracy = compare(self.recording, self.measured, self.script, outcome.used, profile)
                 if accuracy is not None:
