@@ -1,7 +1,8 @@
 """An editor made of the official client library: it keeps what it is told and answers questions as a test wants."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,10 @@ from acp.schema import (
     ToolCallUpdate,
     WriteTextFileResponse,
 )
-from acp.stdio import spawn_agent_process
 
 from tests.acp.protocol import Checked
 from tests.e2e.program import Program
+from tests.e2e.starter import STARTER, Forked
 
 T = TypeVar("T")
 
@@ -100,25 +101,45 @@ class Editor:
             await asyncio.wait_for(self.news.wait(), 60)
 
 
+class Process:
+    """The command that was started: what a test needs of a process."""
+
+    def __init__(self, forked: Forked, stdin: asyncio.StreamWriter) -> None:
+        self.pid = forked.pid
+        self.stdin = stdin
+        self.send_signal = forked.send_signal
+        self._forked = forked
+
+    async def wait(self) -> int:
+        return await asyncio.to_thread(self._forked.wait, 60)
+
+
 @asynccontextmanager
 async def editing(
-    program: Program, editor: Editor, *arguments: str, environ: Mapping[str, str] | None = None
-) -> AsyncIterator[tuple[ClientSideConnection, asyncio.subprocess.Process]]:
-    """The real command at the other end of the connection."""
-    environment = {**program.environment, **(environ or {})}
-    command = [*program.command, "acp", *arguments]
-    checked = Checked()
-    async with spawn_agent_process(
+    program: Program, editor: Editor, *arguments: str
+) -> AsyncIterator[tuple[ClientSideConnection, Process]]:
+    """The real command at the other end of the connection; it must end by itself once its input has ended."""
+    forked, given, out = STARTER.converse(["acp", *arguments], folder=program.project, environ=program.environment)
+    loop, checked = asyncio.get_running_loop(), Checked()
+    reader = asyncio.StreamReader(limit=1 << 20)
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(out, "rb"))
+    writing, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(given, "wb"))
+    process = Process(forked, asyncio.StreamWriter(writing, flow, None, loop))
+    connection = ClientSideConnection(
         editor,  # type: ignore[arg-type]
-        *command,
-        env=environment,
-        cwd=program.project,
+        process.stdin,
+        reader,
         use_unstable_protocol=True,
         observers=[checked],
-        # On a busy machine the end of all its sessions takes longer than the two seconds it would have.
-        transport_kwargs={"stderr": None, "shutdown_timeout": 60},
-    ) as (connection, process):
+    )
+    try:
         await connection.initialize(protocol_version=1, client_capabilities=editor.capabilities)
         yield connection, process
+        process.stdin.close()
+        await process.wait()
+    finally:
+        forked.kill()
+        await connection.close()
+        reading.close()
     assert checked.count > 1
     assert checked.violations == []

@@ -26,38 +26,42 @@ SCRIPT = Script((Turn(MENDING, "mend"), Turn((Step(calls=(PLAN,)), Step(text="I 
 MODEL = MODELS["anthropic"]
 
 
-@pytest.mark.parametrize("name", [f"anthropic/{MODEL}", f"anthropic:{MODEL}", MODEL])
-async def test_nobody_is_asked_and_the_model_is_the_one_named(tmp_path: Path, name: str) -> None:
+async def test_nobody_is_asked_and_the_model_is_the_one_named(tmp_path: Path) -> None:
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program, editor = Program.in_folder(tmp_path, server.environment), Editor()
+        broken = (program.project / "calc.py").read_text()
         async with editing(program, editor, "--unattended") as (connection, _):
-            session = await connection.new_session(cwd=str(program.project), mcp_servers=[])
-            with pytest.raises(RequestError, match="No model was chosen"):
-                await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
-            options = {each.id: each for each in session.config_options or ()}
-            assert f"anthropic/{MODEL}" in [each.value for each in options["model"].options]
-            chosen = await connection.set_config_option(config_id="model", session_id=session.session_id, value=name)
-            assert {each.id: each for each in chosen.config_options}["model"].current_value == f"anthropic/{MODEL}"
-            done = await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
-            assert done.stop_reason == "end_turn"
+            for name in (f"anthropic/{MODEL}", f"anthropic:{MODEL}", MODEL):
+                (program.project / "calc.py").write_text(broken)
+                session = await connection.new_session(cwd=str(program.project), mcp_servers=[])
+                with pytest.raises(RequestError, match="No model was chosen"):
+                    await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
+                options = {each.id: each for each in session.config_options or ()}
+                assert f"anthropic/{MODEL}" in [each.value for each in options["model"].options]
+                chosen = await connection.set_config_option(
+                    config_id="model", session_id=session.session_id, value=name
+                )
+                assert {each.id: each for each in chosen.config_options}["model"].current_value == f"anthropic/{MODEL}"
+                done = await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
+                assert done.stop_reason == "end_turn"
+                thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk, session.session_id))
+                assert "answered with the first choice: add" in thoughts
+                assert (program.project / "calc.py").read_text() == FIXED_CALC
         assert not editor.asked
-        thoughts = "".join(each.content.text for each in editor.of(AgentThoughtChunk))
-        assert "answered with the first choice: add" in thoughts
-        assert (program.project / "calc.py").read_text() == FIXED_CALC
         models = [each.json["model"] for each in server.requests if each.json and each.path.endswith("/messages")]
-        assert models == [MODEL] * 3
+        assert models == [MODEL] * 9
 
 
-@pytest.mark.parametrize("name", ["no such model", "openai/gpt-6-luna", ""])
-async def test_a_model_that_cannot_be_asked_is_refused_and_not_replaced(tmp_path: Path, name: str) -> None:
+async def test_a_model_that_cannot_be_asked_is_refused_and_not_replaced(tmp_path: Path) -> None:
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program, editor = Program.in_folder(tmp_path, server.environment), Editor()
         async with editing(program, editor, "--unattended", "--model", MODEL) as (connection, _):
-            session = await connection.new_session(cwd=str(program.project), mcp_servers=[])
-            with pytest.raises(RequestError):
-                await connection.set_config_option(config_id="model", session_id=session.session_id, value=name)
-            with pytest.raises(RequestError, match="Nothing was sent to another one"):
-                await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
+            for name in ("no such model", "openai/gpt-6-luna", ""):
+                session = await connection.new_session(cwd=str(program.project), mcp_servers=[])
+                with pytest.raises(RequestError):
+                    await connection.set_config_option(config_id="model", session_id=session.session_id, value=name)
+                with pytest.raises(RequestError, match="Nothing was sent to another one"):
+                    await connection.prompt(session_id=session.session_id, prompt=[text_block("mend it")])
         assert not asked(server.requests)
 
 

@@ -34,6 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 IMPORTED: Final = (
     "tui_agent.cli",
     "tui_agent.headless",
+    "tui_agent.acp",
     "tui_agent.session",
     "tui_agent.reports.sessions",
     "tui_agent.reports.trace",
@@ -201,6 +202,16 @@ class Starter:
         if len(data) > PIPE_BUF:
             threading.Thread(target=_write, args=(given, data), daemon=True).start()
         return Started(_command(arguments), told, out, err)
+
+    def converse(
+        self, arguments: Sequence[str], *, folder: Path, environ: Mapping[str, str]
+    ) -> tuple[Forked, int, int]:
+        """The command, its open input and its output; its errors are told where ours are."""
+        told, tells = os.pipe()
+        takes, given = os.pipe()
+        out, writes_out = os.pipe()
+        self._send(arguments, folder, environ, (takes, writes_out, os.dup(2), tells))
+        return Forked(_command(arguments), told), given, out
 
     def open(
         self,
