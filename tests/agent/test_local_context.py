@@ -20,8 +20,15 @@ NAME = "deepseek-v4-pro"
 CALLS = 48
 
 
-@pytest.mark.parametrize("preset", ["layered", "summary-only"])
-@pytest.mark.parametrize("legacy", [False, True], ids=["refusing", "cutting"])
+@pytest.mark.parametrize(
+    ("legacy", "preset"),
+    [
+        pytest.param(False, "layered", id="refusing, layered"),
+        pytest.param(True, "summary-only", id="cutting, summary-only"),
+        pytest.param(False, "summary-only", id="refusing, summary-only", marks=pytest.mark.soak),
+        pytest.param(True, "layered", id="cutting, layered", marks=pytest.mark.soak),
+    ],
+)
 async def test_nothing_is_ever_cut_and_the_model_is_loaded_once(
     legacy: bool, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,8 +38,14 @@ def prompt_of(session: Session, text: str) -> int:
     return next(each.seq for each in session.agent.branches.prompts() if each.text.startswith(text))
 
 
-@pytest.mark.parametrize("place", ["Read 1", "Read 2", "Read 3", "Read 4", "Read 5"])
-@pytest.mark.parametrize("how", ["rewind", "fork"])
+@pytest.mark.parametrize(
+    ("how", "place"),
+    [
+        pytest.param(how, f"Read {number}", marks=[pytest.mark.soak] if (number % 2) == (how == "fork") else [])
+        for how in ("rewind", "fork")
+        for number in range(1, 6)
+    ],
+)
 async def test_going_back_to_before_within_and_after_what_is_covered(
     how: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -245,7 +245,7 @@ async def test_the_command_shows_what_servers_cost_and_save(world: Callable[[Scr
 @pytest.mark.parametrize(
     ("world", "calls"),
     [
-        ("anthropic", 20),
+        ("anthropic", 8),
         pytest.param("anthropic", 200, marks=pytest.mark.soak),
         pytest.param("gemini", 200, marks=pytest.mark.soak),
     ],

@@ -318,7 +318,12 @@ def three_steps(request: ParsedRequest) -> Step:
 
 @pytest.mark.parametrize(
     ("provider", "way"),
-    [("anthropic", "interrupt"), ("anthropic", "cancel"), ("anthropic", "leave"), ("gemini", "cancel")],
+    [
+        ("anthropic", "interrupt"),
+        ("anthropic", "leave"),
+        ("gemini", "cancel"),
+        pytest.param("anthropic", "cancel", marks=pytest.mark.soak),
+    ],
 )
 def test_a_stop_at_any_event_ends_all_that_began(
     provider: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from tui_agent.agent import events
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Message, ModelSwitched, Prefix
 
 MODELS = {"anthropic": "claude-opus-5-5", "gemini": "gemini-3.1-pro-preview"}
+CALLS = 36
 STEERING = {
     "max_tokens",
     "messages",
@@ -75,7 +76,7 @@ def grows_without_a_step(log: list[AnyEntry]) -> Iterator[bool]:
 async def test_each_request_begins_with_the_one_before_it(
     provider: str, preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    material = Material(tmp_path / "project", 60, seed=11)
+    material = Material(tmp_path / "project", CALLS, seed=11)
     server_class = AnthropicServer if provider == "anthropic" else GeminiServer
     reader = Reader(material.step)
     with in_thread(server_class(reader, windows={MODELS[provider]: 60_000})) as server:
@@ -84,7 +85,7 @@ async def test_each_request_begins_with_the_one_before_it(
         settings = {"model.id": MODELS[provider], "permissions.mode": "allow", "context.preset": preset}
         resumed: str | None = None
         steps = 0
-        for part in range(60 // STEPS_A_TURN):
+        for part in range(CALLS // STEPS_A_TURN):
             # Closed and opened again before every turn: nothing but the disk carries over.
             async with talking(tmp_path, settings, resume=resumed) as session:
                 told = await say(session, f"Please read part {part} of the files.")
@@ -97,7 +98,7 @@ async def test_each_request_begins_with_the_one_before_it(
         growing = list(grows_without_a_step(log))
         assert len(growing) == len(requests) - 1
         assert steps
-        assert growing.count(True) > 30
+        assert growing.count(True) > CALLS // 2
         for number, (earlier, later, free) in enumerate(zip(requests, requests[1:], growing, strict=False)):
             if free:
                 assert later[: len(earlier)] == earlier, f"request {number + 1} does not begin with request {number}"
