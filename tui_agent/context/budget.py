@@ -18,6 +18,10 @@ WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default",
 SHORT_REQUEST: Final = 64_000
 """Tokens of a request that models of every tier read well: smaller ones are not compacted for the model's tier."""
 
+SHORT_ANSWER: Final = 2_048
+"""Tokens of an answer that there is always room for, if they are at most a quarter of the window: 98% of the answers in
+recorded sessions are shorter."""
+
 
 class Window(NamedTuple):
     """A model's input capacity in tokens (0: unknown), and the source of that figure."""
@@ -72,8 +76,11 @@ def resolve_window(settings: Context, *, provider: int = 0, catalogue: int = 0) 
 
 
 def budget(window: int, fixed: int, max_tokens: int, *, max_share: float = 0.25) -> Budget:
-    """The budget of a known window. The reserve is `max_tokens`, but at most `max_share` of the window."""
-    return Budget(window, fixed, min(max_tokens, int(window * max_share)))
+    """The budget of a known window. The reserve is `max_tokens`, but at most `max_share` of what the fixed part leaves,
+    so that a large one leaves room for a conversation too; yet no less than a short answer needs.
+    """
+    share = max(int((window - fixed) * max_share), min(SHORT_ANSWER, int(window * max_share)))
+    return Budget(window, fixed, min(max_tokens, share))
 
 
 def budget_of(settings: Context, window: Window, fixed: int, *, max_output: int = 0) -> Budget:

@@ -175,7 +175,6 @@ class ContextEngine(KnownContext):
                 self.learn_least_results(decision)
                 return False
             case Refusal():
-                self.backoff = self.backoff.failed()
                 return False
             case DigestPlan():
                 yield StepStarted("digest", self.tokens, decision.reason)

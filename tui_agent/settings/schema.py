@@ -45,7 +45,7 @@ class Context(Struct, frozen=True, kw_only=True):
     max_tokens: Positive = 16_384
     """Output tokens per model call."""
     max_tokens_share: Share = 0.25
-    """Largest share of the window that `max_tokens` may reserve."""
+    """Largest share of what system prompt and tools leave of the window that `max_tokens` may reserve."""
     max_context_tokens: Count = 8_000
     """Limit in tokens if the window is unknown (-1); 0: `max_messages` is the limit."""
     max_messages: Positive = 50

@@ -100,3 +100,14 @@ def test_a_small_model_reads_its_cached_prefix_while_there_is_one() -> None:
     carry_out(talk.engine.compact(), talk.perform)
     (asked,) = talk.asked
     assert (asked.who, asked.cached) == ("session", True)
+
+
+def test_a_large_system_prompt_leaves_room_between_summaries_and_one_that_waits_comes_in_the_same_turn() -> None:
+    talk = Talk(structs.replace(FRONTIER, window=64_000))
+    talk.engine.extend([Prefix(system="Heed this. " * 10_000)])
+    assert talk.engine.budget.fixed > 36_000
+    talk.turn(30)
+    room = talk.engine.thresholds.limit.tokens - talk.engine.budget.fixed
+    assert room > 0.7 * (64_000 - talk.engine.budget.fixed)
+    assert 0 < talk.summaries < 10
+    assert not talk.engine.backoff.resting

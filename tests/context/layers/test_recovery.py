@@ -91,7 +91,7 @@ def everything(here: ContextEngine) -> None:
 
 CASES = {
     "a paste sent three times": (100_000, pasted),
-    "nine pictures": (16_000, pictures),
+    "nine pictures": (15_000, pictures),
     "fifty small pictures": (16_000, small_pictures),
     "1,000 calls": (32_000, calls(1_000)),
     "300 calls with long results": (9_000, calls(300, lines=110)),
