@@ -17,7 +17,7 @@ from tui_agent.replay.many import Result, Results, find, hash_of, version_of
 from tui_agent.replay.policies import COMPARED
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN
-from tui_agent.reports.replays import DEFAULT, Panel, PolicySums, Wanted, leaks, replay_many, summarise
+from tui_agent.reports.replays import DEFAULT, ERRORS, Panel, PolicySums, Wanted, leaks, replay_many, summarise
 from tui_agent.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -29,7 +29,6 @@ MODELS: Final = ("anthropic:claude-opus-5-5", "openai:gpt-5.5")
 WINDOWS: Final = (64_000, 200_000)
 CELLS: Final = tuple((model, window) for model in MODELS for window in WINDOWS)
 POLICIES: Final = (DEFAULT, "none", *COMPARED)
-ERRORS: Final = ("cost", "sent", "read")
 KINDS: Final = {"command": "commands", "path": "paths", "number": "numbers", "user's words": "user's words"}
 """What is followed, and its heading."""
 
@@ -119,8 +118,9 @@ _PREDICTION: Final = """\
 
 Where a recording has its provider's usage, each call's usage is predicted and compared with it
 ([how](replay.md#how-accurate-is-it)): the error of a session's dollars, of the tokens sent, and of those read from the
-cache. The policies below are billed by the same rules; only a cache that was lost for another reason is not billed to
-them."""
+cache; and of the dollars of its later calls, if only the first third of the session is known: in a short one, a cache
+lost once or twice decides them, and cannot be foreseen. The policies below are billed by the same rules; only a cache
+that was lost for another reason is not billed to them."""
 _DOLLARS: Final = """\
 ## Dollars, and what they keep
 
@@ -222,7 +222,7 @@ def _prediction(measured: Measured) -> Iterator[str]:
         errors = summarise([each for each in measured.own if each.recording in contents], "").errors
         for kind, of in errors.items():
             figures = f"{of['sessions']:.0f}", f"{of['median']:.1%}", f"{of['largest']:.1%}"
-            rows.append((agent, kind, *figures, f"{of['within_3_percent']:.0%}"))
+            rows.append((agent, ERRORS[kind], *figures, f"{of['within_3_percent']:.0%}"))
     yield from _table(("Agent", "Error of", "Sessions", "Median", "Largest", "Within 3%"), rows)
 
 

@@ -271,10 +271,8 @@ def questions_text(plan: Plan) -> str:
 def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
     """The results as a table of at most 100 columns, beside those of the replay."""
     kinds = [about for about in ABOUT if any(each.about == about for each in plan.asked)]
-    shown = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(
-        ("policy", "right", *kinds, "unknown", "wrong", "tokens", "cost $", "evidence", "sum")
-    ):
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(("policy", "right", *kinds, "unknown", "wrong", "tokens", "$", "evidence", "sum")):
         shown.add_column(heading, justify="right" if number else "left", no_wrap=True)
     for each in sorted(sat, key=lambda each: -each.scored("right")):
         counts = [_right_of(each, plan, about) for about in kinds]
@@ -298,7 +296,7 @@ def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
 
 _NOTE: Final = (
     "right: the exact text, in all and by what was asked about. unknown: the model said so.\n"
-    "tokens: in the window at the end. cost $, evidence, sum: what the replay says of the session:\n"
+    "tokens: in the window at the end. $, evidence, sum: what the replay says of the session:\n"
     "its dollars, the evidence in view, and its compactions (docs/replay.md)."
 )
 

@@ -25,11 +25,12 @@ from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import error_of
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN, Replay
-from tui_agent.settings import Settings
+from tui_agent.settings import POLICIES, Settings
 from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
+from tui_agent.tools.shell.own_process import in_own_process
 from tui_agent.version import __version__
 
 OWN_SESSIONS: Final = "tui-agent"
@@ -75,6 +76,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depth: float = 0.0
     survived: dict[str, tuple[int, int]] = {}
     errors: dict[str, float] = {}
+
+    @property
+    def verbatim_share(self) -> float:
+        """The share of what was needed that was in view where it was said; 1 if nothing was needed."""
+        return self.verbatim / self.needed if self.needed else 1.0
 
     @property
     def key(self) -> Key:
@@ -247,6 +253,8 @@ def replayed(task: Task) -> list[Result]:
                 "sent": error_of(one.input_tokens, other.input_tokens),
                 "read": error_of(one.cache_read_tokens, other.cache_read_tokens),
             }
+            if accuracy.rest is not None:
+                errors["rest"] = error_of(*accuracy.rest.costs)
         results.append(
             msgspec.structs.replace(
                 nothing(policy, ""),
@@ -277,6 +285,20 @@ def replayed(task: Task) -> list[Result]:
 def _work(task: bytes) -> bytes:
     """`replayed` as bytes, which any executor can send."""
     return msgspec.json.encode(replayed(msgspec.json.decode(task, type=Task)))
+
+
+async def policy_costs(folder: Path, settings: Settings, model: str, *, window: int) -> list[Result]:
+    """Replay the session in `folder` under each of `POLICIES` on this model, in a process of its own.
+
+    Slow for a long session: about 3 s per policy for 500 calls; cancelling ends it. Nothing is returned if there is no
+    answer yet, or the model's prices are not known. `window` is in tokens.
+    """
+    task = Task(str(folder), "", tuple(POLICIES), model, window, "", settings)
+    try:
+        results = msgspec.json.decode(await in_own_process(__name__, msgspec.json.encode(task)), type=list[Result])
+    except (OSError, msgspec.DecodeError):
+        return []
+    return [each for each in results if not each.problem]
 
 
 class Stopped(Exception):
@@ -347,3 +369,7 @@ def executor_of(address: str, jobs: int) -> Iterator[tuple[Executor, int]]:
 def usable_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(_work(sys.stdin.buffer.read()))

@@ -42,6 +42,8 @@ DEFAULT: Final = "balanced"
 BASELINES: Final = (AS_RECORDED, "none")
 """What a session is compared with: what it cost, else what it would have cost if nothing had been left out."""
 CLOSE: Final = 0.03
+ERRORS: Final = {"cost": "cost", "sent": "sent", "read": "read", "rest": "cost after the first third"}
+"""The errors of a prediction, and their headings."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 _WORD: Final = re.compile(r"[^\W\d_]{3,}")
 _HEADINGS: Final = {
@@ -130,7 +132,7 @@ def summarise(results: Sequence[Result], version: str) -> Summary:
             "within_3_percent": sum(abs(value) <= CLOSE for value in values) / len(values),
             "largest": max(map(abs, values)),
         }
-        for name in ("cost", "sent", "read")
+        for name in ERRORS
         if (values := [each.errors[name] for each in own.values() if name in each.errors])
     }
     formats, problems = dict[str, int](), dict[str, int]()
@@ -259,7 +261,7 @@ def _tables(summary: Summary, *, each: bool = False) -> Iterator[_Table]:
     if summary.errors:
         rows = [
             (
-                name,
+                ERRORS[name],
                 f"{of['sessions']:.0f}",
                 f"{of['median']:.1%}",
                 f"{of['within_3_percent']:.0%}",
@@ -292,7 +294,7 @@ def leaks(report: str, found: Iterable[Found], own: Iterable[str] = ()) -> list[
     """
     sample = Result(recording="", policy=DEFAULT, model="", window=0, version="", problem="")
     kinds = dict.fromkeys(("path", "name", "error", "number", "link", "hash", "command", "user's words"), (1, 1))
-    sample = msgspec.structs.replace(sample, survived=kinds, errors={"cost": 0.0, "sent": 0.0, "read": 0.0})
+    sample = msgspec.structs.replace(sample, survived=kinds, errors=dict.fromkeys(ERRORS, 0.0))
     problems = ("not readable", "prices not known", "no usage recorded")
     empty = summarise([sample, *(msgspec.structs.replace(sample, problem=problem) for problem in problems)], "")
     formats = (*FOLDERS, "neutral", "session", "opencode", "atif")

@@ -12,7 +12,7 @@ from tui_agent.tui.wording import MODES
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.replay.session_costs import PolicyCost
+    from tui_agent.replay.many import Result
 
 POLICY_TITLE: Final = "Policy: what this session would have cost, and kept word for word"
 POLICY_ALONE: Final = "Policy: what is spent on keeping the conversation word for word"
@@ -94,15 +94,15 @@ async def choose_policy(host: Host, argument: str) -> None:
 
 
 async def _picked_policy(host: Host, agent: "Agent") -> str | None:
-    from tui_agent.replay.session_costs import policy_costs
+    from tui_agent.replay.many import policy_costs
     from tui_agent.tui.dialogs.pickers import Option
 
-    costs: tuple[PolicyCost, ...] = ()
+    costs: list[Result] = []
     if host.session_folder is not None:
         host.hint("replaying this session under each policy")
         window = agent.engine.window.tokens
-        costs = await policy_costs(host.session_folder, agent.settings, agent.profile, window=window)
+        costs = await policy_costs(host.session_folder, agent.settings, agent.profile.name, window=window)
         host.hint("")
-    figures = {cost.policy: f"{money_text(cost.usd):>8}  {cost.verbatim_share:>4.0%}  " for cost in costs}
+    figures = {cost.policy: f"{money_text(cost.cost_usd):>8}  {cost.verbatim_share:>4.0%}  " for cost in costs}
     options = [Option(name, name, figures.get(name, "") + policy.meaning) for name, policy in POLICIES.items()]
     return await host.pick(POLICY_TITLE if costs else POLICY_ALONE, options, agent.settings.context.policy)
