@@ -61,7 +61,7 @@ def figures() -> list[Figure]:
         return found_alone + (asyncio.run(_together(project, state, kinds[0])) if kinds else [])
 
 
-class _Historian(Tree):
+class Historian(Tree):
     """File history as the gate and a command's call use it."""
 
     def earlier(self, path: Path) -> bytes | None:
@@ -74,7 +74,7 @@ async def _together(project: Path, state: Path, kind: Kind) -> list[Figure]:
 
     places = Places(folders=(project,), project=project, program=state, session=state / "session")
     sandbox = Sandbox("auto", places, offered=Mechanism(kind, ""))
-    history = _Historian(project, [state], KeptFiles(state / "kept", 10**9), TreeLimits(10_000, 5, 10**6))
+    history = Historian(project, [state], KeptFiles(state / "kept", 10**9), TreeLimits(10_000, 5, 10**6))
     workspace, beside = Workspace(project), Workspace(state / "same")
     gate = PermissionGate("auto", workspace, confinement=sandbox, history=history)
     confined, plain = RunCommand(sandbox=sandbox), RunCommand()

@@ -88,6 +88,8 @@ async def test_a_path_that_it_cannot_see_is_told_and_seen_once_it_is_allowed(she
         assert f"it does not show {shell.place.outside}/file.txt." in text, text
         assert "as it was" in await shell.run(line, reads=[f"{shell.place.outside}/file.txt"])
     assert "[the sandbox" not in await shell.run("cat /no/such/file")
+    assert "[the sandbox" not in await shell.run(f"{sys.executable} -c 'open(\"nowhere/there\")'")
+    assert shell.kind == "landlock" or "[the sandbox" not in await shell.run("cat /tmp/nowhere")
     text = await shell.run(f"cat {name}; echo x > {name}", reads=[str(shell.place.outside)])
     assert text.startswith("as it was\n")
     assert (shell.place.outside / "file.txt").read_text() == "as it was\n"

@@ -11,12 +11,14 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.launcher import Request
 
 _FILES: Final = re.compile(
-    r"read-only file system|permission denied|operation not permitted|EROFS|EACCES|EPERM|PermissionError", re.IGNORECASE
+    r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM|PermissionError)\b",
+    re.IGNORECASE,
 )
 _NETWORK: Final = re.compile(
     r"could not resolve|couldn't resolve|temporary failure in name resolution|name or service not known"
-    r"|network is unreachable|no route to host|ENETUNREACH|EAI_AGAIN|ENOTFOUND|getaddrinfo|nodename nor servname"
-    r"|failed to establish a new connection|unable to resolve|dial tcp|could not connect|failed to connect",
+    r"|network is unreachable|no route to host|\b(?:ENETUNREACH|EAI_AGAIN|ENOTFOUND)\b|getaddrinfo"
+    r"|nodename nor servname|failed to establish a new connection"
+    r"|unable to resolve|dial tcp|could not connect|failed to connect",
     re.IGNORECASE,
 )
 _MISSING: Final = re.compile(
@@ -29,6 +31,8 @@ _LOOKED_AT: Final = 20
 """The most paths that are looked for outside the sandbox."""
 _NAMED: Final = 5
 _KERNEL: Final = ("/proc", "/dev")
+_PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - names of places
+"""Folders of its own that a command sees in a view built by mounts."""
 
 
 class Bounds(NamedTuple):
@@ -46,6 +50,8 @@ class Bounds(NamedTuple):
         for path in (name, os.path.dirname(name)):  # noqa: PTH120 - it may be no path at all
             real = os.path.realpath(path)
             seen = _deepest(real, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
+            if path != name and request.mounts and path in _PRIVATE:
+                continue
             if real != "/" and (not seen or seen <= _deepest(real, request.hidden)) and os.path.lexists(path):
                 return path
         return ""
