@@ -76,6 +76,7 @@ from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.buffers import Buffers
+from tui_agent.tools.files.diagnostics import Diagnosing, LanguageServers
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
@@ -278,7 +279,8 @@ async def _open(
     background = BackgroundCommands(settings.output.stream_bytes)
     engine.running = lambda: background.running
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
-    tools = tools_of(settings, gate, places.notes, background, sandbox, buffers, trusted=arguments.trusted)
+    languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
+    tools = tools_of(settings, gate, places.notes, background, sandbox, languages, buffers, trusted=arguments.trusted)
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
     subtasks = SubtaskRunner(ask)
     parent = view.model or model.profile.name
@@ -324,7 +326,7 @@ async def _open(
     )
     closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
     closing.push_async_callback(asyncio.to_thread, sandbox.close)
-    for part in (sandbox.proxy, servers, background, small, agent):
+    for part in (sandbox.proxy, servers, languages, background, small, agent):
         closing.push_async_callback(part.close)
     if not store.read_only and "cwd" not in await store.meta():
         await store.set_meta({"cwd": noted_folder(arguments.folder)})
@@ -457,6 +459,7 @@ def tools_of(
     notes: Notes,
     background: BackgroundCommands,
     sandbox: Sandbox,
+    languages: LanguageServers,
     buffers: Buffers | None = None,
     *,
     trusted: bool,
@@ -473,7 +476,8 @@ def tools_of(
         sandbox=sandbox,
         only_reads=lambda: gate.mode == "plan",
     )
-    editing = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
+    confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
+    editing = (Diagnosing(tool, languages) for tool in confined)
     tools: list[Tool] = [ReadFile(pages, buffers), *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),

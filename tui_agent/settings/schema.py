@@ -423,6 +423,17 @@ class Search(Struct, frozen=True, kw_only=True):
     """The price of a search in USD; null: what the service's page says."""
 
 
+class Diagnostics(Struct, frozen=True, kw_only=True):
+    """What an edit newly broke, from language servers; needs the extra tui-agent[lsp]."""
+
+    enabled: bool = True
+    """Start the language servers that are there, with the first edit of a file that they know."""
+    wait_s: float = 2.0
+    """Seconds that the result of an edit waits; what is known later comes with the next one."""
+    warnings: bool = False
+    """Tell warnings too, not only errors."""
+
+
 class Mcp(Struct, frozen=True, kw_only=True):
     """MCP servers."""
 
@@ -512,6 +523,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     file_history: FileHistory = FileHistory()
     mcp: Mcp = Mcp()
     search: Search = Search()
+    diagnostics: Diagnostics = Diagnostics()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
     ui: Ui = Ui()

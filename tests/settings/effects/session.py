@@ -1,7 +1,9 @@
 """Probes of whole sessions: with the offline model, or with a provider's server behind the real SDK."""
 
 import json
+import os
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.tools.web.test_fetch_url import answer, server
 from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.files import diagnostics
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.notes.memory import memory_folder
 from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
@@ -53,6 +56,20 @@ def doing(prompt: str) -> Observe:
             told = await say(session, prompt)
         done = [event for event in told if isinstance(event, events.ToolFinished)]
         return asked, [(each.status, re.sub(r"\d+\.\d s", "", each.text.replace(str(folder), "~"))) for each in done]
+
+    return observe
+
+
+def broken(text: str) -> Observe:
+    """How many problems the result of writing this text names."""
+
+    async def observe(settings: Settings, folder: Path) -> object:
+        async with without_delay() as patch, talking(folder, settings) as session:
+            patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+            patch.setattr(diagnostics, "PROGRAMS", diagnostics.PROGRAMS[1:2])
+            told = await say(session, f'write "{text}" to broken.py')
+        texts = [event.text for event in told if isinstance(event, events.ToolFinished)]
+        return sum(text.count("(Ruff") for text in texts)
 
     return observe
 
@@ -241,6 +258,9 @@ PROBES: Mapping[str, Probe] = {
     "permissions.variables": Probe(["MY_SERVICE_TOKEN"], variables, OFFLINE),
     "permissions.unasked": Probe("known", unasked, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
+    "diagnostics.enabled": Probe(False, broken("def f(:"), OFFLINE),
+    "diagnostics.wait_s": Probe(0.0, broken("def f(:"), OFFLINE | {"diagnostics.wait_s": 30.0}),
+    "diagnostics.warnings": Probe(True, broken("x = y"), OFFLINE | {"diagnostics.wait_s": 30.0}),
     "search.service": Probe("brave", search_tool, OFFLINE),
     "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
     "search.results": Probe(1, searched, SEARXNG),
