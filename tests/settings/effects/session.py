@@ -260,7 +260,7 @@ PROBES: Mapping[str, Probe] = {
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
     "diagnostics.enabled": Probe(False, broken("def f(:"), OFFLINE),
     "diagnostics.wait_s": Probe(0.0, broken("def f(:"), OFFLINE | {"diagnostics.wait_s": 30.0}),
-    "diagnostics.warnings": Probe(True, broken("x = y"), OFFLINE | {"diagnostics.wait_s": 30.0}),
+    "diagnostics.warnings": Probe(True, broken("import os"), OFFLINE | {"diagnostics.wait_s": 30.0}),
     "search.service": Probe("brave", search_tool, OFFLINE),
     "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
     "search.results": Probe(1, searched, SEARXNG),
