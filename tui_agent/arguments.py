@@ -307,7 +307,8 @@ def _sessions_parser() -> _Parser:
 def _trace_parser() -> _Parser:
     parser = _new_parser(
         "tui-agent trace",
-        "[SESSION] [--kind KIND]... [--follow] [--json] | [SESSION] --html FILE | [SESSION] --atif | --verify",
+        "[SESSION] [--kind KIND]... [--follow] [--json] | [SESSION] --html FILE | [SESSION] --atif | --verify\n"
+        "         | [SESSION] --otlp",
     )
     parser.description = "Print the trace of a session, one event per line."
     which = "the session's id, or the beginning of it (default: the newest session of this folder)"
@@ -320,6 +321,9 @@ def _trace_parser() -> _Parser:
     form.add_argument("--json", action="store_true", help="complete events, as one JSON object per line")
     form.add_argument("--html", default="", metavar="FILE", help="write the session as one self-contained page")
     form.add_argument("--atif", action="store_true", help="the session as one ATIF trajectory (JSON)")
+    form.add_argument(
+        "--otlp", action="store_true", help="send the session to OpenTelemetry, with its own times (docs/telemetry.md)"
+    )
     form.add_argument("--verify", action="store_true", help="check that nothing in the trace was changed or removed")
     return parser
 

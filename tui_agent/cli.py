@@ -108,7 +108,7 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
         case "web":
             return _serve_browser(parsed, folder, home, environ)
         case _:
-            return _report_session(parsed, home)
+            return _report_session(parsed, folder, home, environ)
 
 
 def _usage(options: Namespace, home: Path) -> int:
@@ -181,11 +181,16 @@ def _plugins(options: Namespace, folder: Path, home: Path) -> int:
     return ExitCode.DONE
 
 
-def _report_session(parsed: Parsed, home: Path) -> int:
+def _report_session(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     from tui_agent.reports.sessions import ReportError, sessions_report
 
     try:
         if parsed.command == "trace":
+            if parsed.options.otlp:
+                from tui_agent.reports.trace import send_trace
+
+                _print(send_trace(home, parsed.options.session, _load(parsed, folder, home, environ)[1], environ))
+                return ExitCode.DONE
             return _trace(parsed.options, home)
         width = get_terminal_size().columns if _is_terminal(sys.stdout) else 0
         _print(sessions_report(home, as_json=parsed.options.json, width=width))

@@ -72,6 +72,7 @@ from tui_agent.storage.sessions import (
     subtask_folder,
     subtask_folders,
 )
+from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
@@ -305,6 +306,7 @@ async def _open(
     )
     hooks = Hooks(places.shelves, facts)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
+    telemetry, unsent = telemetry_of(settings, name, closing)
     agent = Agent(
         model,
         tools=tools,
@@ -322,6 +324,7 @@ async def _open(
             offered=offered,
             shelves=places.shelves,
             hooks=hooks,
+            telemetry=telemetry,
         ),
     )
     closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
@@ -346,6 +349,8 @@ async def _open(
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
     notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, places.shelves, servers)))
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
+    if unsent:
+        notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
     if small_parent:
         notices.append(Notice(level="warning", title="Small-tier parent", **small_parent._asdict()))
     session = Session(
@@ -436,6 +441,19 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         skills_tokens=settings.context.skills_index_tokens,
         memory_tokens=settings.context.memory_index_tokens,
     )
+
+
+def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> tuple[Telemetry | None, str]:
+    """What sends the session's telemetry, if that is wanted; and why it cannot be sent, if so."""
+    if not wanted(settings, os.environ):
+        return None, ""
+    if (why := problem(settings, os.environ)) or not installed():
+        return None, why
+    from tui_agent.telemetry.otlp import OtlpExporter
+
+    exporter = OtlpExporter()
+    closing.push_async_callback(asyncio.to_thread, exporter.close)
+    return Telemetry(spans_for(session, settings, os.environ), exporter), ""
 
 
 def sandbox_of(

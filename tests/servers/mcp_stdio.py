@@ -83,7 +83,7 @@ def text(*parts: str, **more: Any) -> dict[str, Any]:
 def call(number: Any, name: str, given: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:
     match name:
         case "echo":
-            return text(str(given["text"]))
+            return text(str(meta.get(given["text"], given["text"])))
         case "add":
             total = given["a"] + given["b"]
             return text(json.dumps({"sum": total}), structuredContent={"sum": total})

@@ -17,7 +17,7 @@ from tui_agent.agent.branches import Branches
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
-from tui_agent.agent.extensions.agents import RUN_AGENT
+from tui_agent.agent.extensions.agents import agent_of
 from tui_agent.agent.extensions.files import Shelf
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
@@ -51,6 +51,7 @@ from tui_agent.settings import Settings
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind
+from tui_agent.telemetry.telemetry import Telemetry
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, SubtaskProgress, Tool, WorkspaceView
 from tui_agent.tools.functions import FunctionTool
@@ -71,6 +72,7 @@ class SessionParts(NamedTuple):
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
     current. subtasks: runs them; tools have it already. files: the history of changed files. offered: the tools of MCP
     servers. shelves: the folders of the user's own commands, agents and styles. hooks: the user's own.
+    telemetry: follows the log.
     """
 
     guards: Guards | None = None
@@ -82,6 +84,7 @@ class SessionParts(NamedTuple):
     shelves: tuple[Shelf, ...] = ()
     hooks: Hooks = Hooks()
     is_subtask: bool = False
+    telemetry: Telemetry | None = None
 
 
 class AgentOptions(TypedDict, total=False):
@@ -181,7 +184,7 @@ class Agent:
         )
         self._is_subtask = session.is_subtask
         self._history, self._hooks = session.files, hooks
-        self._record = Record(engine, kept.store)
+        self._record = Record(engine, kept.store, session.telemetry)
         self._active = ActiveModel(model, self._record, self.briefing, session.small)
         own_ceiling = CostCeiling(limits, kept.tracker, kept.view.log)
         self._guards = session.guards or Guards(own_ceiling, max_calls=limits.max_calls)
@@ -482,7 +485,9 @@ class Agent:
         kept = await self._kept.of_subtask(branch)
         name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
         self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
-        hooks = self._hooks.of_subtask(*self._as_hooked(spec, name, kept))
+        hooked, transcript = self._as_hooked(spec, name, kept)
+        hooks = self._hooks.of_subtask(hooked, transcript)
+        telemetry = self._record.telemetry.of_subtask(name, hooked.kind)
         # The learned token ratios of a model apply to every conversation with it.
         ratios, thread = self.engine.meter.ratios, name if kept.folder is None else kept.folder.name
         try:
@@ -497,7 +502,7 @@ class Agent:
                 deps=self._deps,
                 **self._around._asdict(),
                 workspace=self._workspace,
-                session=SessionParts(Guards(self._guards.ceiling), hooks=hooks, is_subtask=True),
+                session=SessionParts(Guards(self._guards.ceiling), hooks=hooks, is_subtask=True, telemetry=telemetry),
             )
         except BaseException:
             await kept.close()
@@ -513,8 +518,7 @@ class Agent:
 
     def _as_hooked(self, spec: SubtaskSpec, name: str, kept: Persistence) -> tuple[Subtask, Transcript | None]:
         """How the user's hooks are told of a subtask: its agent's or tool's name, and its transcript."""
-        tool, _, agent = spec.title.partition(" ")
-        kind, root = agent if tool == RUN_AGENT else tool or "subtask", self._workspace.root
+        kind, root = agent_of(spec.title), self._workspace.root
         if kept.folder is None:
             return Subtask(name, kind), None
         return Subtask(name, kind), Transcript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)

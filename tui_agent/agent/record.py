@@ -36,6 +36,7 @@ from tui_agent.durable import in_thread, to_completion
 from tui_agent.models.usage import UsageTracker, cost_usd
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind, Store
+from tui_agent.telemetry.telemetry import Telemetry
 
 Result = TypeVar("Result")
 
@@ -47,8 +48,9 @@ _MOVED_AT_ONCE = 200
 class Record:
     """Appends to the log of one conversation, one append at a time, each atomically."""
 
-    def __init__(self, engine: ContextEngine, store: Store) -> None:
+    def __init__(self, engine: ContextEngine, store: Store, telemetry: Telemetry | None = None) -> None:
         self.engine = engine
+        self.telemetry = telemetry or Telemetry()
         self._store = store
         self._lock = asyncio.Lock()
         self._waiting: list[AnyEntry] = []
@@ -150,6 +152,7 @@ class Record:
                 self.note("error", {"kind": "internal", "traceback": traceback.format_exc()})
                 await self._mend()
             newest = len(self.view.log)
+            self.telemetry.appended(stamped)
             if left is not None:
                 await in_thread(left.free)
             if not self.view.log.is_packed():
@@ -213,19 +216,28 @@ class CallAccount:
             (profile, usage), self._running = self._running, None
             await self._enter(profile, usage, "unfinished")
 
-    async def count(self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest"]) -> float | None:
+    async def count(
+        self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest"], duration_ms: int
+    ) -> float | None:
         """Count an answered call of context work; returns its cost in USD, None if the price is unknown.
 
         Raises `StorageError`.
         """
         self._running = None
-        return await self._enter(profile, usage, purpose)
+        return await self._enter(profile, usage, purpose, duration_ms)
 
     async def _enter(
-        self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest", "unfinished"]
+        self,
+        profile: ModelProfile,
+        usage: Usage,
+        purpose: Literal["summary", "digest", "unfinished"],
+        duration_ms: int = 0,
     ) -> float | None:
         cost = cost_usd(usage, profile.prices)
         self._tracker.record(profile.name, usage, cost)
         self.spent_usd += cost or 0.0
-        await self._record.append(UnattributedCall(model=profile.name, usage=usage, purpose=purpose, cost_usd=cost))
+        call = UnattributedCall(
+            model=profile.name, usage=usage, purpose=purpose, cost_usd=cost, duration_ms=duration_ms
+        )
+        await self._record.append(call)
         return cost

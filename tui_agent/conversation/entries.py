@@ -188,13 +188,14 @@ class UnattributedCall(Entry, frozen=True, kw_only=True, omit_defaults=True, tag
 
     `purpose`: it wrote a summary or a digest, or it was stopped or broke off (``unfinished``: as far as the provider
     reported it), or a tool's service was paid (``tool``: `model` is the tool's name). `cost_usd` is None if the price
-    is unknown.
+    is unknown, `duration_ms` 0 if it is not known how long it took.
     """
 
     model: str
     usage: Usage
     purpose: Literal["summary", "digest", "unfinished", "tool"]
     cost_usd: float | None = None
+    duration_ms: int = 0
 
 
 class Partial(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="partial"):

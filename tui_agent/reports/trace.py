@@ -2,20 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, get_args
 
 import msgspec
 
+from tui_agent.agent.extensions.agents import agent_of
+from tui_agent.agent.subtasks import branch_prefix
+from tui_agent.conversation.entries import Recorded
 from tui_agent.reports.pages import Remark, session_page
 from tui_agent.reports.sessions import ReportError, explained, folder_of
 from tui_agent.reports.wording import duration_text, short_number, time_text
+from tui_agent.settings import Settings
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries
+from tui_agent.storage.sessions import subtask_branch, subtask_folders, subtask_id
 from tui_agent.storage.store import Kind
 from tui_agent.storage.trace import TraceEvent, read_events
 from tui_agent.storage.verify import verify
+from tui_agent.telemetry import names
+from tui_agent.telemetry.spans import Span, Spans, spans_of
+from tui_agent.telemetry.telemetry import MISSING, captures, installed
 from tui_agent.text import call_summary, counted, money_text, one_line
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -79,6 +88,47 @@ def verification(home: Path, session: str) -> tuple[str, bool]:
     if report.ok:
         return f"{report.events} events of {counted(report.entries, 'log entry', 'log entries')}, unchanged", True
     return "\n".join(report.problems), False
+
+
+def send_trace(home: Path, session: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """Send a session and its subtasks to OpenTelemetry with their own times; a sentence on it. Raises `ReportError`."""
+    if not installed():
+        raise ReportError(f"--otlp: {MISSING}")
+    from tui_agent.telemetry.otlp import endpoint, send_spans
+
+    try:
+        folder = asyncio.run(folder_of(home, session))
+        sent, whole = send_spans(_spans(home, folder, captures(settings, environ)))
+    except StorageError as error:
+        raise explained(error) from error
+    if not whole:
+        raise ReportError(f"--otlp: the collector at {endpoint()} did not take everything ({sent} spans were sent)")
+    return f"{counted(sent, 'span')} of session {folder.name} sent to {endpoint()}"
+
+
+def _spans(home: Path, folder: Path, content: bool) -> Iterator[Span]:
+    """The spans of a session and of its subtasks, each below the call that it answered."""
+    subtasks = {subtask_branch(each): each for each in subtask_folders(home, folder.name)}
+    titles: dict[str, str] = {}
+    spans = Spans(folder.name, content=content)
+    entries = list(read_entries(log_file(folder)))
+    for entry in entries:
+        if isinstance(entry, Recorded) and entry.kind == "session":
+            with suppress(msgspec.MsgspecError):
+                begun = msgspec.json.decode(entry.body, type=_Begun)
+                titles[begun.subtask] = begun.title
+    for span in spans_of(spans, entries):
+        yield span
+        call = str(span.attributes.get(names.TOOL_CALL, ""))
+        for branch in [branch for branch in subtasks if call and branch.startswith(branch_prefix(call))]:
+            name = subtask_id(folder.name, branch)
+            below = Spans(name, parent=span.here, agent=agent_of(titles.get(name, "")), content=content)
+            yield from spans_of(below, read_entries(log_file(subtasks.pop(branch))))
+
+
+class _Begun(msgspec.Struct):
+    subtask: str = ""
+    title: str = ""
 
 
 def event_line(event: TraceEvent) -> str:

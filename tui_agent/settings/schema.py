@@ -481,6 +481,15 @@ class Session(Struct, frozen=True, kw_only=True):
     """Folders of Claude Code's plugins: their commands, agents, skills, styles and hooks are used, never changed."""
 
 
+class Telemetry(Struct, frozen=True, kw_only=True):
+    """OpenTelemetry (docs/telemetry.md); needs the extra `otel`."""
+
+    enabled: Literal["auto", "on", "off"] = "auto"
+    """Send spans and metrics: on, off, or auto: if `OTEL_EXPORTER_OTLP_ENDPOINT` names a collector."""
+    content: bool = False
+    """Send what was said, too: prompts, answers, arguments and results, without keys."""
+
+
 class Ui(Struct, frozen=True, kw_only=True):
     """The full-screen app."""
 
@@ -526,6 +535,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     diagnostics: Diagnostics = Diagnostics()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
+    telemetry: Telemetry = Telemetry()
     ui: Ui = Ui()
 
     sources: dict[str, str] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from tests.tools.support import call
 from tests.tools.web.test_fetch_url import answer, server
 from tui_agent.agent import events
 from tui_agent.settings import Settings
+from tui_agent.telemetry.telemetry import spans_for, wanted
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.files import diagnostics
 from tui_agent.tools.gate.workspace import Workspace
@@ -233,6 +234,8 @@ async def limited(settings: Settings, folder: Path) -> object:
 
 
 PROBES: Mapping[str, Probe] = {
+    "telemetry.enabled": Probe("on", lambda settings, _: wanted(settings, {})),
+    "telemetry.content": Probe(True, lambda settings, _: spans_for("a session", settings, {}).content),
     "model.wait_for_reset": Probe(0, limited, OPUS),
     "model.fallbacks": Probe(["claude-sonnet-5-5"], limited, OPUS),
     "context.skills_index_tokens": Probe(300, prompt_lines, OFFLINE),

@@ -19,6 +19,7 @@ from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskPr
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp import process as mcp_process
 from tui_agent.tools.mcp.configuration import Limits, Unavailable
+from tui_agent.tracing import SpanContext, within
 
 
 async def test_every_kind_of_answer_becomes_an_output(tmp_path: Path) -> None:
@@ -45,6 +46,8 @@ async def test_a_server_gets_no_key_of_ours(tmp_path: Path, monkeypatch: pytest.
     given = ToolServer(command=server.command, args=server.args, env={"GIVEN": "${MINE}", "ELSE": "${NOT_SET:-x}"})
     async with talking(given, tmp_path) as talk:
         names = (await talk.call("variables")).text.split()
+        with within(SpanContext(7, 9)):
+            assert (await talk.call("echo", text="traceparent")).text == f"00-{7:032x}-{9:016x}-01"
     assert "GIVEN" in names
     assert "ELSE" in names
     assert "ANTHROPIC_API_KEY" not in names

@@ -57,6 +57,12 @@ _ANSWER: Final = (
 )
 
 
+def agent_of(title: str) -> str:
+    """What answers a subtask of this title: the name of its agent or tool."""
+    tool, _, agent = title.partition(" ")
+    return agent if tool == RUN_AGENT else tool or "subtask"
+
+
 class OwnAgent(NamedTuple):
     """One of the user's own agents.
 

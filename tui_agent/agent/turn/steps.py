@@ -6,6 +6,7 @@ call, or it is entered at once if no turn runs.
 """
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -335,8 +336,10 @@ class StepRunner:
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
         try:
             with self._ceiling.calling(model.profile, asked.tokens, cached):
+                began = time.monotonic()
                 completed = await self._completed(model, asked.request, account)
-                cost = await account.count(model.profile, completed.usage, asked.purpose)
+                duration_ms = int(1000 * (time.monotonic() - began))
+                cost = await account.count(model.profile, completed.usage, asked.purpose, duration_ms)
         except CostCeilingReached as reached:
             return Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:

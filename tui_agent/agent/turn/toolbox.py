@@ -69,6 +69,7 @@ from tui_agent.tools.base import (
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.schema import expected
+from tui_agent.tracing import within
 
 HOOK_CHARS = 100_000
 """Characters of a result that hooks are given."""
@@ -327,7 +328,8 @@ class Toolbox:
                 began += time.monotonic() - asked
 
         try:
-            status, output = await self._attempt(call, emit, ask)
+            with within(self._record.telemetry.call(call.id)):
+                status, output = await self._attempt(call, emit, ask)
         except asyncio.CancelledError as stop:
             output = stop.output if isinstance(stop, CallStopped) else _STOPPED
             await self._finish(call, "interrupted", output, emit, _since(began))

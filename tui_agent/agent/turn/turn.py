@@ -96,6 +96,7 @@ class Turn:
             except StorageError as error:
                 self._tell("warning", "The end of the turn is not stored", error.message, error.hint)
             finally:
+                self._record.telemetry.turn_ended(self._ended or self._calls.stop_reason)
                 self._emit(
                     events.TurnFinished(
                         stop_reason=self._ended or self._calls.stop_reason,

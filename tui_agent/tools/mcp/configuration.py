@@ -23,6 +23,7 @@ from tui_agent.settings import ToolServer
 from tui_agent.settings.servers import listed_servers, server_from, usable_name, without_comments
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.text import one_line
+from tui_agent.tracing import PARENT, STATE
 
 FOLDER: Final = "mcp"
 """The folder in the program's home for everything about servers."""
@@ -263,7 +264,20 @@ class _Kept(msgspec.Struct):
     files: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-SAFE_VARIABLES: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
+SAFE_VARIABLES: Final = (
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "TZ",
+    PARENT,
+    STATE,
+)
 """The variables of this program's environment that a server gets besides its own: no keys (as in the official SDK)."""
 
 

@@ -8,8 +8,8 @@ import asyncio
 import contextlib
 import importlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
@@ -29,6 +29,7 @@ from tui_agent.tools.mcp.known import (
     unique,
 )
 from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unsolicited, running
+from tui_agent.tracing import current
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -137,15 +138,16 @@ class Connection:
             context.progress(_progress_text(progress, total, message))
 
         seconds = self.configured.server.call_seconds or self._limits.call
+
+        async def asked(client: "Client") -> "CallToolResult":
+            with _in_span():
+                return await client.call_tool(
+                    tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
+                )
+
         self._calls.append(context)
         try:
-            return await self._ask(
-                f"calling {one_line(tool, 60)}",
-                lambda client: client.call_tool(
-                    tool, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
-                ),
-                seconds,
-            )
+            return await self._ask(f"calling {one_line(tool, 60)}", asked, seconds)
         finally:
             self._calls.remove(context)
 
@@ -402,6 +404,23 @@ class Connection:
         from pydantic import FileUrl
 
         return ListRootsResult(roots=[Root(uri=FileUrl(folder.as_uri()), name=folder.name) for folder in self._folders])
+
+
+@contextmanager
+def _in_span() -> Iterator[None]:
+    """A context in which the SDK tells the server of the current span, in a request's ``_meta``."""
+    here = current()
+    if here is None:
+        yield
+        return
+    from opentelemetry import context, trace
+
+    span = trace.SpanContext(here.trace, here.span, is_remote=False, trace_flags=trace.TraceFlags(here.flags))
+    token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(span)))
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 @asynccontextmanager

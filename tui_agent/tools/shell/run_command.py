@@ -40,6 +40,7 @@ from tui_agent.tools.shell.environment import child_environment, sandboxed_envir
 from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
 from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal
+from tui_agent.tracing import variables
 
 DEFAULT_TIMEOUT = 120
 Started = TypeVar("Started")
@@ -218,10 +219,10 @@ class RunCommand(BuiltIn):
         sandbox = self._sandbox
         leaves = outside or any(access.outside for access in context.accesses)
         if sandbox is None or leaves or not sandbox.confines:
-            request = Request(arguments, str(folder), child_environment(os.environ, self._keep))
+            request = Request(arguments, str(folder), child_environment(os.environ, self._keep) | variables())
             return _Prepared(request, sandbox.note_known if sandbox is not None else list)
         guard, aside = sandbox.guard(), sandbox.places.session / WITHHELD
-        environment = sandboxed_environment(os.environ, self._keep)
+        environment = sandboxed_environment(os.environ, self._keep) | variables()
         added = [Path(access.target) for access in context.accesses if access.effect == "read"]
         request = sandbox.request(
             arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
