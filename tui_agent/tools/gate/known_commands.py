@@ -42,7 +42,7 @@ class Unknown(Exception):
     """A command or one of its arguments is not known; the message names the argument, and is empty for a command."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command and the options and operands that may follow it.
 
     `flags`: short options without a value;
@@ -270,43 +270,16 @@ _SPECIAL: Final[dict[str, Callable[[Sequence[Word]], Known]]] = {"find": _find, 
 # The table
 
 
-class _Row(msgspec.Struct, forbid_unknown_fields=True):
-    """A command's row of the table; the fields are those of `Options`."""
-
-    flags: str = ""
-    valued: str = ""
-    files: str = ""
-    names: str = ""
-    operands: Operands = "paths"
-    most: int = _MANY
-    numbers: bool = False
-    reads: bool = True
-    whole: str = ""
-
-
 @cache
 def known_commands() -> dict[str, Options]:
     """The table, by command."""
     table = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
     lists: dict[str, str] = table.pop("lists")
 
-    def names(text: str) -> frozenset[str]:
-        words = text.split()
-        lists_named = (names(lists[word[1:]]) for word in words if word.startswith("@"))
-        return frozenset(word for word in words if not word.startswith("@")).union(*lists_named)
+    def expanded(text: str) -> list[str]:
+        return [name for word in text.split() for name in (expanded(lists[word[1:]]) if word[0] == "@" else [word])]
 
-    return {
-        command: Options(
-            command,
-            row.flags,
-            row.valued,
-            row.files,
-            names(row.names),
-            row.operands,
-            row.most,
-            row.numbers,
-            row.reads,
-            frozenset(row.whole.split()),
-        )
-        for command, row in msgspec.convert(table, dict[str, _Row]).items()
-    }
+    for command, row in table.items():
+        lists_of_words = {key: expanded(row[key]) for key in ("names", "whole") if key in row}
+        table[command] = {**row, "command": command, **lists_of_words}
+    return msgspec.convert(table, dict[str, Options])

@@ -9,7 +9,7 @@ what it does not know is opaque.
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -168,8 +168,7 @@ def _why(line: str, at: int) -> str:
 def _command(words: list[Word], then: str) -> SimpleCommand:
     if not words:
         raise _Opaque("a command is missing")
-    operator: dict[str, Operator] = {"&&": "&&", "||": "||", ";": ";", "|": "|", "": ""}
-    return SimpleCommand(tuple(words), operator[then])
+    return SimpleCommand(tuple(words), cast("Operator", then))
 
 
 def _word(raw: str, *, first: bool, in_rule: bool) -> Word:

@@ -176,11 +176,13 @@ class RunCommand(BuiltIn):
             raise
         started = time.monotonic()
         if background:
-            return await self._leave_running(command, running, terminal, raw, progress, settled)
+            raw.open()
         leave, left, stopped = asyncio.Event(), False, False
         self._background.awaited.add(leave)
         try:
-            ended, timed_out = await _wait(running, timeout, leave)
+            ended, timed_out = await _wait(
+                running, BACKGROUND_START if background else timeout, leave, background=background
+            )
             left = ended is None
         except asyncio.CancelledError:
             if running.exit_code is None:
@@ -195,9 +197,12 @@ class RunCommand(BuiltIn):
                     taken_back = await to_completion(asyncio.to_thread(settled))
         if ended is None:
             raw.open()
-            return await self._adopted(command, running, terminal, raw, settled, SENT_BACK)
+            why = "still running" if background else SENT_BACK
+            return await self._adopted(command, running, terminal, raw, settled, why)
         seconds = time.monotonic() - started
         last = f"{STOPPED}{seconds:.1f} s]" if stopped else _last_line(ended, timed_out, timeout, seconds)
+        if background and not stopped:
+            last = f"[the background command has already ended, {how_it_ended(ended.exit_code)}]"
         notes = [last, *taken_back]
         if ended.left and not timed_out:
             notes.append(what_still_runs(ended, running.pid))
@@ -229,38 +234,6 @@ class RunCommand(BuiltIn):
         )
         bounds = Bounds(sandbox.rules, request, sandbox.places.home)
         return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), bounds)
-
-    async def _leave_running(
-        self,
-        line: str,
-        running: RunningCommand,
-        terminal: Terminal,
-        raw: RawStream,
-        progress: "_Progress",
-        settled: Settle,
-    ) -> ToolOutput:
-        raw.open()
-        try:
-            try:
-                async with asyncio.timeout(BACKGROUND_START):
-                    ended = await running.ended()
-            except TimeoutError:
-                return await self._adopted(line, running, terminal, raw, settled, "still running")
-        except BaseException:
-            await running.stop()
-            raise
-        finally:
-            progress.stop()
-        raw.close()
-        notes = [
-            f"[the background command has already ended, {how_it_ended(ended.exit_code)}]",
-            *await asyncio.to_thread(settled),
-        ]
-        if ended.left:
-            notes.append(what_still_runs(ended, running.pid))
-            self._background.look_after(running, settled)
-        outcome = Outcome(exit_code=ended.exit_code)
-        return await _finished(terminal, raw, notes, outcome, is_error=ended.exit_code != 0)
 
     async def _adopted(
         self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str
@@ -317,15 +290,17 @@ def shell() -> str:
     )
 
 
-async def _wait(running: RunningCommand, seconds: float, leave: asyncio.Event) -> tuple[Ended | None, bool]:
+async def _wait(
+    running: RunningCommand, seconds: float, leave: asyncio.Event, *, background: bool
+) -> tuple[Ended | None, bool]:
     """Wait for the end of the command; returns how it ended, and whether by the timeout. Cancelled, ends it first.
 
-    None: it goes on, since `leave` was set.
+    None: it goes on, since `leave` was set, or it is for the `background` and did not end at once.
     """
     ending, leaving = asyncio.ensure_future(running.ended()), asyncio.ensure_future(leave.wait())
     try:
         done, _ = await asyncio.wait((ending, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if leaving in done and ending not in done:
+        if ending not in done and (background or leaving in done):
             return None, False
         if not done:
             await running.stop()
