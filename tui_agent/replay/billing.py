@@ -28,8 +28,6 @@ _WRITTEN: Final = frozenset(("summary", "digest"))
 
 LOOKBACK = 20
 """The number of blocks before a mark in which Anthropic looks for an entry."""
-REWRITE_TOKENS = 1_000
-"""An edit counts as a rewrite if at least this many tokens of the earlier request are billed again."""
 WRITING_SPEED: Final = 60
 """Output tokens per second at which summaries are assumed to be written: an assumption, not measured."""
 FETCH_OUTPUT = 80
@@ -76,7 +74,6 @@ class Prompt:
         self.parts: list[PromptPart] = [PromptPart("fixed", fixed)]
         self.unchanged = 0
         self.sent = 0
-        self.sent_tokens = 0
         self.edges: tuple[int, ...] = ()
         self.cache_hours: CacheHours = ""
         self._ends = [fixed]
@@ -134,7 +131,6 @@ class Prompt:
     def mark_sent(self) -> None:
         """Record that the request has been sent."""
         self.unchanged = self.sent = len(self.parts)
-        self.sent_tokens = self.tokens
 
     def holds(self, mention: int) -> bool:
         """Whether a mention occurs in the prompt."""
@@ -284,8 +280,6 @@ class Bill:
     fetch_cost_usd: float = 0.0
     calls: int = 0
     cold_calls: int = 0
-    cache_rewrites: int = 0
-    rewritten_tokens: int = 0
     peak_tokens: int = 0
     calls_over_window: int = 0
     summaries: int = 0
@@ -295,7 +289,6 @@ class Bill:
     waited: int = 0
     longest_wait: int = 0
     fetches: int = 0
-    fetched_tokens: int = 0
 
     @property
     def awaited_tokens(self) -> int:
@@ -325,14 +318,9 @@ class Ledger:
 
     def call(self, prompt: Prompt, output: int, now: float) -> Usage:
         """Bill one of the session's own calls; returns its usage."""
-        bill, cold, earlier = self.bill, self.cache.is_cold(now), prompt.sent_tokens
-        edited = prompt.unchanged < prompt.sent
+        bill = self.bill
+        bill.cold_calls += bill.calls > 0 and self.cache.is_cold(now)
         use = self.cache.use(prompt, now)
-        again = min(earlier, use.total) - use.read
-        if edited and not cold and again >= REWRITE_TOKENS:
-            bill.cache_rewrites += 1
-            bill.rewritten_tokens += again
-        bill.cold_calls += cold and bill.calls > 0
         bill.calls += 1
         usage = use.usage(output)
         bill.usage += usage
@@ -368,7 +356,6 @@ class Ledger:
             output_tokens=asked,
         )
         self.bill.fetches += len(results)
-        self.bill.fetched_tokens += tokens
         self.bill.fetch_cost_usd += cost_usd(extra, self.profile.prices) or 0.0
 
     def _summarised(self, profile: ModelProfile, usage: Usage) -> Usage:

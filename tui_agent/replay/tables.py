@@ -12,7 +12,7 @@ from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, error_of
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import Replay
 from tui_agent.replay.simulation import Outcome
-from tui_agent.text import printable
+from tui_agent.text import compact_count, printable
 
 SHOWN_PROBLEMS: Final = 5
 """The most unusable lines of the recording that the table lists."""
@@ -97,7 +97,7 @@ def _accuracy_lines(accuracy: Accuracy) -> list[str]:
     ]
     if far:
         shown = [
-            f"{call.number} ({_short(call.likely_read)} for {_short(call.recorded.cache_read_tokens)})"
+            f"{call.number} ({compact_count(call.likely_read)} for {compact_count(call.recorded.cache_read_tokens)})"
             for call in far[:SHOWN_CALLS]
         ]
         rest = len(far) - SHOWN_CALLS
@@ -127,7 +127,9 @@ def _error_lines(accuracy: Accuracy) -> list[str]:
         ("read", predicted.cache_read_tokens, recorded.cache_read_tokens),
         ("written", predicted.cache_write_tokens, recorded.cache_write_tokens),
     )
-    told = [f"{name} {_short(one)} for {_short(other)} ({_percent(one, other)})" for name, one, other in sums]
+    told = [
+        f"{name} {compact_count(one)} for {compact_count(other)} ({_percent(one, other)})" for name, one, other in sums
+    ]
     costs = f"  cost of the calls ${cost:.2f} for ${recorded_cost:.2f} ({_percent(cost, recorded_cost)})"
     return [f"  {', '.join(told)}", costs]
 
@@ -202,9 +204,9 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     return (
         outcome.policy,
         f"{bill.total:.2f}",
-        _short(bill.usage.input_tokens),
-        _short(bill.usage.cache_read_tokens),
-        _short(bill.usage.cache_write_tokens),
+        compact_count(bill.usage.input_tokens),
+        compact_count(bill.usage.cache_read_tokens),
+        compact_count(bill.usage.cache_write_tokens),
         f"{outcome.compactions:,}",
         f"{evidence.verbatim_share:.3f}",
         f"{evidence.depth:.2f}",
@@ -213,14 +215,6 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
         f"{bill.waits:,}",
         f"{bill.waited / WRITING_SPEED:,.0f}",
     )
-
-
-def _short(tokens: int) -> str:
-    if tokens >= 10_000_000:
-        return f"{tokens / 1e6:.0f}M"
-    if tokens >= 1_000_000:
-        return f"{tokens / 1e6:.1f}M"
-    return f"{tokens / 1e3:.0f}k" if tokens >= 10_000 else f"{tokens:,}"
 
 
 def _record(outcome: Outcome) -> dict[str, object]:
