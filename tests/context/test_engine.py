@@ -927,3 +927,16 @@ def test_a_merge_is_one_question_about_what_was_written_already() -> None:
     assert all("Question" not in text for text in told)
     assert max(boundary.depth for boundary in chat.engine.view.boundaries()) == 2
     assert chat.engine.stats().depth == 2
+
+
+def test_a_merge_reads_no_more_than_half_of_the_history_budget() -> None:
+    long = f"{SUMMARY}\n" + " ".join(f"Part {part} was read." for part in range(150))
+    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    chat = Chat(12_000, settings, writing=written(long))
+    for _ in range(9):
+        chat.grow(8)
+        chat.run(chat.engine.compact())
+    asked = [effect.request.messages[-1].blocks[-1] for effect in chat.caller.asked if isinstance(effect, AskModel)]
+    read = [block.text.count("[part ") for block in asked if isinstance(block, Text) and "[part 1 of" in block.text]
+    assert max(read) == 3 < len(read)
+    assert max(boundary.depth for boundary in chat.engine.view.boundaries()) > 2

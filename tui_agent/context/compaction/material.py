@@ -16,6 +16,7 @@ from tui_agent.context.economics import Situation
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Boundary, Checkpointed, Digested, Message, Summarized
 from tui_agent.conversation.groups import Group
+from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 
 OPEN: Final = "<transcript>"
@@ -27,6 +28,8 @@ _BACKTICKS: Final = re.compile(r"`{3,}")
 PASTE_CHARS: Final = 1_500
 """A user's text with more characters than this is taken for a paste."""
 WORDS_PER_TOKEN: Final = 0.6
+NOTES_SHARE: Final = 2
+"""A merge reads summaries of at most 1/`NOTES_SHARE` of the history budget."""
 _EXTRACT_CHARS: Final = 8_000
 
 
@@ -34,12 +37,13 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary is written from and checked against.
 
     parts: the transcript for a separate model, one part for each group, oldest first. notes: existing summaries of all
-    of it, each written from the turns themselves; empty: there are none. questions: the instructions. extract: the text
-    made without a model. archive: the turns as Markdown, to be saved.
+    of it; empty: there are none. depth: through how many summaries the oldest of them has passed. questions: the
+    instructions. extract: the text made without a model. archive: the turns as Markdown, to be saved.
     """
 
     parts: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    depth: int = 0
     questions: Questions
     extract: str
     facts: tuple[Fact, ...]
@@ -55,9 +59,12 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Material:
     """The material of a planned summary. Reads everything that leaves the view: slow for a long span."""
     parts, asked = questions_of(plan, view, here, prompts)
+    notes = _notes(plan, view, here) if plan.boundaries else ()
     return Material(
         parts=parts,
-        notes=_notes(plan, view) if plan.boundaries else (),
+        # Leave out the appended facts: they are collected from the turns again.
+        notes=tuple(body_of(entry.text) for entry in notes),
+        depth=max((entry.depth for entry in notes), default=0),
         questions=asked,
         extract=extract(
             plan.form,
@@ -85,11 +92,12 @@ def questions_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> t
     return transcript(plan.leaving, result_chars=here.settings.compaction.summary_result_chars), asked
 
 
-def _notes(plan: Plan, view: View) -> tuple[str, ...]:
-    """The summaries and records written from the turns of a merge themselves, oldest first.
+def _notes(plan: Plan, view: View, here: Situation) -> tuple[Boundary, ...]:
+    """The summaries and records that a merge is made from, oldest first; none if they do not cover all of the turns.
 
-    The log has them even if an earlier merge replaced them, so nothing is ever summarised more than twice. Empty if
-    they do not cover all of the turns.
+    The log has those written from the turns themselves even if an earlier merge replaced them. They would be read again
+    with every merge, ever more of them: once they take more than half of the history budget, the earlier merge stands
+    for the turns that it covers.
     """
     end = max(each.last for each in plan.boundaries)
     written = [
@@ -101,11 +109,14 @@ def _notes(plan: Plan, view: View) -> tuple[str, ...]:
     for entry in sorted(written, key=lambda each: (each.first, each.last)):
         if entry.last <= end and (not chosen or entry.first > chosen[-1].last):
             chosen.append(entry)
+    tokens = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in chosen)
+    merged = max((each for each in plan.boundaries if each.depth > 1), key=lambda each: each.last, default=None)
+    if merged is not None and here.budget.limit and tokens > here.budget.history // NOTES_SHARE:
+        chosen = [merged, *(each for each in chosen if each.first > merged.last)]
     groups = [group for group in plan.leaving if group.first <= end]
     all_covered = all(any(entry.first <= group.first <= entry.last for entry in chosen) for group in groups)
     enough = len(chosen) > (plan.last == end)
-    # Leave out the appended facts: they are collected from the turns again.
-    return tuple(body_of(entry.text) for entry in chosen) if all_covered and enough else ()
+    return tuple(chosen) if all_covered and enough else ()
 
 
 def transcript(groups: Iterable[Group], *, result_chars: int) -> tuple[str, ...]:

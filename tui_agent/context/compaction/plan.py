@@ -8,8 +8,8 @@ newest request always stays in view: if it is before the cut, as in a long tool 
 with what came because of it.
 
 Each summary covers turns that none covered before; earlier summaries stay as they are. When all together become too
-large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves,
-never from an earlier merge, and is checked against the turns: nothing is summarised more than twice.
+large, the oldest are merged into one. A merge is made from texts that were each written from the turns themselves, and
+is checked against the turns: as long as these texts are short enough to be read, nothing is summarised more than twice.
 """
 
 from bisect import bisect_left

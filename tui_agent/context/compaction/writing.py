@@ -137,7 +137,7 @@ class Writers(NamedTuple):
                     model=given[-1].model if given else "",
                     usage=sum((each.usage for each in given), Usage()) if given else None,
                     cost_usd=_total_cost(given) if given else None,
-                    depth=2 if len(way.materials) > 1 else 1,
+                    depth=1 + (material.depth if way.name == "notes" else len(way.materials) > 1),
                 )
             elif text.final and way.name != "own":
                 return text
