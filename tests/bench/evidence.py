@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Final, NamedTuple
 
 from tests.bench.public_sessions import SOURCES, Source, fetch
@@ -383,7 +384,11 @@ def main() -> int:
     parser.add_argument("--mirror", type=Path, help="a folder of repositories (owner+name) to fetch from instead")
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
     options = parser.parse_args()
-    files = {source: fetch(source, options.cache, mirror=options.mirror) for source in SOURCES}
+    try:
+        files = {source: fetch(source, options.cache, mirror=options.mirror) for source in SOURCES}
+    except CalledProcessError as error:
+        print(f"{' '.join(error.cmd)}: {error.stderr.decode(errors='replace').strip()}", file=sys.stderr)
+        return 1
     measured = measure(files, options.cache / "results.jsonl", jobs=options.jobs)
     told, said = page(measured), paragraph(measured)
     if leaked := leaks_of(f"{told}\n{said}", measured, files):

@@ -144,7 +144,7 @@ def _exact(line: str) -> Iterator[str]:
     """The exact things in a line that can be left out: each stands there once, and enough words stay beside it."""
     for fact in count_mentions(line):
         before, _, after = line.partition(fact.text)
-        called = fact.kind == "name" and after.startswith("(")  # often guessed from what is passed
+        called = after.startswith("(")  # often guessed from what is passed
         if len(fact.text) < 3 or called or fact.text in after:
             continue
         if len(_LETTER.findall(before + after)) >= LEAST_LETTERS:
