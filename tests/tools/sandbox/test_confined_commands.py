@@ -73,6 +73,10 @@ async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
     assert "[the sandbox may be why it failed (a place it may not touch)" in text
     assert str(shell.place.project) in text
     assert "`outside`" in text
+    push = f"git push {shell.place.outside}/repository main"
+    assert f"it does not show {shell.place.outside}." in await shell.run(push)
+    refused = "fatal: could not read Username for 'https://example.org': terminal prompts disabled"
+    assert "(the user's keys and sign-ins are not in it)" in await shell.run(f'echo "{refused}" >&2; exit 128')
     assert "[the sandbox" not in await shell.run("echo Permission denied")
     assert "[the sandbox" not in await shell.run("echo no; false")
     lookup = f"{sys.executable} -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\""

@@ -21,9 +21,14 @@ _NETWORK: Final = re.compile(
     r"|unable to resolve|dial tcp|could not connect|failed to connect",
     re.IGNORECASE,
 )
+_KEYS: Final = re.compile(
+    r"could not read (?:username|password)|terminal prompts disabled|authentication failed|publickey|auth login"
+    r"|could not read from remote repository",
+    re.IGNORECASE,
+)
 _MISSING: Final = re.compile(
     r"no such file|ENOENT|FileNotFoundError|cannot access|not found|does not exist"
-    r"|permission denied|EACCES|PermissionError",
+    r"|does not appear to be a git repository|permission denied|EACCES|PermissionError",
     re.IGNORECASE,
 )
 _PATH: Final = re.compile(r"(?P<quote>['\"`])((?:~|\$HOME)?/[^'\"`\n]+)(?P=quote)|((?:~/|/)[\w.@+/-]+)")
@@ -66,10 +71,14 @@ def denial_note(output: str, bounds: Bounds, *, failed: bool) -> list[str]:
             "again with these paths as `reads`, to write there with `outside`; the user is asked]"
         )
         return [note]
-    files, network = _FILES.search(output), _NETWORK.search(output)
-    if not failed or (not files and not network):
+    signs = {
+        "the user's keys and sign-ins are not in it": _KEYS,
+        "no network": _NETWORK,
+        "a place it may not touch": _FILES,
+    }
+    what = next((what for what, sign in signs.items() if failed and sign.search(output)), "")
+    if not what:
         return []
-    what = "no network" if network and not files else "a place it may not touch" if not network else "its bounds"
     note = (
         f"[the sandbox may be why it failed ({what}): {shown(bounds.rules, 2_000)}. If it has to do more, call again "
         "with `outside` set, and the user is asked; do not try to get round it]"
