@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tui_agent.visible import CONTINUED, original, visible, visible_line
 
 SPECIAL = (
@@ -40,8 +41,8 @@ def check(text: str) -> None:
             assert character.isprintable() or unicodedata.category(character).startswith("M")
 
 
-def test_ten_thousand_hostile_texts_come_back_exactly() -> None:
-    for text in hostile_texts(random.Random(23), 10_000):
+def test_thousands_of_hostile_texts_come_back_exactly() -> None:
+    for text in hostile_texts(random.Random(23), examples(2_500)):
         check(text)
 
 
@@ -70,6 +71,6 @@ def test_how_it_looks(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["x", "\x1b", "\t", " ", "\n", "日", "\u0301", " \n"])
-def test_a_megabyte_comes_back_exactly(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))
+def test_a_long_text_comes_back_exactly(piece: str) -> None:
+    text = piece * (300_000 // len(piece))
     assert original(visible(text)) == text

@@ -152,9 +152,12 @@ def places(seen: Forecast, talk: Talk) -> list[str]:
     return [sentence(seen), context_text(stats, talk.provider.now), next_call(seen)]
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, 125, 25)])
+@pytest.mark.parametrize(
+    "seeds",
+    [range(40), *(pytest.param(range(first, first + 40), marks=pytest.mark.soak) for first in (40, 80, 120, 160))],
+)
 def test_what_is_forecast_is_what_is_done_and_what_it_costs(seeds: range) -> None:
-    """500 states: 125 conversations at four moments each."""
+    """160 states, and 800 in the long run: conversations at four moments each."""
     steps: list[str] = []
     for talk in (talk for seed in seeds for talk in moments(seed)):
         seen, length = talk.engine.forecast(), len(talk.engine.view.log)

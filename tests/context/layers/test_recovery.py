@@ -107,7 +107,11 @@ PICTURED = ("nine pictures", "fifty small pictures", "all at once")
 
 @pytest.mark.parametrize("pinned", [False, True], ids=["", "pinned"])
 @pytest.mark.parametrize(
-    ("name", "shrinks"), [*((name, True) for name in CASES), *((name, False) for name in PICTURED)]
+    ("name", "shrinks"),
+    [
+        *(pytest.param(name, True, marks=[pytest.mark.soak] if name == "5,000 calls" else []) for name in CASES),
+        *((name, False) for name in PICTURED),
+    ],
 )
 def test_whatever_was_said_the_next_request_fits(name: str, shrinks: bool, pinned: bool) -> None:
     window, say = CASES[name]
