@@ -155,7 +155,12 @@ async def open_database(
     connection = aiosqlite.Connection(connect, _FETCHED)
     # A connection that was not closed must not keep the process alive; uncommitted writes were never acknowledged.
     connection._thread.daemon = True
-    await connection
+    try:
+        await connection
+    except BaseException:
+        # Its thread was told to end; what it says of that must find the event loop still there.
+        await to_completion(asyncio.to_thread(connection._thread.join))
+        raise
     return Database(opened[0], connection, path)
 
 
