@@ -271,7 +271,9 @@ def _serve(control: socket.socket, proxy: socket.socket | None = None, how: str 
             waiting = _forked(_keep, control)
         except OSError:
             waiting = None
-    _end_all()
+    # With the first process of a namespace the kernel ends all others in it; /proc has other numbers for them.
+    if os.getpid() != 1:
+        _end_all()
 
 
 class _Waiting(NamedTuple):
