@@ -265,6 +265,13 @@ def _agent_parser() -> _Parser:
         action="store_true",
         help="a conversation in plain lines, as for screen readers",
     )
+    parser.add_argument(
+        "--worktree",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="work in a git worktree and branch of its own, kept at the end if anything changed",
+    )
     talk = parser.add_argument_group("one answer on standard output")
     talk.add_argument(
         "-p",

@@ -397,6 +397,8 @@ def _keep_private(environ: Mapping[str, str]) -> None:
 def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     options = parsed.options
     _check_combination(parsed)
+    if options.worktree is not None:
+        return _talk_in_worktree(parsed, folder, home, environ)
     one_shot, kind = options.one_shot is not None, environ.get("TERM")
     if not one_shot and not (_is_terminal(sys.stdin) and (options.plain or _is_terminal(sys.stdout))):
         what = "--plain" if options.plain else "the full-screen app"
@@ -426,6 +428,18 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
         # -P: a module of this name in the folder at hand is not ours.
         os.execv(sys.executable, [sys.executable, "-P", "-m", "tui_agent", "--demo"])  # noqa: S606 (this program)
     return code
+
+
+def _talk_in_worktree(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    from tui_agent.worktrees import WorktreeError, session_worktree
+
+    settings = _load(parsed, folder, home, environ)[1]
+    options = Namespace(**{**vars(parsed.options), "worktree": None})
+    try:
+        with session_worktree(folder, parsed.options.worktree, settings.worktree.setup, _say) as place:
+            return _talk(parsed._replace(options=options), place, home, environ)
+    except WorktreeError as error:
+        raise UsageError(f"worktree: {error}") from None
 
 
 def _talk_plainly(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:

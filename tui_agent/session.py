@@ -460,12 +460,15 @@ def sandbox_of(
     settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, shelves: Iterable[Path]
 ) -> Sandbox:
     """The sandbox for commands. Of the program's own files, they may read only the session's and those in `shelves`."""
+    project = arguments.project.resolve()
+    # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
+    above = () if Path.home().resolve().is_relative_to(project) else (project,)
     places = SandboxPlaces(
         folders=workspace.folders,
-        project=arguments.project.resolve(),
+        project=project,
         program=arguments.home.resolve(),
         session=session.resolve(),
-        shown=(session.resolve(), *(shelf.resolve() for shelf in shelves)),
+        shown=(session.resolve(), *above, *(shelf.resolve() for shelf in shelves)),
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)

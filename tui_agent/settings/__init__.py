@@ -43,6 +43,7 @@ from tui_agent.settings.schema import (
     ToolServer,
     Ui,
     Watchdog,
+    Worktree,
 )
 from tui_agent.settings.sources import (
     PROJECT_FILE,
@@ -106,6 +107,7 @@ __all__ = [
     "Ui",
     "Value",
     "Watchdog",
+    "Worktree",
     "environment_name",
     "home_folder",
     "json_text",

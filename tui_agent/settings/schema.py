@@ -423,6 +423,13 @@ class Search(Struct, frozen=True, kw_only=True):
     """The price of a search in USD; null: what the service's page says."""
 
 
+class Worktree(Struct, frozen=True, kw_only=True):
+    """Sessions in a git worktree of their own (`--worktree`)."""
+
+    setup: str = ""
+    """A shell command that is run in each new worktree, such as `npm ci`."""
+
+
 class Diagnostics(Struct, frozen=True, kw_only=True):
     """What an edit newly broke, from language servers; needs the extra tui-agent[lsp]."""
 
@@ -533,6 +540,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mcp: Mcp = Mcp()
     search: Search = Search()
     diagnostics: Diagnostics = Diagnostics()
+    worktree: Worktree = Worktree()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()
     telemetry: Telemetry = Telemetry()

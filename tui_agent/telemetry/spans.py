@@ -138,6 +138,8 @@ class Spans:
                     self._begin(entry.seq, entry.time, _text(queued))
             case UnattributedCall(purpose="unfinished"):
                 yield from self._call(entry, entry.usage, "unfinished", self._within(entry.seq, entry.time), 0)
+            case UnattributedCall(purpose="tool"):
+                return
             case UnattributedCall():
                 self._writing.append(entry)
             case Summarized() | Checkpointed() | Digested() | Cleared():

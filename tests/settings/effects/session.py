@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.notes.memory import memory_folder
 from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
 from tui_agent.tools.web.web_search import WebSearch
+from tui_agent.worktrees import session_worktree
 
 HERE = Path(__file__)
 OFFLINE = {"model.id": "offline"}
@@ -73,6 +75,21 @@ def broken(text: str) -> Observe:
         return sum(text.count("(Ruff") for text in texts)
 
     return observe
+
+
+def set_up(settings: Settings, folder: Path) -> object:
+    """What is in a new worktree."""
+    repository, before = folder / "repository", Path.cwd()
+    repository.mkdir()
+    commit = ["-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "x"]
+    for words in (["init", "-q"], commit):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    os.chdir(repository)
+    try:
+        with session_worktree(repository, "side", settings.worktree.setup, lambda _: None) as place:
+            return sorted(path.name for path in place.iterdir())
+    finally:
+        os.chdir(before)
 
 
 def search_tool(settings: Settings, folder: Path) -> object:
@@ -264,6 +281,7 @@ PROBES: Mapping[str, Probe] = {
     "diagnostics.enabled": Probe(False, broken("def f(:"), OFFLINE),
     "diagnostics.wait_s": Probe(0.0, broken("def f(:"), OFFLINE | {"diagnostics.wait_s": 30.0}),
     "diagnostics.warnings": Probe(True, broken("import os"), OFFLINE | {"diagnostics.wait_s": 30.0}),
+    "worktree.setup": Probe("touch made", set_up, OFFLINE),
     "search.service": Probe("brave", search_tool, OFFLINE),
     "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
     "search.results": Probe(1, searched, SEARXNG),

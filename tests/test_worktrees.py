@@ -1,0 +1,132 @@
+"""Worktrees in real repositories, and the real command in one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui_agent.tools.sandbox.sandbox import mechanism
+from tui_agent.worktrees import (
+    WorktreeError,
+    is_unchanged,
+    open_worktree,
+    patch_of,
+    remove_worktree,
+    session_worktree,
+)
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=x", "-c", "user.email=x@y.z")
+    return subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("one\n")
+    (folder / "sub/b.txt").write_text("two\n")
+    (folder / ".gitignore").write_text("*.env\nbuild/\n")
+    (folder / ".worktreeinclude").write_text("*.env\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.name", "x")
+    git(folder, "config", "user.email", "x@y.z")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    (folder / "local.env").write_text("KEY=1\n")
+    (folder / "build").mkdir()
+    (folder / "build/big").write_text("x")
+    hook = folder / ".git/hooks/post-checkout"
+    hook.write_text("#!/bin/sh\ntouch hooked\n")
+    hook.chmod(0o755)
+    return folder
+
+
+def test_it_is_made_with_what_is_to_be_copied_and_no_hook_runs(repository: Path) -> None:
+    (repository / "a.txt").write_text("not committed\n")
+    made = open_worktree(repository / "sub", "side")
+    assert made.folder == repository.with_name("shop-worktrees") / "side"
+    assert sorted(path.name for path in made.folder.iterdir() if path.name != ".git") == [
+        ".gitignore",
+        ".worktreeinclude",
+        "a.txt",
+        "local.env",
+        "sub",
+    ]
+    assert (made.folder / "a.txt").read_text() == "one\n"
+    assert is_unchanged(made)
+    again = open_worktree(made.folder, "side")
+    assert again == made._replace(new=False)
+    remove_worktree(made)
+    assert not made.folder.parent.exists()
+    assert git(repository, "branch", "--list", "tui-agent/*") == ""
+
+
+def test_its_patch_holds_all_that_was_done_and_leaves_it_as_it_is(repository: Path) -> None:
+    made = open_worktree(repository, "side")
+    (made.folder / "a.txt").write_text("changed\n")
+    git(made.folder, "commit", "-qam", "second")
+    (made.folder / "new file").write_bytes(bytes(range(256)))
+    (made.folder / "sub/b.txt").unlink()
+    before = git(made.folder, "status", "--porcelain")
+    patch = patch_of(made)
+    assert git(made.folder, "status", "--porcelain") == before
+    subprocess.run(["git", "apply"], cwd=repository, input=patch.encode(), check=True)
+    assert (repository / "a.txt").read_text() == "changed\n"
+    assert (repository / "new file").read_bytes() == bytes(range(256))
+    assert not (repository / "sub/b.txt").exists()
+    assert not is_unchanged(made)
+    remove_worktree(made)
+    assert not made.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99])
+def test_a_name_that_is_none_is_refused(repository: Path, name: str) -> None:
+    with pytest.raises(WorktreeError):
+        open_worktree(repository, name)
+
+
+def test_where_there_can_be_none_it_is_said(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorktreeError, match="no commit nothing"):
+        open_worktree(repository, "side", "nothing")
+    repository.with_name("shop-worktrees").mkdir()
+    (repository.with_name("shop-worktrees") / "taken").mkdir()
+    with pytest.raises(WorktreeError, match="no worktree"):
+        open_worktree(repository, "taken")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(WorktreeError, match="no git repository"):
+        open_worktree(tmp_path / "bare", "side")
+
+
+def test_a_setup_that_fails_keeps_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository)
+    told: list[str] = []
+    with (
+        pytest.raises(WorktreeError, match="ended with 3"),
+        session_worktree(repository, "side", "exit 3", told.append),
+    ):
+        raise AssertionError("the session must not open")
+    assert (repository.with_name("shop-worktrees") / "side").is_dir()
+    assert Path.cwd() == repository
+
+
+@pytest.mark.skipif(mechanism().kind == "none", reason="no sandbox here")
+def test_a_session_in_one_commits_in_its_sandbox(repository: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    words = ["--worktree", "side", "--model", "offline", "-p", "run git rm -q b.txt && git commit -qm gone"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tui_agent", *words],
+        cwd=repository / "sub",
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "TUI_AGENT_OFFLINE_DELAY_S": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "git merge tui-agent/side" in done.stderr
+    git(repository, "merge", "-q", "tui-agent/side")
+    assert not (repository / "sub/b.txt").exists()
