@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.talking import talking
-from tui_agent.context.budget import compaction_start
+from tui_agent.context.budget import Budget, compaction_start
 from tui_agent.models.choice import (
     compaction_threshold,
     model_name,
@@ -107,8 +107,8 @@ def test_a_mode_that_is_set_wins_over_the_class(tmp_path: Path) -> None:
 def test_a_threshold_set_for_a_tier_wins_over_the_class(tmp_path: Path) -> None:
     chosen = settings(tmp_path, session__task_class="debug", compaction__threshold_by_tier__small="0.30")
     task = compaction_threshold(chosen)
-    assert compaction_start(chosen.compaction, 50_000, "small", task, ["small"])[0] == 15_000
-    assert compaction_start(chosen.compaction, 50_000, "small", task, ["mid"])[0] == 32_500
+    assert compaction_start(chosen.compaction, Budget(50_000, 2_000, 12_000), "small", task, ["small"])[0] == 15_000
+    assert compaction_start(chosen.compaction, Budget(50_000, 2_000, 12_000), "small", task, ["mid"])[0] == 32_500
 
 
 def test_the_small_model_is_the_providers_unless_one_is_named(tmp_path: Path) -> None:

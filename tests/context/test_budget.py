@@ -162,3 +162,10 @@ def test_thresholds_are_listed_lowest_first() -> None:
 @pytest.mark.parametrize(("trigger", "fixed", "keep"), [(170_000, 8_000, 20_000), (30_000, 8_000, 11_000), (7, 9, 0)])
 def test_a_compaction_keeps_at_most_half_of_what_its_trigger_leaves(trigger: int, fixed: int, keep: int) -> None:
     assert keep_tokens(Compaction(), budget(200_000, fixed, 16_384), trigger) == keep
+
+
+def test_what_a_large_system_prompt_takes_comes_on_top_of_a_short_history() -> None:
+    assert at(200_000, "small", fixed=40_000).compact.tokens == 104_000
+    assert (
+        at(64_000, "frontier", fixed=40_000).compact.tokens == at(64_000, "small", fixed=40_000).limit.tokens == 58_000
+    )

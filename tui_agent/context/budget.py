@@ -15,8 +15,8 @@ from tui_agent.settings import Clearing, Compaction, Context, Settings
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
 
-SHORT_REQUEST: Final = 64_000
-"""Tokens of a request that models of every tier read well: smaller ones are not compacted for the model's tier."""
+SHORT_HISTORY: Final = 64_000
+"""Tokens of conversation that models of every tier read well: shorter ones are not compacted for the model's tier."""
 
 SHORT_ANSWER: Final = 2_048
 """Tokens of an answer that there is always room for, if they are at most a quarter of the window: 98% of the answers in
@@ -153,7 +153,7 @@ def thresholds(
     set ``compaction.threshold_by_tier``. `cliffs`: request sizes in tokens above which the model costs more per token;
     clearing and compaction start no later than at the lowest one above the fixed part and the reserve.
     """
-    start = Threshold("compact", *compaction_start(compaction, budget.window, tier, task, set_tiers))
+    start = Threshold("compact", *compaction_start(compaction, budget, tier, task, set_tiers))
     if budget.known and budget.limit < start.tokens:
         start = Threshold("compact", budget.limit, "window - reserve")
     elif not budget.known and budget.max_context:
@@ -191,13 +191,15 @@ def _checked(name: str, threshold: Threshold, budget: Budget) -> Threshold:
 
 
 def compaction_start(
-    compaction: Compaction, window: int, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
+    compaction: Compaction, budget: Budget, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
 ) -> tuple[int, str]:
     """The tokens of a known window at which compaction starts, and what set them.
 
     In order of precedence: the user's setting for the tier, the task class, the tier's built-in share, and for an
-    unknown tier ``compaction.threshold``. Up to `SHORT_REQUEST`, the built-in share of every tier is the frontier's.
+    unknown tier ``compaction.threshold``. The built-in shares leave `SHORT_HISTORY` beside the fixed part, or the
+    frontier's share of what is free if that is less.
     """
+    window = budget.window
     by_tier = {
         "frontier": compaction.threshold_by_tier.frontier,
         "mid": compaction.threshold_by_tier.mid,
@@ -208,8 +210,8 @@ def compaction_start(
     if task is not None:
         return round(window * task), "task class"
     if tier in by_tier:
-        short = min(SHORT_REQUEST, round(window * by_tier["frontier"]))
-        return max(round(window * by_tier[tier]), short), f"{tier} tier"
+        short = min(SHORT_HISTORY, round((window - budget.fixed) * by_tier["frontier"]))
+        return max(round(window * by_tier[tier]), budget.fixed + short), f"{tier} tier"
     return round(window * compaction.threshold), "compaction.threshold"
 
 

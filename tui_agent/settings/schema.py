@@ -141,9 +141,9 @@ class ThresholdByTier(Struct, frozen=True, kw_only=True):
     frontier: Threshold = 0.85
     """Share of the window for frontier models."""
     mid: Threshold = 0.65
-    """Share of the window for mid models; by default at least 64,000 tokens, or the frontier share if less."""
+    """Share of the window for mid models; by default at least 64,000 tokens of conversation, if there is room."""
     small: Threshold = 0.35
-    """Share of the window for small models; by default at least 64,000 tokens, or the frontier share if less."""
+    """Share of the window for small models; by default at least 64,000 tokens of conversation, if there is room."""
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
