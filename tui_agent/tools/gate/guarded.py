@@ -19,25 +19,12 @@ _LINES: Final = Path(__file__).with_name("guarded_names.txt").read_text("utf-8")
 GUARDED_NAMES: Final = frozenset(
     word.casefold() for line in (*_LINES, *INSTRUCTION_FILES) if not line.startswith("#") for word in line.split()
 )
-"""Names of files and folders that are guarded in any folder, in lower case."""
+"""Names of files and folders that are guarded in any folder, in lower case; those with a slash are `GUARDED_PLACES`."""
 
 GUARDED_ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
 """Ends of further such names."""
 
-GUARDED_PLACES: Final = frozenset(
-    {
-        *((".github", name) for name in ("workflows", "actions", "hooks", "agents", "instructions", "prompts")),
-        *((".github", name) for name in ("copilot-instructions.md", "copilot", "dependabot.yml", "mcp.json")),
-        *((".config", name) for name in ("git", "fish", "autostart", "systemd", "mise", "mise.toml", "nvim", "gdb")),
-        *((".config", name) for name in ("husky", "lefthook.yml", "lefthook.yaml", "jj", "hk.pkl", "direnv", "zed")),
-        *((".cargo", name) for name in ("config.toml", "config", "credentials", "credentials.toml")),
-        *((".yarn", name) for name in ("releases", "plugins", "sdks")),
-        *((".local", name) for name in ("bin", "lib")),
-        *((".gradle", name) for name in ("init.gradle", "init.d", "gradle.properties")),
-        *((".direnv", name) for name in ("bin", "python")),
-        ("library", "launchagents"),
-    }
-)
+GUARDED_PLACES: Final = frozenset(word.partition("/")[::2] for word in GUARDED_NAMES if "/" in word)
 """Guarded pairs of folder and entry."""
 
 

@@ -1,14 +1,15 @@
 """The patterns of rules: ``*`` matches any text, ``?`` one character, a backslash makes the next character literal.
 
-Patterns are untrusted. They are matched piece by piece, each at its first match, so that the time is at most
+Patterns are untrusted. Python matches them piece by piece, each at its first match, so that the time is at most
 proportional to the product of the pattern's and the text's lengths.
 """
 
 import re
+from fnmatch import translate
 from functools import lru_cache
 
 _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?]")
-_PART = re.compile(r"\\.|\*+|\?|[^\\*?]+|\\", re.DOTALL)
+_LITERAL = re.compile(r"\\(.)|\[", re.DOTALL)
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -33,16 +34,10 @@ def escaped(text: str) -> str:
 
 @lru_cache(maxsize=1_000)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    pieces = [""]
-    for part in _PART.findall(pattern):
-        if part.startswith("*"):
-            pieces.append("")
-        else:
-            pieces[-1] += "." if part == "?" else re.escape(part[1:] if part.startswith("\\") and part[1:] else part)
-    first, *others = pieces
-    if not others:
-        return re.compile(rf"{first}\Z", re.DOTALL)
-    *between, last = others
-    # Atomic: what follows the first match of a piece includes what follows any later one.
-    middle = "".join(f"(?>.*?{piece})" for piece in between)
-    return re.compile(rf"{first}{middle}.*{last}\Z", re.DOTALL)
+    return re.compile(translate(_LITERAL.sub(_in_brackets, pattern)))
+
+
+def _in_brackets(literal: re.Match[str]) -> str:
+    """A character as fnmatch's patterns have it literally."""
+    character = literal[1] or "["
+    return f"[{character}]" if character in "*?[" else character
