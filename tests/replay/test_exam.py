@@ -106,6 +106,8 @@ def test_only_what_has_one_answer_is_asked(tmp_path: Path) -> None:
         result("c1", "this is in two, x_y\nretries = 190 for each"),
         result("c2", "FAILED test_login_form.py after a while"),
         answer("Am Ende: 417 Tests bestanden, mehr ist nicht zu tun."),
+        user("Danke."),
+        answer("The newest answer, with 9,000 in it, is in every window."),
     )
     found = {(each.about, each.line, each.answer) for each in questions(script)}
     assert ("said", "Der Dienst lauscht auf Port 8443, nicht auf dem alten.", "8443") in found
@@ -115,6 +117,7 @@ def test_only_what_has_one_answer_is_asked(tmp_path: Path) -> None:
     assert ("command", "FAILED test_login_form.py after a while", "make check-all") in found
     assert ("concluded", "Am Ende: 417 Tests bestanden, mehr ist nicht zu tun.", "417") in found
     assert not any("retries" in line and about == "reported" for about, line, _ in found)
+    assert not any("newest" in line for _, line, _ in found)
     assert not any("in two" in line and about == "file" for about, line, _ in found)
 
 

@@ -63,8 +63,8 @@ _path = msgspec.json.Decoder(_Path)
 
 
 def questions(script: Script) -> list[Question]:
-    """All questions that the session answers without doubt, oldest first."""
-    spoken = [message for call in script.calls for message in (*call.arrived, call.answer)]
+    """All questions that the session answers without doubt, oldest first; its last answer has left no window yet."""
+    spoken = [message for call in script.calls for message in (*call.arrived, call.answer)][:-1]
     gaps: dict[str, set[str]] = defaultdict(set)
     places: dict[str, set[str]] = defaultdict(set)
     found: list[Question] = []
