@@ -111,7 +111,6 @@ class BackgroundCommand:
                 self._terminal.feed(data)
                 if ended:
                     self._terminal.finish()
-                self._raw.sync()
                 failed = bool(ended and ended.exit_code and not note)
                 outcome = Outcome(ended.exit_code) if ended else Outcome(left_running=self.command.pid)
                 told = answer(self._terminal, self._raw, notes, outcome, is_error=failed, nothing="[no new output]")

@@ -88,19 +88,6 @@ class RawStream:
             self._file = -1
         self._closed = True
 
-    def sync(self) -> None:
-        """Sync the file to disk. This may take a while: call it off the event loop."""
-        if self.path is None:
-            return
-        try:
-            file = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-        except OSError as error:
-            self.failure = error.strerror or str(error)
-
 
 def answer(
     terminal: Terminal,

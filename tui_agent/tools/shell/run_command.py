@@ -320,7 +320,6 @@ async def _finished(
 
     def finish() -> ToolOutput:
         terminal.finish()
-        raw.sync()
         return answer(terminal, raw, notes, outcome, is_error=is_error)
 
     return await asyncio.to_thread(finish)
