@@ -11,8 +11,6 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from tui_agent.context.compaction.facts import Source
 from tui_agent.conversation.blocks import Text
@@ -28,6 +26,7 @@ from tui_agent.replay.questions import ABOUT, Question, Score, chosen, lines_in,
 from tui_agent.replay.replaying import Replay
 from tui_agent.replay.script import text_tokens
 from tui_agent.replay.simulation import Outcome
+from tui_agent.replay.tables import aligned
 from tui_agent.text import counted
 
 NO_SESSION: Final = "(no session)"
@@ -269,11 +268,9 @@ def questions_text(plan: Plan) -> str:
 
 
 def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
-    """The results as a table of at most 100 columns, beside those of the replay."""
+    """The results as a table, beside those of the replay."""
     kinds = [about for about in ABOUT if any(each.about == about for each in plan.asked)]
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(("policy", "right", *kinds, "unknown", "wrong", "tokens", "$", "evidence", "sum")):
-        shown.add_column(heading, justify="right" if number else "left", no_wrap=True)
+    rows: list[Sequence[str]] = [("policy", "right", *kinds, "unknown", "wrong", "tokens", "$", "evidence", "sum")]
     for each in sorted(sat, key=lambda each: -each.scored("right")):
         counts = [_right_of(each, plan, about) for about in kinds]
         outcome = each.outcome
@@ -283,15 +280,11 @@ def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
             else ("", "", "")
         )
         scored = str(each.scored("right")), *counts, str(each.scored("unknown")), str(each.scored("wrong"))
-        shown.add_row(each.policy, *scored, f"{each.view_tokens:,}", *replayed)
-    console = Console(width=100, color_system=None, highlight=False, markup=False)
-    with console.capture() as captured:
-        console.print(shown)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
+        rows.append((each.policy, *scored, f"{each.view_tokens:,}", *replayed))
     told = (
         f"{counted(len(plan.asked), 'question')}, {plan.profile.id}, window {plan.window:,}; it cost ${spent_usd:.2f}"
     )
-    return "\n".join([told, "", *lines, "", _NOTE])
+    return "\n".join([told, "", *aligned(rows), "", _NOTE])
 
 
 _NOTE: Final = (

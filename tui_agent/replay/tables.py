@@ -1,7 +1,7 @@
 """The report on one recording, as a table of at most 100 columns or as JSON."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -66,8 +66,6 @@ def table(report: Replay) -> str:
         lines.append(printable(f"{len(recording.problems):,} malformed lines left out: {shown}{more}"))
     for model, window in dict.fromkeys((outcome.model, outcome.window) for outcome in report.outcomes):
         here = [outcome for outcome in report.outcomes if (outcome.model, outcome.window) == (model, window)]
-        rows = [_HEADINGS, *(_row(outcome) for outcome in here)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
         lines += ["", f"{model}, window {window:,}"]
         accuracy = report.accuracies.get((model, window))
         if accuracy is not None:
@@ -75,15 +73,21 @@ def table(report: Replay) -> str:
         elif recording.metered:
             told = printable(recording.model)
             lines.append(f"not compared with the recorded usage, which is {told}'s: --model {told} does that")
-        for name, *cells in rows:
-            figures = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-            lines.append("  ".join((f"{name:<{widths[0]}}", *figures)).rstrip())
+        lines += aligned([_HEADINGS, *(_row(outcome) for outcome in here)])
         lines += [
             f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"
             for each in here
             if each.bill.calls_over_window
         ]
     return "\n".join([*lines, "", _NOTE])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows of a table as lines: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        figures = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join((f"{name:<{widths[0]}}", *figures)).rstrip()
 
 
 def _accuracy_lines(accuracy: Accuracy) -> list[str]:

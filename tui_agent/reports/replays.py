@@ -12,9 +12,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 import msgspec
-from rich.console import Console
 from rich.progress import TextColumn
-from rich.table import Table
 
 from tui_agent.models.prices import all_models
 from tui_agent.replay.command import progress
@@ -34,6 +32,7 @@ from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN, priced_profile
 from tui_agent.replay.script import text_of
 from tui_agent.replay.simulation import NAMES, policies
+from tui_agent.replay.tables import aligned
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import EXPECTED, UnreadableRecording
@@ -198,16 +197,10 @@ def as_json(summary: Summary) -> str:
 
 def as_text(summary: Summary) -> str:
     """The report as tables of at most 100 columns."""
-    console = Console(width=100, color_system=None, highlight=False, markup=False)
-    with console.capture() as shown:
-        for title, headings, rows in _tables(summary):
-            table = Table(box=None, pad_edge=False, show_header=any(headings))
-            for number, heading in enumerate(headings):
-                table.add_column(heading, justify="right" if number else "left", no_wrap=True)
-            for row in rows:
-                table.add_row(*row)
-            console.print(title, table, "", sep="\n")
-    return "\n".join(line.rstrip() for line in shown.get().splitlines()) + f"\n{_NOTE}"
+    lines: list[str] = []
+    for title, headings, rows in _tables(summary):
+        lines += [title, *aligned([headings, *rows] if any(headings) else rows), ""]
+    return "\n".join([*lines, _NOTE])
 
 
 def as_page(summary: Summary) -> Iterator[str]:
