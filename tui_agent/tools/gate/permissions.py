@@ -350,7 +350,9 @@ class PermissionGate:
             return Verdict(True, "Mode allow.", "mode", accesses=_outside(accesses) if stopped else accesses)
         for access in accesses:
             if rule := _caught(_about(self._ask, tool), access, self._workspace):
-                return _Question(_asks(rule), by_rule=True, seen=self._seen(tool, accesses, stopped))
+                return _Question(
+                    f"The rule {rule.text} asks about it.", by_rule=True, seen=self._seen(tool, accesses, stopped)
+                )
         granted: Rule | None = None
         allowed: list[Access] = []
         for access in accesses:
@@ -499,10 +501,6 @@ def _caught(rules: tuple[Rule, ...], access: Access, workspace: WorkspaceView) -
     if access.effect == "run":
         return catching_line(rules, access.target)
     return catching(rules, access, workspace)
-
-
-def _asks(rule: Rule) -> str:
-    return f"The rule {rule.text} asks about it."
 
 
 def _outside(accesses: tuple[Access, ...]) -> tuple[Access, ...]:

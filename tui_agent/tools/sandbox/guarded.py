@@ -45,12 +45,11 @@ _RACY_NS: Final = 20_000_000
 
 
 class Found(NamedTuple):
-    """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at."""
+    """Existing guarded paths, git folders, and folders that could not be read."""
 
     paths: frozenset[str]
     repositories: frozenset[str]
     unreadable: frozenset[str]
-    whole: bool
 
 
 class _Folder(NamedTuple):
@@ -96,7 +95,7 @@ class Finder:
             paths.update(f"{place}/{name}" for name in names)
             waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in found.folders]
         self._known = seen
-        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable), not waiting)
+        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable))
 
     def _folders(self, place: str) -> list[str]:
         try:

@@ -58,20 +58,15 @@ _FOR_READING = {
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name is taken for a secret."""
-    return _secret().fullmatch(name) is not None
+    return _one_of(SECRET_NAMES).fullmatch(name) is not None
 
 
 _ADDRESS_WITH_USER = re.compile(r"://[^/\s]*@")
 
 
 @cache
-def _known() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in KNOWN_NAMES), re.IGNORECASE)
-
-
-@cache
-def _secret() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in SECRET_NAMES), re.IGNORECASE)
+def _one_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
 def sandboxed_environment(environment: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
@@ -80,7 +75,7 @@ def sandboxed_environment(environment: Mapping[str, str], keep: Iterable[str] = 
     Values with an address that has a user or a password in it are left out.
     """
     kept = frozenset(keep)
-    known = _known()
+    known = _one_of(KNOWN_NAMES)
     clean = {
         name: value
         for name, value in environment.items()
