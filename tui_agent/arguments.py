@@ -65,6 +65,8 @@ class Arguments(NamedTuple):
     """Go on with the session of this id, or with what another program recorded in this file; empty: let the user pick
     one.
     """
+    ledger: Path | None = None
+    """What it shares with the other tasks of a batch; None: it is none of a batch."""
     fork: bool = False
     """Begin another branch there, which leaves the present one as it is."""
     unattended: bool = False
@@ -335,6 +337,28 @@ def _trace_parser() -> _Parser:
     return parser
 
 
+def _batch_parser() -> _Parser:
+    parser = _new_parser("tui-agent batch", "TASKS.jsonl [--jobs N] [--max-usd USD] [--out FILE] [OPTION]...")
+    parser.description = (
+        "Do many tasks, each in a git worktree and a session of its own. A line of TASKS is a JSON object with a\n"
+        "prompt, and id, folder, ref, model, max_usd, schema. A batch that was stopped goes on where it was."
+    )
+    parser.add_argument("tasks", metavar="TASKS.jsonl", help="the tasks, one JSON object a line")
+    parser.add_argument("--jobs", type=_tokens, default=2, metavar="N", help="tasks at a time (default: 2)")
+    parser.add_argument("--max-usd", type=float, metavar="USD", help="what all tasks together may cost")
+    parser.add_argument("--out", metavar="FILE", help="the results (default: TASKS.results.jsonl)")
+    parser.add_argument(
+        "--format",
+        dest="form",
+        default="results",
+        choices=("results", "swebench"),
+        help="results with answer, patch and cost (default), or predictions for SWE-bench",
+    )
+    _add_settings_flags(parser)
+    _add_access_flags(parser)
+    return parser
+
+
 def _usage_parser() -> _Parser:
     parser = _new_parser("tui-agent usage", "[--days N] [--by model|tool|server|project|day|command] [--json]")
     parser.description = "Say where the money went in all sessions, with missed caches and what compaction saved."
@@ -534,6 +558,7 @@ PARSERS = {
     "trace": _trace_parser,
     "replay": _replay_parser,
     "exam": _exam_parser,
+    "batch": _batch_parser,
     "usage": _usage_parser,
     "acp": _acp_parser,
     "web": _web_parser,

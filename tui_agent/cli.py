@@ -90,6 +90,8 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
             return _replay(parsed, folder, home, environ)
         case "exam":
             return _exam(parsed, folder, home, environ)
+        case "batch":
+            return _batch(parsed, folder, home, environ)
         case "usage":
             return _usage(options, home)
         case "completion":
@@ -351,6 +353,32 @@ def _exam(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
     return ExitCode.DONE
 
 
+def _batch(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    from tui_agent.headless import batch
+
+    options = parsed.options
+    _load(parsed, folder, home, environ)  # report unusable settings at once
+    tasks = folder / options.tasks
+    batch_options = batch.Options(
+        tasks,
+        folder / options.out if options.out else tasks.with_name(f"{tasks.stem}.results.jsonl"),
+        options.jobs or 1,
+        options.max_usd,
+        form=options.form,
+        words=_same_again(parsed),
+    )
+    _keep_private(environ)
+    return batch.run(batch_options)
+
+
+def _same_again(parsed: Parsed) -> list[str]:
+    """The settings and access flags of this start, for another one."""
+    options = parsed.options
+    words = [word for _, key, text in parsed.settings for word in ("--set", f"{key}={text}")]
+    words += [word for place in options.add_dir for word in ("--add-dir", place)]
+    return words + [f"--{name}" for name in ("yolo", "trust") if _flag(options, name)]
+
+
 def _serve(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
     def load(place: Path, folders: Sequence[str]) -> "tuple[Arguments, Settings]":
         given = parsed.options
@@ -371,9 +399,6 @@ def _serve_browser(parsed: Parsed, folder: Path, home: Path, environ: Mapping[st
         from tui_agent.web import serve
     except ImportError as error:
         raise UsageError(f"web: {error.name} is missing; install it with: pip install 'tui-agent[web]'") from None
-    words = [word for _, key, text in parsed.settings for word in ("--set", f"{key}={text}")]
-    words += [word for place in options.add_dir for word in ("--add-dir", place)]
-    words += [f"--{name}" for name in ("yolo", "trust") if _flag(options, name)]
 
     def say(address: str) -> None:
         _print(f"{address}\nOpen it in a browser; each tab is a session of its own. Ctrl+C ends them all.")
@@ -381,7 +406,7 @@ def _serve_browser(parsed: Parsed, folder: Path, home: Path, environ: Mapping[st
             _say("whoever can read the network reads the address and all you type: this is not encrypted")
 
     try:
-        serve(words, f"tui-agent {folder.name}", options.host, options.port, say)
+        serve(_same_again(parsed), f"tui-agent {folder.name}", options.host, options.port, say)
     except OSError as error:
         raise UsageError(f"web: {options.host}:{options.port} cannot be used: {error.strerror or error}") from error
     return ExitCode.DONE
@@ -413,7 +438,9 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             arguments, settings = _load(parsed, folder, home, environ)
             _keep_private(environ)
             from tui_agent.headless import run as run_once
+            from tui_agent.headless.batch import die_with_parent
 
+            arguments = arguments._replace(ledger=die_with_parent(environ))
             return run_once(arguments, settings, ready)
         stack.enter_context(_prompt_keys())
         if options.demo:

@@ -30,6 +30,7 @@ from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
+from tui_agent.agent.turn.sharing import Sharing
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.cache_life import PauseCounts, Pauses
@@ -61,6 +62,7 @@ from tui_agent.settings.trust import CLAUDE_FOLDER, PROJECT_FOLDER
 from tui_agent.settings.writing import with_setting
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import KeptFiles
+from tui_agent.storage.ledger import Ledger
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import (
     TITLE,
@@ -316,7 +318,7 @@ async def _open(
         ask=ask,
         workspace=workspace,
         session=SessionParts(
-            guards=guards_of(settings, view, tracker, tools, ask, watchdog),
+            guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger),
             small=small,
             briefing=briefing_of(settings, arguments, places, tools, offered),
             subtasks=subtasks,
@@ -537,7 +539,8 @@ def guards_of(
     tracker: UsageTracker,
     tools: Iterable[Tool],
     ask: Ask,
-    watchdog: Watchdog | None = None,
+    watchdog: Watchdog | None,
+    ledger: Path | None,
 ) -> Guards:
     """Ceiling and watchdog, by default the built-in one; silent if guards are set to show no notices."""
     limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
@@ -550,7 +553,9 @@ def guards_of(
         ask,
         lambda profile: larger_model(settings, profile),
     )
-    return Guards(CostCeiling(limits, tracker, view.log), watch, settings.agent.max_turns)
+    ceiling = CostCeiling(limits, tracker, view.log)
+    ceiling.sharing = Sharing(Ledger(ledger), tracker) if ledger is not None else None
+    return Guards(ceiling, watch, settings.agent.max_turns)
 
 
 def briefing_of(

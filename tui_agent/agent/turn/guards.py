@@ -7,10 +7,10 @@ records that it was reached and each reset, so it also holds in the next process
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
@@ -25,6 +25,9 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.usage import MTOK, UsageTracker
 from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
+
+if TYPE_CHECKING:
+    from tui_agent.agent.turn.sharing import Sharing
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 
@@ -103,6 +106,8 @@ class CostCeiling:
         self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
+        self.sharing: Sharing | None = None
+        """What is shared with other processes, if anything is."""
         self._refused_usd = 0.0
         for entry in log.entries().of(CeilingReached, CeilingReset) if log is not None else ():
             match entry:
@@ -161,6 +166,17 @@ class CostCeiling:
             yield
         finally:
             self._under_way.remove(expected)
+
+    @asynccontextmanager
+    async def turn_to_call(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
+        """As `calling`, and waits its turn where calls are shared. Raises `SharedCeilingReached` besides."""
+        if self.sharing is None:
+            with self.calling(profile, tokens, cached):
+                yield
+            return
+        async with self.sharing.calling(profile, tokens, cached):
+            with self.calling(profile, tokens, cached):
+                yield
 
     def allows(self, usd: float) -> bool:
         """Whether a call of this cost would leave every limit unreached."""

@@ -249,6 +249,8 @@ class ModelCalls:
             return False
         self._note(error, retry_s=pause)
         until = time.time() + pause
+        if (sharing := self._guards.ceiling.sharing) is not None:
+            await sharing.limited(self._active.profile, until)
         self._emit(events.Retrying(attempt=1, delay_s=pause, kind=error.kind, message=error.happened, until=until))
         await sleep_until(until)
         return True
@@ -280,7 +282,7 @@ class ModelCalls:
         ceiling, last = self._guards.ceiling, self._record.view.last_call
         if blind := ceiling.unwatched(profile):
             self._tell("warning", "The cost ceiling is blind", blind)
-        with ceiling.calling(profile, prepared.tokens, probably_cached(last, profile)):
+        async with ceiling.turn_to_call(profile, prepared.tokens, probably_cached(last, profile)):
             self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
             self._caches.sends(
                 profile.name,

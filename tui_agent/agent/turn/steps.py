@@ -335,7 +335,7 @@ class StepRunner:
         model = (self._active.small if asked.who == "small" else None) or self._active.model
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
         try:
-            with self._ceiling.calling(model.profile, asked.tokens, cached):
+            async with self._ceiling.turn_to_call(model.profile, asked.tokens, cached):
                 began = time.monotonic()
                 completed = await self._completed(model, asked.request, account)
                 duration_ms = int(1000 * (time.monotonic() - began))

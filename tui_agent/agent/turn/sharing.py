@@ -1,0 +1,67 @@
+"""A ceiling and a provider's limits that several processes share, such as those of a batch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tui_agent.agent.turn.guards import input_cost_usd
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.durable import to_completion
+from tui_agent.models.base import ModelError
+from tui_agent.models.usage import MTOK, UsageTracker
+from tui_agent.storage.ledger import Ledger
+from tui_agent.text import money_text
+
+LOOK_AGAIN_S: Final = 0.5
+"""How often it is asked whether another process's call has ended."""
+USUAL_OUTPUT: Final = 32_000
+"""Tokens of an answer that are paid at most, where the model's own limit is not known."""
+
+
+class SharedCeilingReached(ModelError):
+    """All processes together have spent what they may."""
+
+    kind = "shared_ceiling"
+
+
+class Sharing:
+    """This process's part. `tracker`: what its calls have cost."""
+
+    def __init__(self, ledger: Ledger, tracker: UsageTracker) -> None:
+        self._ledger, self._tracker = ledger, tracker
+
+    @asynccontextmanager
+    async def calling(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
+        """A context for one call, which waits for its turn first. Raises `SharedCeilingReached`."""
+        call = await self._reserved(profile, tokens, cached)
+        before = self._tracker.session.cost_usd
+        try:
+            yield
+        finally:
+            cost = self._tracker.session.cost_usd - before
+            await to_completion(asyncio.to_thread(self._ledger.settle, call, cost))
+
+    async def _reserved(self, profile: ModelProfile, tokens: int, cached: int) -> int:
+        least = most = 0.0
+        if profile.prices is not None:
+            rates = profile.prices.of(tokens)
+            least = input_cost_usd(profile.prices, tokens, cached)
+            # The dearest it can be: all of it written to the cache for an hour.
+            most = (2 * tokens * rates.input + (profile.max_output or USUAL_OUTPUT) * rates.output) / MTOK
+        while True:
+            if (wait := await asyncio.to_thread(self._ledger.limited_s, profile.provider)) > 0:
+                await asyncio.sleep(wait)
+                continue
+            found = await asyncio.to_thread(self._ledger.reserve, least, most)
+            if found == "never":
+                money = await asyncio.to_thread(self._ledger.money)
+                spent, ceiling = money_text(money.spent), money_text(money.ceiling or 0.0)
+                raise SharedCeilingReached(f"All tasks together have cost {spent}; they may cost {ceiling}.")
+            if isinstance(found, int):
+                return found
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def limited(self, profile: ModelProfile, until: float) -> None:
+        """The provider takes no calls until then: the other processes wait, too."""
+        await asyncio.to_thread(self._ledger.limit, profile.provider, until)
