@@ -184,7 +184,7 @@ def _next_compaction(view: View, here: Situation) -> StepAhead | None:
         return None
     keep, distance = keep_tokens(settings, here.budget, trigger.tokens), max(0, trigger.tokens - here.tokens)
     start = trigger.tokens - (growth_meanwhile(here) if settings.background else 0)
-    least, by_price = smallest_gain(here.budget.window, trigger.tokens), not undone_by_user(view)
+    least, by_price = smallest_gain(here.budget, trigger.tokens), not undone_by_user(view)
     rates = here.rates
     for calls in _calls_ahead(here):
         tokens = round(here.tokens + calls * here.growth_of_all)

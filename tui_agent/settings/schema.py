@@ -87,7 +87,7 @@ class Output(Struct, frozen=True, kw_only=True):
     """Characters above which a result goes to a file and only a preview stays."""
     evict_tokens: Positive = 20_000
     """Tokens above which a result goes to a file and only a preview stays."""
-    evict_share: Share = 0.25
+    evict_share: Share = 0.33
     """Largest share of the history budget `evict_tokens` may be."""
     preview_chars: Count = 2_000
     """Characters of an evicted result shown from its head, and as many from its tail."""
@@ -181,7 +181,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     user_words_tokens: Count = 8_000
     """Largest size, in tokens, of your own messages kept with the summaries; at most a tenth of the window."""
     summaries_tokens: Positive = 12_000
-    """Size of all summaries, in tokens, above which the oldest are merged; at most a tenth of the window."""
+    """Tokens of all summaries above which the oldest are merged; at most 1/10 of the window, 1/4 of the history."""
     summary_result_chars: Positive = 1_800
     """Characters of each tool result that a separate summarising model sees."""
     max_compaction_recoveries: Count = 1

@@ -75,12 +75,12 @@ def test_a_result_over_the_character_limit_is_evicted_without_being_counted() ->
     assert isinstance(short("x" * 204_801, generous, 10**10), Evicted)
 
 
-def test_eviction_is_at_most_a_quarter_of_the_history_budget() -> None:
+def test_eviction_is_at_most_a_third_of_the_history_budget() -> None:
     assert eviction_tokens(Output(), 200_000) == 20_000
-    assert eviction_tokens(Output(), 40_000) == 10_000
+    assert eviction_tokens(Output(), 40_000) == 13_200
     text = "word " * 6_000
-    assert isinstance(short(text, history=4 * tokens_of(text)), Whole)
-    assert isinstance(short(text, history=4 * tokens_of(text) - 4), Evicted)
+    assert isinstance(short(text, Output(evict_share=0.25), 4 * tokens_of(text)), Whole)
+    assert isinstance(short(text, Output(evict_share=0.25), 4 * tokens_of(text) - 4), Evicted)
 
 
 def test_what_is_smaller_than_a_preview_is_never_evicted() -> None:

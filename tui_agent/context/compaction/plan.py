@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import structs
 
-from tui_agent.context.budget import keep_tokens
+from tui_agent.context.budget import Budget, keep_tokens
 from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm
 from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import Situation, expected_summary, signing_extra
@@ -38,7 +38,8 @@ CHANGED: Final = (
     " or left behind. Have a new one written."
 )
 SUMMARIES_SHARE: Final = 10
-"""All summaries together take at most 1/`SUMMARIES_SHARE` of the window."""
+SUMMARIES_HISTORY_SHARE: Final = 4
+"""All summaries together take at most 1/`SUMMARIES_SHARE` of the window, and this share of the history budget."""
 MERGED_SHARE: Final = 4
 """A merge takes at most 1/`MERGED_SHARE` of the limit on all summaries, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
@@ -155,7 +156,7 @@ def plan_compaction(
     edge = max((boundary.last for boundary in view.boundaries()), default=0)
     begin = sum(group.first <= edge for group in groups)
     cut = max(begin, _with_its_prompt(view, groups, min(start, _first_unseen(groups))))
-    least = SHORTEST_GAIN if asked else smallest_gain(here.budget.window, trigger)
+    least = SHORTEST_GAIN if asked else smallest_gain(here.budget, trigger)
     wanted = _wanted(here, _form(here), focus, reason)
     ours = _plan(wanted, view, here, groups[begin:cut], least_gain=least)
     if not (by_provider and settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning):
@@ -244,12 +245,13 @@ def _has_pictures(group: Group) -> bool:
     return any(isinstance(block, Image) for segment in group.segments for block in segment.blocks)
 
 
-def smallest_gain(window: int, trigger: int | None) -> int:
-    """The fewest tokens that an automatic compaction must free: 5% of the window, at most 10,000 and a tenth of the
-    trigger, or it would soon be due again.
+def smallest_gain(budget: Budget, trigger: int | None) -> int:
+    """The fewest tokens that an automatic compaction must free, or it would soon be due again: 5% of the window, but
+    at most 10,000, a tenth of the trigger, and a tenth of what the fixed part leaves.
     """
-    most = min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int((trigger or window) * TRIGGER_SHARE))
-    return max(SHORTEST_GAIN, most)
+    window = budget.window
+    tenth = min(trigger or window, window - budget.fixed) * TRIGGER_SHARE
+    return max(SHORTEST_GAIN, min(MAX_REQUIRED_GAIN, int(window * GAIN_SHARE), int(tenth)))
 
 
 def plan_checkpoint(
@@ -408,8 +410,10 @@ def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Pl
 
 def _summaries_limit(here: Situation) -> int:
     """The most tokens that all summaries together may take."""
-    most, window = here.settings.compaction.summaries_tokens, here.budget.window
-    return min(most, window // SUMMARIES_SHARE) if window else most
+    most, room = here.settings.compaction.summaries_tokens, here.budget
+    if not room.window:
+        return most
+    return min(most, room.window // SUMMARIES_SHARE, room.history // SUMMARIES_HISTORY_SHARE)
 
 
 def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: Plan | None = None) -> Plan:

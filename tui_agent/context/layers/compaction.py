@@ -158,7 +158,7 @@ def _reason(view: View, here: Situation) -> str:
         reaches = "reached" if left >= trigger.tokens else "is about to reach"
         return f"the view {reaches} {trigger.tokens:,} tokens ({trigger.source})" if trigger.tokens else trigger.source
     worth = _worth_now(here)
-    if worth is None or worth.freed < smallest_gain(here.budget.window, trigger.tokens):
+    if worth is None or worth.freed < smallest_gain(here.budget, trigger.tokens):
         return ""
     return reason_it_pays(here, worth)
 
