@@ -49,6 +49,8 @@ IMPORTED: Final = (
     "anthropic.resources.beta.messages",
     "google.genai",
     "ollama",
+    "anyio._backends._asyncio",
+    "jsonschema",
     "PIL.Image",
     "tui_agent.tui.app.app",
     "tui_agent.tui.app.start",

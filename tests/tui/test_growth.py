@@ -11,7 +11,7 @@ from tests.tui.growth import DIALOGS, PARTS, Day, live, until
 from tui_agent.heap import share_heap
 from tui_agent.tui.app.app import TuiAgent
 
-OBJECTS_A_TURN, OBJECTS_A_DIALOG = 60, 60
+OBJECTS_A_TURN, OBJECTS_A_DIALOG = 60, 120
 BYTES_A_TURN = 24_000
 """What a turn may add for good: the log, compressed; what the pane shows of it; what the view knows of it."""
 
