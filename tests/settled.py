@@ -44,12 +44,12 @@ async def settled(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
 
 
 _draw: Final = Compositor.render_update
-_undrawn: Final[list[tuple[Compositor, list[Screen] | None]]] = []
+_undrawn: Final[list[tuple[Compositor, list[Screen[object]] | None]]] = []
 """What to draw once a key press is over: the newest alone."""
 
 
 def _draw_later(
-    self: Compositor, full: bool = False, screen_stack: list[Screen] | None = None, simplify: bool = False
+    self: Compositor, full: bool = False, screen_stack: list[Screen[object]] | None = None, simplify: bool = False
 ) -> RenderableType | None:
     """Stands in for the drawing of each change, which an app without a terminal throws away."""
     if full:

@@ -97,7 +97,7 @@ class Action(Struct, frozen=True, kw_only=True):
     @property
     def needs_argument(self) -> bool:
         """Whether the slash command requires its argument."""
-        return self.argument.startswith("<")
+        return "<" in self.argument
 
     @property
     def textual_action(self) -> str:
