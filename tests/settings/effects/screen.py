@@ -75,7 +75,7 @@ async def panel(settings: Settings, folder: Path) -> object:
     shown = app(settings, folder)
     async with shown.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: shown.conductor.session is not None)
-        await shown.workers.wait_for_complete([each for each in shown.workers if each.name == "context"])
+        await until(pilot, lambda: all(each.is_finished for each in shown.workers if each.name == "context"))
         return shown.steering.panel is not None
 
 

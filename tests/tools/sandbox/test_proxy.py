@@ -58,7 +58,7 @@ async def say(port: int, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()
@@ -131,6 +131,7 @@ async def test_nonsense_ends_the_connection_and_nothing_else() -> None:
             assert (await say(at, connect("a.example", port))).endswith(ANSWER)
 
 
+@pytest.mark.soak
 async def test_a_connection_takes_little_time() -> None:
     async with server() as (port, _):
         proxy = Proxy([f"a.example:{port}"], resolver=here, reaches=lambda address: True)
@@ -150,7 +151,7 @@ async def test_a_command_reaches_what_is_allowed_and_is_told_what_is_not(outside
         sandbox = Sandbox("auto", outside.places, offered=Mechanism(kind, ""))  # type: ignore[arg-type]
         sandbox.proxy = Proxy([f"a.example:{port}"], resolver=here, reaches=lambda address: True)
         tool = RunCommand(sandbox=sandbox)
-        fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=20).read())"
+        fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=60).read())"
         context = Call(Workspace(outside.project), (), outside.state / "session")
 
         async def run(line: str) -> str:
