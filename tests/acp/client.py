@@ -15,14 +15,17 @@ from acp.schema import (
     AgentMessageChunk,
     AllowedOutcome,
     ClientCapabilities,
+    CreateTerminalResponse,
     DeniedOutcome,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     FileSystemCapabilities,
     PermissionOption,
     ReadTextFileResponse,
+    ReleaseTerminalResponse,
     RequestPermissionResponse,
     ToolCallUpdate,
+    WaitForTerminalExitResponse,
     WriteTextFileResponse,
 )
 
@@ -46,6 +49,10 @@ class Editor:
     filled_in: list[dict[str, Any]] = field(default_factory=list)
     """What its user fills in, one a form; without one it shows no forms."""
     forms: list[tuple[str, Any]] = field(default_factory=list)
+    terminals: list[asyncio.subprocess.Process] | None = None
+    """What runs in its terminals, which have the numbers of this list; None: it offers none."""
+    shown: list[str] = field(default_factory=list)
+    """What each terminal showed when it was released."""
 
     def on_connect(self, conn: object) -> None:
         pass
@@ -79,10 +86,26 @@ class Editor:
         self.forms.append((message, mode))
         return AcceptElicitationResponse(action="accept", content=self.filled_in.pop(0))
 
+    async def create_terminal(self, command: str, args: list[str] | None = None, **_: object) -> CreateTerminalResponse:
+        started = await asyncio.create_subprocess_exec(command, *(args or ()), stdout=asyncio.subprocess.PIPE)
+        assert self.terminals is not None
+        self.terminals.append(started)
+        return CreateTerminalResponse(terminal_id=str(len(self.terminals) - 1))
+
+    async def wait_for_terminal_exit(self, terminal_id: str, **_: object) -> WaitForTerminalExitResponse:
+        output, _errors = await (self.terminals or [])[int(terminal_id)].communicate()
+        self.shown.append(output.decode())
+        return WaitForTerminalExitResponse(exit_code=(self.terminals or [])[int(terminal_id)].returncode)
+
+    async def release_terminal(self, terminal_id: str, **_: object) -> ReleaseTerminalResponse:
+        assert len(self.shown) > int(terminal_id)
+        return ReleaseTerminalResponse()
+
     @property
     def capabilities(self) -> ClientCapabilities:
         shares = self.buffers is not None
         able = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=shares, write_text_file=shares))
+        able.terminal = self.terminals is not None
         if self.filled_in:
             able.elicitation = ElicitationCapabilities(form=ElicitationFormCapabilities())
         return able

@@ -17,6 +17,9 @@ ASKED: dict[str, Any] = {
     "session/request_permission": protocol.RequestPermissionRequest,
     "fs/read_text_file": protocol.ReadTextFileRequest,
     "fs/write_text_file": protocol.WriteTextFileRequest,
+    "terminal/create": protocol.CreateTerminalRequest,
+    "terminal/wait_for_exit": protocol.WaitForTerminalExitRequest,
+    "terminal/release": protocol.ReleaseTerminalRequest,
     "elicitation/create": protocol.CreateFormSessionElicitationRequest,
 }
 """What the agent asks and tells, by its method."""

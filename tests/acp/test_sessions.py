@@ -214,6 +214,29 @@ async def test_what_an_editor_has_not_saved_is_read_and_changed_there(tmp_path: 
         assert server.violations == []
 
 
+async def test_a_command_runs_in_the_sandbox_and_is_shown_in_a_terminal_of_the_editor(tmp_path: Path) -> None:
+    command = "printf '\\033[32mone\\033[0m\\n'; until test -e go; do sleep .05; done; echo two; exit 3"
+    script = Script.of(Step(calls=(Call("run_command", {"command": command}),)), Step(text="Done."))
+    with in_thread(AnthropicServer(script)) as server:
+        program = Program.in_folder(tmp_path, {**server.environment, "TUI_AGENT__MODEL__ID": MODELS["anthropic"]})
+        editor = Editor(terminals=[])
+        async with editing(program, editor, "--yolo") as (connection, _):
+            one = (await connection.new_session(cwd=str(program.project), mcp_servers=[])).session_id
+            asked = asyncio.ensure_future(connection.prompt(session_id=one, prompt=[text_block("Run it.")]))
+            await editor.until(ToolCallProgress)
+            (program.project / "go").touch()
+            await asked
+        running, ended = editor.of(ToolCallProgress)
+        assert (running.status, ended.status) == ("in_progress", "failed")
+        for each in (running, ended):
+            assert [(part.type, part.terminal_id) for part in each.content or ()] == [("terminal", "0")]
+        assert editor.shown == ["\033[32mone\033[0m\ntwo\n"]
+        assert [each.returncode for each in editor.terminals or ()] == [3]
+        assert "exit code 3" in str(server.model_requests[1].json)
+        assert not list((program.home / "sessions").rglob("*.ended"))
+        assert server.violations == []
+
+
 @pytest.mark.parametrize("how", ["closed", "terminated"])
 async def test_its_end_ends_all_in_order(tmp_path: Path, how: str) -> None:
     script = Script.of(Step(calls=(Call("run_command", {"command": "sleep 417"}),)))

@@ -20,6 +20,7 @@ from acp.schema import (
     SessionConfigOptionSelect,
     SessionInfoUpdate,
     StopReason,
+    ToolCallProgress,
     ToolCallUpdate,
     Usage,
 )
@@ -29,6 +30,7 @@ from tui_agent.acp.calls import arguments_of, fenced, locations_of, question_con
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.forms import answer_in_form, form
 from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
+from tui_agent.acp.terminals import Terminals
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
@@ -45,6 +47,7 @@ from tui_agent.models.catalogue import OFFLINE, catalogue_of
 from tui_agent.models.choice import configured_model
 from tui_agent.session import Session, SessionError, open_session
 from tui_agent.settings import Settings
+from tui_agent.storage.artifacts import RAW_FOLDER
 from tui_agent.storage.errors import StorageError
 from tui_agent.text import clean, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
@@ -95,6 +98,7 @@ class Conversation:
         self._doing: asyncio.Task[PromptResponse] | None = None
         self._introducing: asyncio.Task[None] | None = None
         self._has_forms = False
+        self._terminals: Terminals | None = None
         self._unusable = ""
         """Why the model that was asked for cannot be used; empty if it can, or none was."""
 
@@ -120,6 +124,8 @@ class Conversation:
         session = made._session = await open_session(settings, arguments, made._ask, buffers=buffers)
         if buffers is not None:
             buffers.session = session.id
+        if able.terminal:
+            made._terminals = Terminals(client, session.id, session.folder / RAW_FOLDER)
         session.agent.listen(made._tell_later)
         made._said = [*session.notices]
         if arguments.unattended and not settings.model.id and not session.resumed:
@@ -230,7 +236,8 @@ class Conversation:
 
     async def _show(self, event: events.AgentEvent, outcome: _Outcome) -> None:
         for update in self._translator.updates(event):
-            await self._send(update)
+            if (shown := await self._in_terminal(event, update)) is not None:
+                await self._send(shown)
         match event:
             case events.PermissionAsked():
                 self._caught_up.set()
@@ -245,6 +252,19 @@ class Conversation:
                 outcome.finished = event
             case _:
                 pass
+
+    async def _in_terminal(self, event: events.AgentEvent, update: Update) -> Update | None:
+        """The update with the client's terminal in place of a command's output; None: the terminal shows it."""
+        terminals = self._terminals
+        match event:
+            case events.ToolProgress() if terminals is not None and terminals.shows(event.call_id):
+                return None
+            case events.ToolProgress() if terminals is not None:
+                return await terminals.running(event) or update
+            case events.ToolFinished() if terminals is not None and terminals.shows(event.call_id):
+                return await terminals.ended(event, update) if isinstance(update, ToolCallProgress) else update
+            case _:
+                return update
 
     async def _command(self, text: str) -> PromptResponse:
         self._mode = self.agent.permissions.mode

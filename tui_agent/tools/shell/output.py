@@ -16,6 +16,16 @@ from tui_agent.tools.shell.terminal import Terminal
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARACTERS = 60
+_SUFFIX = ".log"
+
+
+def raw_file(folder: Path, call_id: str) -> Path | None:
+    """The file with the output of a call of this id, if there is one below `folder`."""
+    return next(iter(folder.glob(f"{_prefix(call_id)}*{_SUFFIX}")), None)
+
+
+def _prefix(call_id: str) -> str:
+    return _UNSAFE.sub("_", call_id)[:_NAME_CHARACTERS] + "-"
 
 
 class RawStream:
@@ -27,7 +37,7 @@ class RawStream:
 
     def __init__(self, folder: Path, call_id: str, *, limit: int) -> None:
         self._folder = folder
-        self._prefix = _UNSAFE.sub("_", call_id)[:_NAME_CHARACTERS] + "-"
+        self._prefix = _prefix(call_id)
         self._limit = limit
         self._file = -1
         self._size = 0
@@ -51,7 +61,7 @@ class RawStream:
             return
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file, name = tempfile.mkstemp(prefix=self._prefix, suffix=".log", dir=self._folder)
+            self._file, name = tempfile.mkstemp(prefix=self._prefix, suffix=_SUFFIX, dir=self._folder)
             self.path = Path(name)
         except OSError as error:
             self.failure = error.strerror or str(error)
