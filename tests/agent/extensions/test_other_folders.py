@@ -113,9 +113,9 @@ async def test_a_skill_says_who_may_use_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "tools", "note"),
     [
-        ("tools: Read, WebSearch, Bash(git *)", ("read_file", "run_command"), "without WebSearch"),
+        ("tools: Read, WebSearch, Bash(git *)", ("read_file", "run_command"), "without web_search"),
         ("tools: Read, Grep\ndisallowedTools: Grep", ("read_file",), ""),
-        ("tools: WebSearch", (), "without WebSearch"),
+        ("tools: WebSearch", (), "without web_search"),
     ],
 )
 def test_an_agent_loses_the_tools_there_are_not_and_says_so(
