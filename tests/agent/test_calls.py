@@ -17,7 +17,6 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent.commands.table import run_command
-from tui_agent.agent.history import calls
 from tui_agent.agent.history.calls import Past
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, Usage, user_message
@@ -131,7 +130,7 @@ async def test_the_plain_form_lists_the_calls_and_shows_one(tmp_path: Path, monk
 
 
 def test_a_difference_is_what_was_added() -> None:
-    past = Past(long_view(40).log, View().policy)
+    past = Past(long_view(40))
     told = past.difference(11, 10)
     added = [line[1:] for line in told.splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert not [line for line in told.splitlines() if line.startswith("-") and not line.startswith("---")]
@@ -140,11 +139,9 @@ def test_a_difference_is_what_was_added() -> None:
     assert past.difference(11, 11) == ""
 
 
-def test_from_whatever_is_kept_the_view_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "KEPT_EVERY", 37)
-    monkeypatch.setattr(calls, "KEPT_BEFORE", 5)
-    log, chance = long_view(60).log, random.Random(5)
-    past = Past(log, View().policy)
+def test_wherever_one_looked_before_the_view_is_the_same() -> None:
+    view, chance = long_view(60), random.Random(5)
+    log, past = view.log, Past(view.copy())
     for _ in range(60):
         number = chance.randrange(1, len(past.calls) + 1)
         seen, call = past.at(number), past.calls[number - 1]
@@ -161,6 +158,6 @@ def test_keys_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
         Message(role="assistant", blocks=(Text("ok"),), model="a:b", usage=Usage(input_tokens=10)),
     ):
         view.apply(view.log.stamp(entry, 1.0))
-    shown = Past(view.log, view.policy).request(1)
+    shown = Past(view).request(1)
     assert "my key is [key]" in shown
     assert "abcdefgh" not in shown

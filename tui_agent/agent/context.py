@@ -178,8 +178,7 @@ class AgentContext:
 
     async def past(self) -> Past:
         """The calls so far, on all branches, and what the model saw at each. Call its methods in a thread."""
-        view = self._record.view
-        return await in_thread(Past, view.log.copy(), view.policy)
+        return Past(await in_thread(self._record.view.copy))
 
     def forecast(self) -> Forecast:
         """What the next call costs, the step that is taken before it, and the one that comes next."""

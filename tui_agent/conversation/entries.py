@@ -129,6 +129,13 @@ class Prefix(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="prefix")
     tools: tuple[ToolDefinition, ...] = ()
 
 
+class CallElsewhere(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A call that another program made: the model as that program named it, and what it noted of the usage."""
+
+    model: str
+    usage: Usage
+
+
 class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
     """A message of the user or the model, or the result of one tool call (role user, kind ``tool_result``).
 
@@ -141,7 +148,8 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
 
     `because` is the number of the user's message that it came because of, which may follow it; 0: none. Taking that
     message back takes this one back too. `typed` is what the user typed, if that is not the text: a slash command.
-    `about` is the section of the system prompt that a notice brings up to date.
+    `about` is the section of the system prompt that a notice brings up to date. `elsewhere` is the call of another
+    program that gave this answer, if it is recorded; it was paid there, so it counts in no total.
     """
 
     role: Role
@@ -162,6 +170,7 @@ class Message(Entry, frozen=True, kw_only=True, omit_defaults=True, tag="message
     because: int = 0
     typed: str = ""
     about: str = ""
+    elsewhere: CallElsewhere | None = None
 
 
 class Custom(Message, frozen=True, kw_only=True, omit_defaults=True, tag="custom"):

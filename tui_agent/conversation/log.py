@@ -21,6 +21,7 @@ from tui_agent.conversation.entries import (
     Message,
     ModeChanged,
     Queued,
+    Usage,
     decode,
     delivered,
     encode,
@@ -46,6 +47,7 @@ class Log:
         self._packed = 0
         self._kinds: list[type[AnyEntry]] = []
         self._said = bytearray()
+        self._answers, self._tokens = array("Q"), array("Q")
         self._parents = array("Q")
         self._head = 0
         for entry in entries:
@@ -84,6 +86,9 @@ class Log:
         self._kinds.append(type(entry))
         said = isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
         self._said.append(said)
+        if (usage := usage_of(entry)) is not None:
+            self._answers.append(entry.seq)
+            self._tokens.append(max(0, usage.input_tokens))
         self._head = _head_after(entry)
         # Last: the number of parents is the log's length.
         self._parents.append(entry.parent)
@@ -111,6 +116,8 @@ class Log:
             other._blocks.append(list(self._read(full)[:newest]))
         other._packed = min(self._packed, full)
         other._kinds, other._parents, other._said = self._kinds[:count], self._parents[:count], self._said[:count]
+        answers = bisect_right(self._answers, count)
+        other._answers, other._tokens = self._answers[:answers], self._tokens[:answers]
         other._head = _head_after(self[count]) if count else 0
         return other
 
@@ -140,6 +147,10 @@ class Log:
             yield self[seq]
             seq = self._parents[seq - 1]
 
+    def parent(self, seq: int) -> int:
+        """The entry before an entry in its conversation; 0: none."""
+        return self._parents[seq - 1]
+
     def kind(self, seq: int) -> type[AnyEntry]:
         """An entry's type, without decoding the entry."""
         return self._kinds[seq - 1]
@@ -150,6 +161,16 @@ class Log:
         What delivers a text that is missing is one of them, though it has no message.
         """
         return [seq for seq in self.path(head).numbers if self._said[seq - 1]]
+
+    @property
+    def answers(self) -> Sequence[int]:
+        """The answers of a model whose usage is known, on all branches, oldest first; see `usage_of`."""
+        return self._answers
+
+    @property
+    def answer_tokens(self) -> Sequence[int]:
+        """The input tokens of the call that gave each of `answers`."""
+        return self._tokens
 
     def message(self, seq: int) -> Message | None:
         """The message that entry `seq` is, or that it delivers; None if it is another kind of entry."""
@@ -253,6 +274,13 @@ def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
 def because_of(entry: AnyEntry) -> int:
     """The number of the user's message that an entry came because of; 0: none."""
     return entry.because if isinstance(entry, Message | ModeChanged) else 0
+
+
+def usage_of(entry: AnyEntry) -> Usage | None:
+    """What the call used that gave this answer, whoever made it; None if that is unknown, or it is no answer."""
+    if not isinstance(entry, Message) or entry.role != "assistant":
+        return None
+    return entry.usage or (entry.elsewhere.usage if entry.elsewhere is not None else None)
 
 
 def _head_after(entry: AnyEntry) -> int:

@@ -72,6 +72,7 @@ class View:
         self.moves = 0
         """How often the head has moved."""
         self._newest_call: Message | None = None
+        self._head = self.log.head
         self._fold = Fold(self.log)
         self._rendering = Rendering(ReasoningPolicy())
         path = iter(self.log.path().numbers)
@@ -93,21 +94,31 @@ class View:
         self.log.append(entry)
         self._note(entry)
         if isinstance(entry, HeadMoved):
-            self._go(entry.parent, entry.to)
+            self.go_to(entry.to)
         else:
             self._fold.take(entry)
+            self._head = entry.seq
 
-    def _go(self, left: int, to: int) -> None:
-        """Fold the branch that ends at `to` instead of the one that ends at `left`."""
-        shared = self.log.fork_point(left, to)
-        if len(self.log.path(left, shared)) < len(self.log.path(shared)):
+    def go_to(self, seq: int) -> None:
+        """Show the conversation that ends at entry `seq`. Costs what differs from the one that is shown.
+
+        In a copy, to look back; entries can be applied only to the conversation that ends at the log's head. May run in
+        a thread.
+        """
+        left, self._head = self._head, seq
+        shared = self.log.fork_point(left, seq)
+        if len(self.log.path(left, shared)) < shared:
             self._fold.return_to(shared, left)
-            View.past(self.log, to, self.policy, self, shared)
-            return
-        then, fold, rendering = View.past(self.log, to, self.policy), self._fold, self._rendering
-        self._fold, self._rendering = then._fold, then._rendering
-        rendering.free()
-        fold.free()
+        elif left:
+            shared = 0
+            self.free()
+            self._fold, self._rendering = Fold(self.log), Rendering(self.policy)
+        for entry in self.log.path(seq, shared):
+            self._fold.take(entry)
+            if entry.seq % BLOCK_ENTRIES == 0 and self._fold.is_settled:
+                # Render now, while the block of entries is decoded.
+                self._rendered()
+        self._rendered()
 
     def way_to(self, seq: int) -> tuple[type[AnyEntry], ...]:
         """The kinds of the entries that a move of the head to `seq` takes back, and of those that it brings back."""
@@ -144,7 +155,7 @@ class View:
         for seq in range(len(self.log) + 1, len(then.log) + 1):
             self.log.append(then.log[seq])
         self.moves, self._newest_call = then.moves, then._newest_call
-        self._fold, self._rendering = then._fold, then._rendering
+        self._fold, self._rendering, self._head = then._fold, then._rendering, then._head
         self._fold.log = self.log
         return left
 
@@ -153,31 +164,12 @@ class View:
         self._rendering.free()
         self._fold.free()
 
-    @classmethod
-    def past(cls, log: Log, seq: int, policy: ReasoningPolicy, start: "View | None" = None, since: int = 0) -> "View":
-        """The view as it was with entry `seq` as the newest of its conversation, rendered with the reasoning of
-        `policy`. It shares `log`: apply nothing to it.
-
-        `start`: such a view of an earlier entry `since` of that conversation; it goes on to `seq` and is returned.
-        Costs the entries in between. May run in a thread.
-        """
-        then = start if start is not None else cls()
-        if start is None:
-            then.log, then._fold = log, Fold(log)
-        then.policy = policy
-        for entry in log.path(seq, since):
-            then._fold.take(entry)
-            if entry.seq % BLOCK_ENTRIES == 0 and then._fold.is_settled:
-                # Render now, while the block of entries is decoded.
-                then._rendered()
-        then._rendered()
-        return then
-
-    def copy(self, log: Log | None = None) -> "View":
-        """An independent copy. `log`: one that it is to share, instead of a copy of this view's."""
+    def copy(self) -> "View":
+        """An independent copy."""
         self._rendered()
         other = View()
-        other.log, other.moves, other._newest_call = log or self.log.copy(), self.moves, self._newest_call
+        other.log, other._head = self.log.copy(), self._head
+        other.moves, other._newest_call = self.moves, self._newest_call
         other._fold = self._fold.copy(other.log)
         other._rendering = self._rendering.copy(other._fold)
         return other
@@ -234,6 +226,11 @@ class View:
         """The same as `items`, but each is made when it is accessed: for lists of which only a part is on screen."""
         self._rendered()
         return Items(self._fold)
+
+    def outline_now(self) -> Items:
+        """The same as `outline`, but they stay as they are now. Costs O(length of the conversation)."""
+        self._rendered()
+        return Items(self._fold.copy(self.log))
 
     def item(self, seq: int) -> Item | None:
         """The message or result with this number; None if the conversation has none."""
@@ -366,7 +363,7 @@ class View:
     @property
     def head(self) -> int:
         """The number of the entry after which the conversation continues."""
-        return self.log.head
+        return self._head
 
     def reasoning_dropped(self) -> int:
         """How many reasoning blocks of the current model the next request leaves out."""

@@ -12,6 +12,7 @@ from tui_agent.conversation.sizes import CATEGORIES, Category
 from tui_agent.text import clock_text, counted, money_text, one_line, spoken_time
 
 INEXACT: Final = "An earlier version sent this request: its messages may have differed in form."
+ELSEWHERE: Final = "Another program made this call: this is what it recorded of it, not the request as it was sent."
 ADDED: Final[dict[Category, str]] = {
     "user": "user message",
     "notices": "notice",
@@ -154,7 +155,7 @@ _LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
 def call_line(call: CallRecord) -> str:
     """A call on a line: its tokens, cost, and what happened since the one before. A dot: it is on another branch."""
     used, mark = call.usage, " " if call.present else "."
-    told = ", ".join([*call.notes, *(["cache lost"] if call.lost else [])])
+    told = ", ".join([*call.notes, *["cache lost"] * bool(call.lost), *["by another program"] * call.elsewhere])
     return (
         f"{call.number:>6}{mark} {used.input_tokens:>9,} {used.cache_read_tokens:>9,} {used.cache_write_tokens:>9,} "
         f"{used.output_tokens:>7,} {money_text(call.cost_usd):>8}  {told}"
@@ -180,9 +181,14 @@ def call_text(seen: SeenThen) -> str:
             *([f"  lost, {money_text(call.lost_usd)} more: {call.lost}"] if call.lost else []),
             since,
             *(f"  {line}" for line in changes(seen)),
-            *(["", INEXACT] if not seen.exact else []),
+            *(["", how_sent(seen)] if not seen.exact else []),
         ]
     )
+
+
+def how_sent(seen: SeenThen) -> str:
+    """Why what is shown may not be the request as it was sent; empty if it is."""
+    return "" if seen.exact else ELSEWHERE if seen.call.elsewhere else INEXACT
 
 
 def changes(seen: SeenThen) -> list[str]:

@@ -1,11 +1,14 @@
 """The calls of a session and what the model saw at each: a fold of the log up to the entry before its answer."""
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
-from itertools import islice, product
-from typing import Final, NamedTuple
+from functools import lru_cache
+from itertools import product
+from typing import Final, NamedTuple, overload
+
+from typing_extensions import override
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import step_event
@@ -25,17 +28,13 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.items import Item
-from tui_agent.conversation.log import Log
+from tui_agent.conversation.log import Log, usage_of
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 from tui_agent.models.errors import redact
 from tui_agent.text import counted
 
-KEPT_EVERY: Final = 4_000
-"""Entries between two kept views: folding so many takes about 0.15 s."""
-KEPT_BEFORE: Final = 48
-"""Entries before the view last looked at at which another one is kept, for going back call by call."""
 STEPS: Final = {
     "cleared": "result cleared",
     "digest": "result digested",
@@ -60,7 +59,8 @@ class CallRecord(NamedTuple):
     steps: the context steps since the call before. moved: how the branch was changed before it (``rewind``, ``fork``,
     ``switch``; empty: not). changed: what else is new in front of the messages: the model, or the system prompt or
     tools. lost: why less was read from the cache than was there; empty: it was not. lost_usd: what that cost.
-    writing_usd: what summaries and digests since the call before cost.
+    writing_usd: what summaries and digests since the call before cost. elsewhere: another program made the call, and
+    recorded the usage; the model is as named there, and the cost unknown.
     """
 
     number: int
@@ -79,6 +79,7 @@ class CallRecord(NamedTuple):
     lost: str = ""
     lost_usd: float = 0.0
     writing_usd: float = 0.0
+    elsewhere: bool = False
 
     @property
     def cleared(self) -> int:
@@ -114,118 +115,114 @@ class SeenThen(NamedTuple):
 
     call: CallRecord
     categories: dict[Category, int]
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     added: dict[Category, int]
     exact: bool
     dropped: int
 
 
-def calls(log: Log) -> tuple[CallRecord, ...]:
-    """Every answered call of the session, on all branches, oldest first. Reads the whole log: call it in a thread."""
-    return tuple(_Reader(log).read())
+class Calls(Sequence[CallRecord]):
+    """Every answered call of a session, on all branches, oldest first; each is read when it is asked for.
 
-
-class _Reader:
-    """Reads the calls from a log; notes what happens between two of them."""
+    `log` must not be appended to: it is a copy.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._present = set(log.path().numbers)
-        self._number_of: dict[int, int] = {}
-        self._before = 0
-        self._begin(0)
+        self._moves = [seq for seq in range(1, len(log) + 1) if log.kind(seq) is HeadMoved]
+        self._read = lru_cache(maxsize=None)(self._record)
 
-    def _begin(self, before: int, moved: str = "") -> None:
-        self._before, self._moved = before, moved
-        self._steps: list[events.ContextStep] = []
-        self._changed: dict[str, None] = {}
-        self._lost, self._lost_usd, self._writing_usd = "", 0.0, 0.0
+    @override
+    def __len__(self) -> int:
+        return len(self._log.answers)
 
-    def read(self) -> Iterator[CallRecord]:
-        wanted = (Message, HeadMoved, Prefix, ModelSwitched, Recorded, UnattributedCall)
-        for seq in range(1, len(self._log) + 1):
-            kind = self._log.kind(seq)
-            if not issubclass(kind, wanted) and not issubclass(kind, ContextEntry):
-                continue
-            entry = self._log[seq]
-            if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
-                self._number_of[seq] = len(self._number_of) + 1
-                yield self._call(entry, entry.usage)
-                self._begin(seq)
-            elif isinstance(entry, HeadMoved):
-                self._move(entry)
-            else:
-                self._note(entry)
+    @overload
+    def __getitem__(self, index: int) -> CallRecord: ...
 
-    def _call(self, answer: Message, usage: Usage) -> CallRecord:
+    @overload
+    def __getitem__(self, index: slice) -> list[CallRecord]: ...
+
+    @override
+    def __getitem__(self, index: int | slice) -> CallRecord | list[CallRecord]:
+        places = range(len(self))[index]
+        return self._read(places) if isinstance(places, int) else list(map(self._read, places))
+
+    def tokens(self) -> Sequence[int]:
+        """The input tokens of each call, without reading any."""
+        return self._log.answer_tokens
+
+    def _record(self, place: int) -> CallRecord:
+        log, answers = self._log, self._log.answers
+        answer = log.message(answers[place]) or Message(role="assistant", blocks=())
+        since, before = self._since(answer)
+        earlier = answers[place - 1] if place else 0
+        moves = self._moves[bisect_right(self._moves, earlier) : bisect_right(self._moves, answer.seq)]
+        moved = log[moves[-1]] if moves else None
+        misses = [_miss(entry.body) for entry in since if isinstance(entry, Recorded) and entry.kind == "cache_miss"]
+        lost, lost_usd = misses[-1] if misses else ("", 0.0)
+        others = [
+            entry for entry in since if isinstance(entry, UnattributedCall) and entry.purpose in ("summary", "digest")
+        ]
+        changed = [_IN_FRONT[type(entry)] for entry in since if isinstance(entry, Prefix | ModelSwitched)]
+        elsewhere = answer.elsewhere if answer.usage is None else None
         return CallRecord(
-            number=self._number_of[answer.seq],
+            number=place + 1,
             seq=answer.seq,
             asked=answer.parent,
-            before=self._number_of.get(self._before, 0),
+            before=before,
             time=answer.time,
-            model=answer.model,
-            usage=usage,
+            model=elsewhere.model if elsewhere else answer.model,
+            usage=usage_of(answer) or Usage(),
             cost_usd=answer.cost_usd,
             prefix_hash=answer.prefix_hash,
             present=answer.seq in self._present,
-            steps=tuple(self._steps),
-            moved=self._moved,
-            changed=tuple(self._changed) if self._before else (),
-            lost=self._lost,
-            lost_usd=self._lost_usd,
-            writing_usd=self._writing_usd,
+            steps=tuple(step_event(step_of(entry)) for entry in since if isinstance(entry, ContextEntry)),
+            moved=moved.reason if isinstance(moved, HeadMoved) else "",
+            changed=tuple(dict.fromkeys(changed)) if before else (),
+            lost=lost,
+            lost_usd=lost_usd,
+            writing_usd=sum(entry.cost_usd or 0.0 for entry in others),
+            elsewhere=elsewhere is not None,
         )
 
-    def _move(self, move: HeadMoved) -> None:
-        """Go on from another entry: what stands between it and the call before it there counts again."""
-        between: list[int] = []
-        seq = move.to
-        while seq and seq not in self._number_of:
-            between.append(seq)
-            seq = self._log[seq].parent
-        self._begin(seq, move.reason)
-        for number in reversed(between):
-            self._note(self._log[number])
+    def _since(self, answer: Message) -> tuple[list[AnyEntry], int]:
+        """What else stands between an answer and the one before it on its branch, and the number of that one's call."""
+        log, answers = self._log, self._log.answers
+        found: list[AnyEntry] = []
+        seq = answer.parent
+        while seq:
+            place = bisect_left(answers, seq)
+            if place < len(answers) and answers[place] == seq:
+                return found[::-1], place + 1
+            if not issubclass(log.kind(seq), Message):
+                found.append(log[seq])
+            seq = log.parent(seq)
+        return found[::-1], 0
 
-    def _note(self, entry: AnyEntry) -> None:
-        match entry:
-            case ContextEntry():
-                self._steps.append(step_event(step_of(entry)))
-            case Prefix():
-                self._changed["system prompt or the tools"] = None
-            case ModelSwitched():
-                self._changed["model"] = None
-            case UnattributedCall(purpose="summary" | "digest"):
-                self._writing_usd += entry.cost_usd or 0.0
-            case Recorded(kind="cache_miss"):
-                self._miss(entry.body)
-            case _:
-                pass
 
-    def _miss(self, body: str) -> None:
-        told = json.loads(body)
-        part, cost = told.get("part"), told.get("cost_usd")
-        detail = str(told.get("detail") or told.get("reason") or "")
-        why = next((words for each, words in WORDING.items() if each == part), "the cache was not read")
-        self._lost = f"{why} ({detail})" if detail else why
-        self._lost_usd = float(cost) if isinstance(cost, int | float) else 0.0
+_IN_FRONT: Final[dict[type[AnyEntry], str]] = {Prefix: "system prompt or the tools", ModelSwitched: "model"}
+
+
+def _miss(body: str) -> tuple[str, float]:
+    """Why the cache was not read, and what that cost, as recorded."""
+    told = json.loads(body)
+    part, cost = told.get("part"), told.get("cost_usd")
+    detail = str(told.get("detail") or told.get("reason") or "")
+    why = next((words for each, words in WORDING.items() if each == part), "the cache was not read")
+    return f"{why} ({detail})" if detail else why, float(cost) if isinstance(cost, int | float) else 0.0
 
 
 class Past:
     """The calls of a session, and the view at each. Use it from one thread at a time.
 
-    `log` must not be appended to: it is a copy. A view is folded from the nearest earlier one that was kept.
+    `view` is a copy, which goes to the call that is looked at: that costs what differs from the one looked at before.
     """
 
-    def __init__(self, log: Log, policy: ReasoningPolicy) -> None:
-        self.calls = calls(log)
-        self._log = log
-        self._kept: dict[int, View] = {}
-        self._near = 0
-        """The kept view that is replaced when another part of the session is looked at."""
-        self._newest: tuple[int, View | None] = 0, None
-        self._policies: dict[str, ReasoningPolicy] = {policy.model: policy}
+    def __init__(self, view: View) -> None:
+        self.calls = Calls(view.log)
+        self._at = view
+        self._policies: dict[str, ReasoningPolicy] = {view.policy.model: view.policy}
 
     def at(self, number: int) -> SeenThen:
         """What the model saw at the call with this number, from 1. Raises IndexError."""
@@ -236,7 +233,7 @@ class Past:
             without = self._view(before)[0].calls_without_reasoning()
         view, exact = self._view(call)
         sizes = {category: estimate(size) for category, size in view.sizes().items()}
-        items = tuple(view.outline())
+        items = view.outline_now()
         added: dict[Category, int] = {}
         for item in reversed(items):
             if before is not None and item.seq <= before.asked:
@@ -285,7 +282,9 @@ class Past:
     def _view(self, call: CallRecord) -> tuple[View, bool]:
         """The view at a call, and whether it has the hash that was noted."""
         policy = self._policies.get(call.model, ReasoningPolicy(call.model))
-        view = self._folded(call.asked, policy)
+        view = self._at
+        view.policy = policy
+        view.go_to(call.asked)
         exact = not call.prefix_hash or view.prefix_hash() == call.prefix_hash
         if not exact and call.model not in self._policies:
             # What that model's provider takes is not in the log; the hash tells.
@@ -295,29 +294,7 @@ class Past:
                     self._policies[call.model] = view.policy
                     return view, True
         self._policies.setdefault(call.model, view.policy)
-        return view, exact
-
-    def _folded(self, seq: int, policy: ReasoningPolicy) -> View:
-        """The view with entry `seq` as the newest; it is used until the next one is asked for."""
-        path = self._log.path(seq).numbers
-        start = max((kept for kept in self._kept if _contains(path, kept)), default=0)
-        view, (last, newest) = None, self._newest
-        if newest is not None and last >= start and _contains(path, last):
-            start, view = last, newest
-        elif start:
-            view = self._kept[start].copy(self._log)
-        place = bisect_right(path, start)
-        stops = list(islice(path, place + KEPT_EVERY - 1, None, KEPT_EVERY))
-        near = path[-KEPT_BEFORE] if len(path) - KEPT_BEFORE > place else 0
-        for stop in sorted({*stops, near} - {0}):
-            view, start = View.past(self._log, stop, policy, view, start), stop
-            if stop == near:
-                self._kept.pop(self._near, None)
-                self._near = stop if stop not in stops else 0
-            self._kept[stop] = view.copy(self._log)
-        view = View.past(self._log, seq, policy, view, start)
-        self._newest = seq, view
-        return view
+        return view, exact and not call.elsewhere
 
 
 def message_lines(messages: Iterable[RequestMessage], first: int = 1) -> Iterator[str]:
@@ -352,8 +329,3 @@ def _scaled(sizes: dict[Category, int], tokens: int) -> dict[Category, int]:
     if not whole or not tokens:
         return sizes
     return {category: round(size * tokens / whole) for category, size in sizes.items()}
-
-
-def _contains(path: Sequence[int], seq: int) -> bool:
-    place = bisect_right(path, seq) - 1
-    return place >= 0 and path[place] == seq

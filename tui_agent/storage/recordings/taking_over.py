@@ -1,8 +1,8 @@
 """Imports a session that another program recorded, as an ordinary session of ours.
 
 The file is only read. Signatures of reasoning and hashes of requests are dropped, since only the original provider
-could verify them. Usage and cost are dropped too: they were paid elsewhere. Calls of foreign tools stay, with
-their results: every provider accepts calls of tools that are no longer offered.
+could verify them. Recorded usage is kept as that of another program, since it was paid there: it counts in no total.
+Calls of foreign tools stay, with their results: every provider accepts calls of tools that are no longer offered.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, Message, Summarized, notice
+from tui_agent.conversation.entries import AnyEntry, CallElsewhere, Message, Summarized, notice
 from tui_agent.conversation.log import Log
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import MOST_BYTES, Format, Recording, UnreadableRecording
@@ -94,7 +94,10 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
         match entry:
             case Message():
                 blocks = tuple(_carried(block) for block in entry.blocks)
-                kept: AnyEntry = msgspec.structs.replace(entry, blocks=blocks, model="", usage=None, cost_usd=None)
+                call = CallElsewhere(entry.model, entry.usage) if entry.usage is not None else None
+                kept: AnyEntry = msgspec.structs.replace(
+                    entry, blocks=blocks, model="", usage=None, cost_usd=None, elsewhere=call
+                )
                 shown[entry.seq] = sum(map(_tokens, blocks))
             case Summarized():
                 before = sum(shown.values())

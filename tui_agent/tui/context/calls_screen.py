@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 from typing_extensions import override
 
-from tui_agent.agent.commands.context_text import INEXACT, changes
+from tui_agent.agent.commands.context_text import changes, how_sent
 from tui_agent.agent.history.calls import CallRecord, Past, SeenThen
 from tui_agent.durable import in_thread
 from tui_agent.text import clock_text, money_text, one_line
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STRIP_ROWS: Final = 4
+READ_AT_ONCE: Final = 200
+"""Calls whose signs the strip shows at once; those of more are read while their sizes are shown."""
 OTHER_LINES: Final = 10
 """Lines of the dialog besides the rows of a call, with its margins."""
 
@@ -48,7 +50,7 @@ class CallsScreen(Dialog[int | None]):
         self._excerpt = excerpt
         self._window = window
         self._glyphs = glyphs
-        self._columns = [_column(call, plain=glyphs is ASCII) for call in past.calls]
+        self._columns = [Column(tokens, " ", "muted", True) for tokens in past.calls.tokens()]
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
         self._told = Static("", markup=False, classes="dialog-keys")
@@ -67,7 +69,19 @@ class CallsScreen(Dialog[int | None]):
         """Show the call that was asked for."""
         self._rows.focus()
         self._strip.styles.height = STRIP_ROWS
+        if len(self._columns) <= READ_AT_ONCE:
+            self._columns = self._all_columns()
+        else:
+            self.run_worker(self._read_columns(), name="strip")
         self.call_after_refresh(self._look)
+
+    def _all_columns(self) -> list[Column]:
+        return [_column(call, plain=self._glyphs is ASCII) for call in self._past.calls]
+
+    async def _read_columns(self) -> None:
+        self._columns = await in_thread(self._all_columns)
+        if self.is_attached:
+            self._draw()
 
     def on_resize(self) -> None:
         """Use the new size."""
@@ -206,7 +220,7 @@ def call_rows(seen: SeenThen, count: int, window: int, width: int) -> Iterator[R
     for line in changes(seen):
         yield from wrapped(line, width, "base")
     if not seen.exact:
-        yield from wrapped(INEXACT, width)
+        yield from wrapped(how_sent(seen), width)
     yield plain_row()
     whole = sum(seen.categories.values())
     of = f" of {window:,}" if window >= whole else ""
