@@ -87,7 +87,7 @@ class Recall(BuiltIn):
     async def _others(self, context: ToolContext, query: str) -> RecallHits:
         """What is found in other sessions. Raises `ToolFailure` if the user does not allow it, who is asked once."""
         if self._elsewhere is None:
-            raise ToolFailure("There are no other sessions to search.")
+            raise ToolFailure("There are no other sessions to search.", "Search this one, without `other_sessions`.")
         if not self._allowed:
             asked = Preview("Search the other sessions of this project", text=f"Looks for: {query}\n{_WHAT}")
             arguments = json.dumps({"query": query, "other_sessions": True})
