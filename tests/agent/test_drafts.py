@@ -83,7 +83,8 @@ def archive(session: Session) -> str:
 
 def timeless(entries: list[AnyEntry]) -> list[AnyEntry]:
     """The entries of the conversation without their times and numbers: what only the trace shows is none of it."""
-    return [replace(entry, time=0.0, seq=0, parent=0) for entry in entries if not isinstance(entry, Recorded)]
+    kept = [replace(entry, time=0.0, seq=0, parent=0) for entry in entries if not isinstance(entry, Recorded)]
+    return [replace(each, duration_ms=0) if isinstance(each, UnattributedCall) else each for each in kept]
 
 
 async def drafted(session: Session, focus: str = "") -> Draft:
