@@ -33,8 +33,8 @@ HANDED_OUT = {
 PASSED_ON = {tui_agent.Group, tui_agent.Prompts, tui_agent.Rule}
 """Classes that a program passes on as they are."""
 
-NOT_OFFERED = {"SessionParts"}
-"""What only `open_session` gives an agent."""
+NOT_OFFERED = {"SessionParts", "Goal"}
+"""What only `open_session` gives an agent, and only `/goal` a turn."""
 
 
 def test_every_type_in_a_public_signature_is_public() -> None:
