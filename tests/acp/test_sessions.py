@@ -87,7 +87,7 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             assert (program.project / "calc.py").read_text() == FIXED_CALC
             assert editor.text(one) == "I mend it.Mended."
             ((asked, options),) = editor.asked
-            assert [each.kind for each in options] == ["allow_once", "allow_always", "reject_once"]
+            assert [each.kind for each in options] == ["allow_once", "allow_always", "allow_always", "reject_once"]
             places = [type(update) for _, update in editor.told]
             assert places.index(ToolCallStart) < places.index(ToolCallUpdate) < places.index(ToolCallProgress)
             started = editor.of(ToolCallStart)[0]

@@ -443,6 +443,7 @@ async def _planned(arguments: Arguments) -> Arguments:
 async def todo(stage: Stage) -> None:
     await stage.open()
     # The line over the prompt takes a row of the conversation, so it comes before a card is opened in it.
+    stage.app.entry.todo.goes_on(goes_on=True)
     await stage.until(lambda: stage.app.entry.todo.size.height == 1)
     stage.app.pane.toggle_block(len(stage.app.pane.transcript) - 1)
     stage.fill()

@@ -53,6 +53,7 @@ from tui_agent.text import clean, one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 ONCE: Final = "once"
+SESSION: Final = "session"
 ALWAYS: Final = "always"
 DECLINE: Final = "decline"
 CHOICE: Final = "choice-"
@@ -434,14 +435,17 @@ def _options(question: PermissionQuestion) -> list[PermissionOption]:
         return [*taken, PermissionOption(option_id=DECLINE, name=other, kind="reject_once")]
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     if question.rules:
-        told = one_line(f"Always allow: {'; '.join(question.rules)}", 160)
-        options.append(PermissionOption(option_id=ALWAYS, name=told, kind="allow_always"))
+        for option, word in ((SESSION, "For this session"), (ALWAYS, "Always")):
+            told = one_line(f"{word} allow: {'; '.join(question.rules)}", 160)
+            options.append(PermissionOption(option_id=option, name=told, kind="allow_always"))
     return [*options, PermissionOption(option_id=DECLINE, name="Decline", kind="reject_once")]
 
 
 def _answer_of(question: PermissionQuestion, chosen: str) -> PermissionAnswer:
     if question.kind == "call":
-        return PermissionAnswer(allowed=chosen in (ONCE, ALWAYS), always=chosen == ALWAYS)
+        return PermissionAnswer(
+            allowed=chosen in (ONCE, SESSION, ALWAYS), always=chosen == ALWAYS, for_session=chosen == SESSION
+        )
     choices = {f"{CHOICE}{place}": choice for place, choice in enumerate(question.choices)}
     if chosen in choices:
         return PermissionAnswer(allowed=True, choice=choices[chosen])

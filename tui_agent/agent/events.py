@@ -267,7 +267,8 @@ class TurnFailed(Event, frozen=True, kw_only=True, tag="turn_failed"):
 class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
     """The turn is over, also after a failure or an interruption. `steps` is the number of model calls.
 
-    `stop_reason`: ``end_turn``, ``max_tokens``, ``refusal``, ``interrupted``, ``error`` …; `text` is the final answer.
+    `stop_reason`: ``end_turn``, ``max_tokens``, ``refusal``, ``interrupted``, ``error`` …; `text` is the final answer,
+    `files` how many files its tools changed.
     """
 
     stop_reason: str
@@ -276,6 +277,7 @@ class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
     usage: Usage
     cost_usd: float | None
     duration_ms: int
+    files: int = 0
 
 
 AgentEvent: TypeAlias = (

@@ -37,7 +37,7 @@ RESULT_LINES: Final = 5
 """Lines that are shown of a tool's result."""
 PASTE_S: Final = 0.05
 """Lines that follow one another within so many seconds were pasted: together they are one message."""
-YES, NO, ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
+YES, NO, SESSION, ALWAYS = ("y", "yes"), ("n", "no"), ("s", "session"), ("a", "always")
 FIRST: Final = "/help lists the commands, Ctrl+C stops a turn, Ctrl+D or /exit leaves."
 _ENDED: Final = {"ok": "Result", "error": "Failed", "denied": "Not done", "interrupted": "Stopped"}
 
@@ -317,12 +317,13 @@ class Talk:
         say(f"Permission needed: {visible_line(question.preview.title)}. {clean(question.reason)}")
         say(f"It is {counted(told.count(chr(10)) + 1, 'line')}:\n{told}\nThat is all of it.")
         for rule in question.rules:
-            say(f"Always would allow: {visible_line(rule)}")
+            say(f"Session and always would allow: {visible_line(rule)}")
         outside = "Allow it outside the sandbox?" if question.outside else "Allow it?"
         while True:
-            said = await self._said(f"{outside} yes, {'always, ' * bool(question.rules)}no, or no and why: ")
-            if said.lower() in YES or (said.lower() in ALWAYS and question.rules):
-                return PermissionAnswer(allowed=True, always=said.lower() in ALWAYS)
+            said = await self._said(f"{outside} yes, {'session, always, ' * bool(question.rules)}no, or no and why: ")
+            answer = said.lower()
+            if answer in YES or (answer in (*SESSION, *ALWAYS) and question.rules):
+                return PermissionAnswer(allowed=True, always=answer in ALWAYS, for_session=answer in SESSION)
             first, _, why = said.partition(" ")
             if first.lower().rstrip(",.:;") in ("", *NO):
                 return PermissionAnswer(allowed=False, feedback=why.strip())

@@ -14,6 +14,8 @@ from tui_agent.settings.schema import Settings
 from tui_agent.settings.sources import USER_FILE, SettingsError, read_document
 
 _LOCK_FILE: Final = ".config.lock"
+_NOTHING: Final = object()
+"""In place of a value: there is none any more."""
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 
 
@@ -28,6 +30,11 @@ def keep_setting(home: Path, key: str, value: Value) -> Path:
     except BadValueError as error:
         raise SettingsError([f"{key}: {error}"]) from None
     return _keep(home, key, lambda _: checked)
+
+
+def forget_setting(home: Path, key: str) -> Path:
+    """Take `key` out of the user's settings file, as `keep_setting` puts it in; returns the file's path."""
+    return _keep(home, key, lambda _: _NOTHING)
 
 
 def keep_servers(home: Path, servers: Mapping[str, object], *, without: str = "") -> Path:
@@ -66,7 +73,10 @@ def _with(path: Path, key: str, change: Callable[[object], object]) -> str:
         if not isinstance(inner, dict):
             raise SettingsError([f"{path}: {key}: expected a section {{…}}"])
         place = inner
-    place[name] = change(place.get(name))
+    if (changed := change(place.get(name))) is _NOTHING:
+        place.pop(name, None)
+    else:
+        place[name] = changed
     text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
     if re.search(r"^\s*(?://|/\*)", text, re.MULTILINE):
         raise SettingsError([f"{path}: it has comments, which would be lost: set {key} there yourself"])
@@ -75,7 +85,7 @@ def _with(path: Path, key: str, change: Callable[[object], object]) -> str:
 
 
 def with_setting(settings: Settings, key: str, value: Value, origin: str) -> Settings:
-    """`settings` with a new value of `key`, as the next start will load them."""
+    """`settings` with a new value of `key`, as the next start will load them; an empty `origin`: it is built in."""
     *sections, name = key.split(".")
     changed: object = value
     for depth in range(len(sections), -1, -1):
@@ -85,4 +95,5 @@ def with_setting(settings: Settings, key: str, value: Value, origin: str) -> Set
         changed = replace(place, **{[*sections, name][depth]: changed})
     if not isinstance(changed, Settings):
         raise TypeError(f"{key} is not a setting")
-    return replace(changed, sources={**settings.sources, key: origin})
+    sources = {**settings.sources, key: origin}
+    return replace(changed, sources={each: source for each, source in sources.items() if source})

@@ -323,8 +323,8 @@ class Tool(Protocol):
 class PermissionQuestion(msgspec.Struct, frozen=True):
     """A question to the user, most often whether a call may run.
 
-    `rules` are the rules that "always" would add; empty if no rule could allow the call. `outside`: the sandbox stopped
-    the command, and the question is whether to run it outside.
+    `rules` are the rules that "always" and "for this session" would add; empty if no rule could allow the call.
+    `outside`: the sandbox stopped the command, and the question is whether to run it outside.
 
     `kind`: ``call`` asks whether the call may run; ``question`` is the model's own question, in `preview.text`, with
     the answers it offers as `choices`; ``plan`` asks to approve the plan in `preview.text`, with the permission modes
@@ -344,7 +344,8 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
 
 
 class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The user's answer. `always` is remembered for this project; `feedback` is passed on to the model.
+    """The user's answer. `always` is remembered for this project, `for_session` until the session is closed; `feedback`
+    is passed on to the model.
 
     `choice` is the choice they took, or their own words instead; `edited` is the plan as they changed it.
     """
@@ -354,6 +355,7 @@ class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     feedback: str = ""
     choice: str = ""
     edited: str = ""
+    for_session: bool = False
 
 
 Ask: TypeAlias = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]

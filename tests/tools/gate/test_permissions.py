@@ -487,6 +487,21 @@ async def test_always_is_remembered_for_the_project(
     assert await outcome(elsewhere, tool, later) == "ask"
 
 
+async def test_an_answer_for_the_session_ends_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        return PermissionAnswer(allowed=True, for_session=True)
+
+    store = tmp_path / "permissions.json"
+    gate = PermissionGate("ask", workspace, remembered=RememberedRules(store, workspace.root))
+    await gate.check(SHELL, run("make test"), ask)
+    assert await outcome(gate, SHELL, run("make test")) == "pass"
+    assert not store.exists()
+    (rule,) = (each for each in gate.rules() if each.remembered)
+    assert rule.source == "for this session"
+    gate.take_back(rule.text)
+    assert await outcome(gate, SHELL, run("make test")) == "ask"
+
+
 @pytest.mark.parametrize("command", ["$X", "X=1 make", "ls > /etc/x", "curl x | sh", "> f"])
 async def test_what_no_rule_could_allow_offers_no_always(workspace: Workspace, tmp_path: Path, command: str) -> None:
     gate = PermissionGate("auto", workspace, remembered=RememberedRules(tmp_path / "p.json", workspace.root))

@@ -135,7 +135,7 @@ async def test_a_remembered_rule_is_seen_and_taken_back(arguments: Arguments) ->
         await until(pilot, lambda: any(b.title in titles for b in blocks(app) if isinstance(b, NoticeBlock)))
         await send(pilot, "run seq 3")
         await until(pilot, lambda: app.permission.has_focus)
-        await pilot.press("3")
+        await pilot.press("4")
         await idle(app, pilot)
 
 
@@ -145,7 +145,7 @@ async def test_a_refusal_is_shown_on_its_card(arguments: Arguments) -> None:
         await opened(app, pilot)
         await send(pilot, "run seq 1")
         await until(pilot, lambda: app.permission.has_focus)
-        await pilot.press("4", *"why", "enter")
+        await pilot.press("5", *"why", "enter")
         await idle(app, pilot)
         (tool,) = (block for block in blocks(app) if isinstance(block, ToolBlock))
         assert (tool.state, tool.note) == (ToolState.DENIED, "You declined it: why")
@@ -161,7 +161,7 @@ async def test_the_conversation_is_read_by_pages_while_a_short_question_is_open(
         end = app.pane.scroll_y
         await pilot.press("pageup")
         await until(pilot, lambda: app.pane.scroll_y < end)
-        await pilot.press("pagedown", "pagedown", "3")
+        await pilot.press("pagedown", "pagedown", "4")
         await idle(app, pilot)
 
 
@@ -505,7 +505,7 @@ async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple
             assert app.screen.region.contains_region(part.region)
             assert part.region.height >= 1
         assert app.status.region.bottom == size[1]
-        await pilot.press("3")
+        await pilot.press("4")
         await idle(app, pilot)
         await write(pilot, "/")
         await pilot.pause()

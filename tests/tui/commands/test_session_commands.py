@@ -1,6 +1,7 @@
 """The slash commands about a session as a whole, in the app with a real session."""
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tui_agent.conversation.items import Item
 from tui_agent.settings import Model, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
+from tui_agent.tui.dialogs.fields import LineScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import RowList
@@ -44,7 +46,23 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         assert await picker(app, pilot) == ["Leave it as it is", "Replace it"]
         await pilot.press("escape")
         await send(app, pilot, "/config")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        assert "ui.theme" in await picker(app, pilot)
+        await pilot.press(*"notifications", "enter")
+        assert (await picker(app, pilot))[-1] == "Unset"
+        await pilot.press("down", "enter")
+        assert (await picker(app, pilot))[0] == "Set back ui.notifications"
+        file = arguments.home / "config.json"
+        assert json.loads(file.read_text()) == {"ui": {"notifications": app.settings.ui.notifications}}
+        await pilot.press(*"set", "space", *"back", "enter")
+        await until(pilot, lambda: json.loads(file.read_text()) == {"ui": {}})
+        assert "ui.theme" in await picker(app, pilot)
+        assert not app.settings.is_set("ui.notifications")
+        await pilot.press(*"ui.panel_columns", "enter")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await pilot.press("x", "enter")
+        await until(pilot, lambda: bool(app.screen.query(".dialog-problem").first().display))
+        await pilot.press("escape")
+        assert "ui.theme" in await picker(app, pilot)
         await pilot.press("escape")
         await send(app, pilot, "/pin")
         assert any("read part0.txt" in label and "tokens" in label for label in await picker(app, pilot))

@@ -22,7 +22,7 @@ from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker, rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
-from tui_agent.tui.dialogs.fields import KeyScreen, TitleScreen
+from tui_agent.tui.dialogs.fields import KeyScreen, LineScreen, TitleScreen
 from tui_agent.tui.dialogs.files_screen import FilesScreen
 from tui_agent.tui.dialogs.files_screen import Shown as FilesShown
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
@@ -109,7 +109,7 @@ async def test_a_dialog_that_goes_before_it_stands_does_no_harm() -> None:
                 assert len(app.screen_stack) == 1
             await pilot.pause()
     # A draft and calls are of a session: `test_drafting` and `test_calls_screen` show them.
-    assert shown | {CallsScreen, DraftScreen, PlacePicker, Reading} == kinds(Dialog)
+    assert shown | {CallsScreen, DraftScreen, LineScreen, PlacePicker, Reading} == kinds(Dialog)
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,13 @@ async def until_focused(app: PanelApp, pilot: Pilot[None]) -> None:
     [
         (["1"], PermissionAnswer(allowed=True)),
         (["enter"], PermissionAnswer(allowed=True)),
-        (["2"], PermissionAnswer(allowed=True, always=True)),
-        (["down", "enter"], PermissionAnswer(allowed=True, always=True)),
-        (["3"], PermissionAnswer(allowed=False)),
-        (["4", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
-        (["4", "escape", "3"], PermissionAnswer(allowed=False)),
-        (["4", "f5", "3"], PermissionAnswer(allowed=False)),
+        (["2"], PermissionAnswer(allowed=True, for_session=True)),
+        (["down", "enter"], PermissionAnswer(allowed=True, for_session=True)),
+        (["3"], PermissionAnswer(allowed=True, always=True)),
+        (["4"], PermissionAnswer(allowed=False)),
+        (["5", "n", "o", "1", "enter"], PermissionAnswer(allowed=False, feedback="no1")),
+        (["5", "escape", "4"], PermissionAnswer(allowed=False)),
+        (["5", "f5", "4"], PermissionAnswer(allowed=False)),
     ],
 )
 async def test_answers(keys: list[str], answer: PermissionAnswer) -> None:
@@ -142,7 +143,7 @@ async def test_keys_in_the_first_moment_still_belong_to_whoever_had_them() -> No
         assert app.query_one("#elsewhere", Input).value == "12"
         app.typing = False
         await until_focused(app, pilot)
-        await pilot.press("3")
+        await pilot.press("4")
         assert not (await asked).allowed
 
 
@@ -164,8 +165,8 @@ async def test_a_letter_that_answers_nothing_goes_back() -> None:
     async with app.run_test() as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
-        await pilot.press("x", "5")
-        assert app.typed == ["x", "5"]
+        await pilot.press("x", "6")
+        assert app.typed == ["x", "6"]
         assert not asked.done()
         asked.cancel()
 
@@ -264,7 +265,7 @@ async def test_questions_come_one_after_the_other() -> None:
         assert (await first).allowed
         await until_focused(app, pilot)
         assert "Edit a.py" in app.shown("title")
-        await pilot.press("3")
+        await pilot.press("4")
         assert not (await second).allowed
 
 
@@ -297,7 +298,7 @@ async def test_what_was_written_to_a_question_that_is_taken_away_comes_back() ->
     async with app.run_test() as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
-        await pilot.press("4", *"not", "space", *"so")
+        await pilot.press("5", *"not", "space", *"so")
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
@@ -372,9 +373,10 @@ async def test_how_much_is_hidden_is_said_and_pages_show_it() -> None:
         asked = app.ask(long_question(60))
         await until_focused(app, pilot)
         await pilot.pause()
+        await pilot.pause()
         height = app.panel.query_one("#permission-preview").size.height
         assert app.shown("more") == f"{60 - height} more lines, PgDn or Enter shows them before you can say yes"
-        await pilot.press("3")
+        await pilot.press("4")
         assert not (await asked).allowed
         asked = app.ask(long_question(60))
         await until_focused(app, pilot)
@@ -427,17 +429,16 @@ async def test_always_is_a_list_of_rules_none_of_them_cut() -> None:
         await until_focused(app, pilot)
         await pilot.pause()
         shown = app.shown("choices").splitlines()
-        assert shown[1] == "2  Yes, always for:"
-        assert " ".join(" ".join(line.split()) for line in shown[2:-2]) == " ".join(" ".join(few).split())
+        assert shown[1] == "2  Yes, for this session:"
+        assert " ".join(" ".join(line.split()) for line in shown[2:-3]) == " ".join(" ".join(few).split())
         assert app.panel.region.contains_region(app.panel.query_one("#permission-choices").region)
-        assert app.panel.region.contains_region(app.panel.query_one("#permission-keys").region)
         asked.cancel()
         await pilot.pause()
         many = tuple(f"the command make target-{number}" for number in range(30))
         asked = app.ask(long_question(1, many))
         await until_focused(app, pilot)
         await pilot.pause()
-        assert "always for the 30 rules" in app.shown("choices")
+        assert "for this session: the 30 rules" in app.shown("choices")
         assert all(rule in app.panel.preview for rule in many)
         await pilot.press("2")
         assert not asked.done()
@@ -458,17 +459,17 @@ async def test_outside_the_sandbox_is_said() -> None:
         assert "no network" in app.shown("title")
         assert "outside the sandbox, this once" in app.shown("choices")
         await pilot.press("2")
-        assert (await asked).always
+        assert (await asked).for_session
 
 
-async def test_on_the_smallest_screen_all_four_answers_are_seen() -> None:
+async def test_on_the_smallest_screen_the_answers_are_seen() -> None:
     app = PanelApp()
     async with app.run_test(size=(20, 5)) as pilot:
         asked = app.ask(COMMAND)
         await until_focused(app, pilot)
         await pilot.pause()
         assert app.shown("title") == "? 1/14 make "
-        assert app.shown("choices").split() == ["1", "yes", "2", "always", "3", "no", "4", "why"]
+        assert app.shown("choices").split() == ["1", "yes", "2", "session", "3", "always", "4", "no"]
         asked.cancel()
 
 

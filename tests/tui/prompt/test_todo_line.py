@@ -23,20 +23,25 @@ def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
 
 
 def line(app: TuiAgent) -> str:
-    """The line over the prompt as it is painted; empty where it is hidden."""
+    """The line over the prompt as it is painted; hidden, what it would show; empty where there is no room for it."""
     widget = app.entry.todo
-    return str(widget.render()) if widget.display and widget.size.height else ""
+    if not widget.display:
+        return widget.text
+    return str(widget.render()) if widget.size.height else ""
 
 
 async def shows(app: TuiAgent, pilot: Pilot[object], text: str) -> None:
     await until(pilot, lambda: line(app) == text)
 
 
-async def test_it_stands_over_the_prompt_while_something_is_open(arguments: Arguments) -> None:
+async def test_it_stands_over_the_prompt_until_its_turn_ends(arguments: Arguments) -> None:
     async with opened(arguments) as (app, pilot):
         await shows(app, pilot, "")
         await ask(app, pilot, FIRST)
         await shows(app, pilot, "0/2 · read it")
+        assert not app.entry.todo.display, "its turn has ended"
+        app.entry.todo.goes_on(goes_on=True)
+        await until(pilot, lambda: app.entry.todo.size.height == 1)
         assert app.entry.todo.region.bottom == app.entry.prompt.region.y
         assert app.entry.todo.content_region.x == app.entry.prompt.content_region.x
         await ask(app, pilot, SECOND)
@@ -84,7 +89,7 @@ async def test_ctrl_t_shows_the_whole_list_and_hides_it(arguments: Arguments) ->
         await shows(app, pilot, "1/3 · mend it\n[x] read it\n[>] mend it\n[ ] run the tests")
         await until(pilot, lambda: app.entry.todo.size.height == 4)
         await pilot.press("ctrl+t")
-        await shows(app, pilot, "1/3 · mend it")
+        await until(pilot, lambda: not app.entry.todo.display)
         steps = ", ".join(f'"{"[>] " * (number == 9)}step {number}"' for number in range(20))
         await ask(app, pilot, f"todo {steps}")
         await pilot.press("ctrl+t")
@@ -96,10 +101,11 @@ async def test_hostile_text_is_cut_to_one_clean_line(arguments: Arguments) -> No
     async with opened(arguments) as (app, pilot):
         await ask(app, pilot, 'todo "[>] [red]re\x1b[2Jad\x1b]0;t\x07[/] ' + "very " * 60 + 'long"')
         await until(pilot, lambda: line(app))
+        app.entry.todo.goes_on(goes_on=True)
+        await until(pilot, lambda: app.entry.todo.size.height == 1)
         assert line(app).startswith("0/1 · [red]read[/] very very")
         assert line(app).endswith("…")
         assert "\x1b" not in line(app)
-        assert app.entry.todo.size.height == 1
 
 
 @pytest.mark.parametrize(("size", "shown"), [((20, 5), ""), ((40, 10), "0/2 - read it")])
@@ -107,7 +113,7 @@ async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments, size: tupl
     settings = Settings(model=Model(id="offline"), ui=Ui(glyphs="ascii"))
     async with opened(arguments, settings, size) as (app, pilot):
         await ask(app, pilot, FIRST)
-        await pilot.pause()
         await workers_finished(pilot)
+        app.entry.todo.goes_on(goes_on=True)
         await pilot.pause()
         assert line(app) == shown

@@ -96,8 +96,7 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
         lines = [f"Mode {agent.permissions.mode}."]
         for place, rule in enumerate(rules, 1):
             said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
-            source = "remembered" if rule.remembered else f"settings, {rule.kind}"
-            lines.append(f"{place:>3}  {one_line(rule.text, 4_000)}{said} ({source})")
+            lines.append(f"{place:>3}  {one_line(rule.text, 4_000)}{said} ({rule.source})")
         again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
         return Reply(counted(len(rules), "rule"), "\n".join(filter(None, [*lines, again])))
     number = number_of(argument)

@@ -26,6 +26,7 @@ from tui_agent.conversation.entries import (
     notice,
     queued_of,
 )
+from tui_agent.conversation.file_changes import files_since
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
@@ -74,6 +75,7 @@ class Turn:
         `waits`: instead of a `prompt`, the number of the entry as which it is queued.
         """
         self._queued_as = waits
+        before = len(self._record.view.log)
         self._tracker.start_turn()
         try:
             await self._run(prompt)
@@ -105,6 +107,7 @@ class Turn:
                         usage=self._tracker.turn.usage,
                         cost_usd=self._tracker.turn.known_cost_usd,
                         duration_ms=int(1000 * (time.monotonic() - self._started)),
+                        files=len(files_since(self._record.view.log, before + 1).files),
                     )
                 )
 

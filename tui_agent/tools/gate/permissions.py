@@ -117,7 +117,7 @@ class GrantedRule(msgspec.Struct, frozen=True):
     """A rule in force.
 
     `said`: what it allows, in words. `remembered`: the user can take it back; otherwise it comes from the settings.
-    `idle`: it is remembered, but cannot allow anything.
+    `for_session`: it is remembered until the session is closed. `idle`: it is remembered, but cannot allow anything.
     """
 
     text: str
@@ -125,6 +125,14 @@ class GrantedRule(msgspec.Struct, frozen=True):
     said: str
     remembered: bool = False
     idle: bool = False
+    for_session: bool = False
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, in words."""
+        if self.for_session:
+            return "for this session"
+        return "remembered" if self.remembered else f"settings, {self.kind}"
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -170,6 +178,7 @@ class PermissionGate:
         self._workspace = workspace
         self._allow, self._ask, self._deny = (tuple(map(Rule.read, rules)) for rules in (allow, ask, deny))
         self._remembered = remembered
+        self._of_session: tuple[Rule, ...] = ()
         self._one_question = asyncio.Lock()
 
     @property
@@ -252,6 +261,8 @@ class PermissionGate:
                 said = f"You declined it: {answer.feedback}" if answer.feedback else "You declined it."
                 return Verdict(False, said, "user", advice, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""
+            if answer.for_session:
+                self._of_session = tuple(dict.fromkeys((*self._of_session, *rules)))
         if await asyncio.to_thread(self._has_changed, tool, call, accesses, decided.seen, stopped):
             return Verdict(
                 False,
@@ -315,12 +326,16 @@ class PermissionGate:
         return self._approved.look(steps, self._workspace)
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
-        """The allow rules about `tool`, of the settings and remembered."""
+        """The allow rules about `tool`, of the settings, remembered, and for this session."""
         return _about((*self._allow, *self._kept), tool)
 
     def rules(self) -> tuple[GrantedRule, ...]:
         """Every rule in force; first those that can be taken back."""
-        found = [GrantedRule(rule.text, "allow", rule.said, remembered=True) for rule in self._kept]
+        lasting = self._remembered.rules if self._remembered else ()
+        found = [
+            GrantedRule(rule.text, "allow", rule.said, remembered=True, for_session=rule not in lasting)
+            for rule in self._kept
+        ]
         dropped = self._remembered.dropped if self._remembered else ()
         found += [GrantedRule(text, "allow", "lets nothing through any more", True, True) for text in dropped]
         of_settings: tuple[tuple[Literal["allow", "ask", "deny"], tuple[Rule, ...]], ...] = (
@@ -333,12 +348,14 @@ class PermissionGate:
 
     def take_back(self, rule: str) -> None:
         """Forget a remembered rule, so that the user is asked again. Raises RememberedError."""
+        self._of_session = tuple(each for each in self._of_session if each.text != rule)
         if self._remembered is not None:
             self._remembered.remove(rule)
 
     @property
     def _kept(self) -> tuple[Rule, ...]:
-        return self._remembered.rules if self._remembered else ()
+        lasting = self._remembered.rules if self._remembered else ()
+        return (*lasting, *(rule for rule in self._of_session if rule not in lasting))
 
     def _decide(self, tool: str, accesses: tuple[Access, ...], stopped: str, gap: str) -> Verdict | _Question:
         for access in accesses:

@@ -745,22 +745,24 @@ class TuiAgent(Host):
         self.steering.watch(agent)
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
-        from tui_agent.agent.events import ContextStep, HeadMoved, ModelCallStarted, ModelChanged, ToolFinished
+        from tui_agent.agent import events as told
         from tui_agent.conversation.plan import PLAN
         from tui_agent.conversation.todo import TODO
 
-        if isinstance(event, HeadMoved):
+        if isinstance(event, told.HeadMoved):
             self.commands.branches.moved(agent, view, event)
-        if isinstance(event, HeadMoved) or (isinstance(event, ToolFinished) and event.name == TODO):
+        sets_list = isinstance(event, told.ToolFinished) and event.name in (TODO, PLAN)
+        if sets_list or isinstance(event, told.TurnFinished):
+            self.entry.todo.goes_on(goes_on=sets_list)
+        if sets_list or isinstance(event, told.HeadMoved):
             self._show_todo(agent)
-        if isinstance(event, ContextStep | HeadMoved | ModelChanged):
+        if isinstance(event, told.ContextStep | told.HeadMoved | told.ModelChanged):
             self._show_agent(agent)
-        elif isinstance(event, ModelCallStarted) and not self.status.status.tokens:
+        elif isinstance(event, told.ModelCallStarted) and not self.status.status.tokens:
             # The first request shows the fixed part of the context: update the gauge.
             self._show_agent(agent)
-        elif isinstance(event, ToolFinished) and event.name == PLAN:
+        elif isinstance(event, told.ToolFinished) and event.name == PLAN:
             self._show_agent(agent)
-            self._show_todo(agent)
         self.status.show(cache_share=agent.tracker.session.cache_share)
         self.steering.changed()
 

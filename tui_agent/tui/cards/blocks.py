@@ -5,6 +5,7 @@ from typing import Final
 from tui_agent.tui.cards.base import Block, Card, Folding, StreamedText
 from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.command import CommandBlock
+from tui_agent.tui.cards.footer import FooterBlock
 from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.cards.plan import PlanBlock
 from tui_agent.tui.cards.prose import ProseBlock
@@ -21,6 +22,7 @@ __all__ = [
     "Card",
     "CommandBlock",
     "Folding",
+    "FooterBlock",
     "Level",
     "NoticeBlock",
     "PlanBlock",

@@ -14,21 +14,6 @@ MAX_PICKED: Final = 300
 """The most messages and results offered for pinning; older ones can be pinned by number."""
 
 
-async def show_config(host: Host, argument: str) -> None:
-    """Show every setting with its value and its source, those that were set first."""
-    from tui_agent.settings import json_text, values_by_key
-    from tui_agent.settings.brought import CONFIG
-
-    agent = await host.agent()
-    settings = agent.settings
-    values = {key: json_text(value) for key, value in values_by_key(settings).items()}
-    own = [f"{key} = {value}  ({settings.source(key)})" for key, value in values.items() if settings.is_set(key)]
-    others = [f"{key} = {value}" for key, value in values.items() if not settings.is_set(key)]
-    now = f"Now: model {agent.profile.name}, mode {agent.permissions.mode}"
-    change = f"To change one: {short_path(host.arguments.home / CONFIG)}, or --set KEY=VALUE for one start"
-    await host.read("Settings", "\n".join([now, change, "", *own, *([""] if own else []), "Built in:", *others]))
-
-
 async def write_instructions(host: Host, argument: str) -> None:
     """Have the model write the project's instruction file; an existing one is kept unless the user says otherwise."""
     from tui_agent.agent.commands.table import INSTRUCTIONS, init_message

@@ -226,7 +226,7 @@ async def _rename(folder: Path, was: str, host: Host, present: "Session | None",
     from tui_agent.tui.dialogs.fields import TitleScreen
 
     title = title or await host.question(TitleScreen(was))
-    if title is None:
+    if not title:
         return
     try:
         if present is not None and present.folder == folder:

@@ -15,7 +15,6 @@ from tui_agent.tui.commands.session import (
     pin_item,
     read_recalled,
     review,
-    show_config,
     show_jobs,
     write_instructions,
 )
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.own_commands import OwnPrompt
     from tui_agent.tui.commands.branches import Branches
+    from tui_agent.tui.commands.config import Config
     from tui_agent.tui.commands.loop import Loop
     from tui_agent.tui.commands.switching import Sessions
 
@@ -63,6 +63,13 @@ class Commands:
 
         return Sessions(self._host)
 
+    @cached_property
+    def config(self) -> "Config":
+        """The editor of the settings."""
+        from tui_agent.tui.commands.config import Config
+
+        return Config(self._host)
+
     async def run(self, text: str) -> None:
         """Run `/name argument`; for an unknown name, suggest the nearest one."""
         host = self._host
@@ -89,7 +96,7 @@ class Commands:
             "key": enter_key,
             "mode": choose_mode,
             "policy": choose_policy,
-            "config": show_config,
+            "config": lambda _, argument: self.config.edit(argument),
             "init": write_instructions,
             "goal": _goal,
             "loop": lambda _, argument: self._loop.run(argument),
@@ -240,10 +247,7 @@ async def _permissions(host: Host, argument: str) -> None:
     if argument or not any(rule.remembered for rule in rules):
         await _of_agent("permissions")(host, argument)
         return
-    options = [
-        Option(str(place), rule.said, "remembered" if rule.remembered else f"of the settings: {rule.kind}")
-        for place, rule in enumerate(rules, 1)
-    ]
+    options = [Option(str(place), rule.said, rule.source) for place, rule in enumerate(rules, 1)]
     chosen = await host.pick(
         "What may happen unasked, and what not: choosing a remembered rule takes it back", options, ""
     )

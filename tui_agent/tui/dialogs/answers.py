@@ -1,6 +1,6 @@
-"""The answers offered to a question that the model asks, and to a plan that it submits."""
+"""The answers offered to a question: whether a call may run, what the model asks, and whether a plan is approved."""
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from tui_agent.text import one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -10,6 +10,8 @@ PLAN: Final = "Carry out this plan?"
 OWN_WORDS: Final = "In my own words"
 EDIT: Final = "Edit it first"
 SEND_BACK: Final = "No, and say what to change"
+WHY: Final = "What should be done instead?"
+NO_RULE: Final = " (not possible here)"
 
 
 MAX_CHOICE: Final = 200
@@ -22,40 +24,89 @@ IN_MODE: Final[dict[str, str]] = {
 }
 """The labels for approving a plan, by the mode in which it is then carried out."""
 
+NO: Final = PermissionAnswer(allowed=False)
+ONCE: Final = PermissionAnswer(allowed=True)
+FOR_SESSION: Final = PermissionAnswer(allowed=True, for_session=True)
+ALWAYS: Final = PermissionAnswer(allowed=True, always=True)
 
-class Answers(NamedTuple):
-    """The answers to one question. `words`, `edit`: index of the choice that opens a field, an editor; -1: none."""
 
-    title: str
-    labels: tuple[str, ...]
-    choices: tuple[str, ...]
-    placeholder: str
-    words: int
-    edit: int = -1
+class Choice(NamedTuple):
+    """One answer: its label, a short one for a low screen, and what it answers.
+
+    `opens` a field or an editor instead of answering; if it does neither, it is not possible here. `names_rules`: the
+    rules it adds stand behind its label.
+    """
+
+    label: str
+    answer: PermissionAnswer | None = None
+    short: str = ""
+    opens: Literal["words", "edit", ""] = ""
+    names_rules: bool = False
 
     @property
-    def is_plan(self) -> bool:
-        """Whether the question is about a plan; all of a plan must be seen before it can be approved."""
-        return self.edit >= 0
+    def is_possible(self) -> bool:
+        """Whether it can be chosen."""
+        return self.answer is not None or bool(self.opens)
 
-    def chosen(self, place: int, edited: str) -> PermissionAnswer:
-        """The answer for the choice at index `place`."""
-        return PermissionAnswer(allowed=True, choice=self.choices[place], edited=edited)
+    @property
+    def adds_rules(self) -> bool:
+        """Whether it allows more than what is asked about."""
+        return self.answer is not None and (self.answer.always or self.answer.for_session)
+
+
+class Answers(NamedTuple):
+    """The answers to one question of a kind, and what to ask for in the field for words."""
+
+    kind: Literal["call", "question", "plan"]
+    title: str
+    choices: tuple[Choice, ...]
+    placeholder: str
+
+    @property
+    def need_all_seen(self) -> bool:
+        """Whether all of what is asked about must be seen before "yes" is possible."""
+        return self.kind != "question"
 
     def said(self, words: str) -> PermissionAnswer:
         """The answer in the user's own words."""
-        if self.is_plan:
-            return PermissionAnswer(allowed=False, feedback=words)
-        return PermissionAnswer(allowed=bool(words), choice=words)
+        if self.kind == "question":
+            return PermissionAnswer(allowed=bool(words), choice=words)
+        return PermissionAnswer(allowed=False, feedback=words)
 
 
-def answers_to(question: PermissionQuestion) -> Answers | None:
-    """The answers to offer; None if the question is about a tool call."""
-    if question.kind == "question":
-        offered = tuple(one_line(choice, MAX_CHOICE) for choice in question.choices)
-        return Answers(QUESTION, (*offered, OWN_WORDS), question.choices, "Your answer", words=len(offered))
-    if question.kind == "plan":
-        modes, count = question.choices, len(question.choices)
-        labels = tuple(IN_MODE.get(mode, mode) for mode in modes)
-        return Answers(PLAN, (*labels, EDIT, SEND_BACK), modes, "What should be changed?", count + 1, edit=count)
-    return None
+def answers_to(question: PermissionQuestion) -> Answers:
+    """The answers to offer."""
+    match question.kind:
+        case "question":
+            offered = [
+                Choice(one_line(choice, MAX_CHOICE), PermissionAnswer(allowed=True, choice=choice))
+                for choice in question.choices
+            ]
+            return Answers("question", QUESTION, (*offered, Choice(OWN_WORDS, opens="words")), "Your answer")
+        case "plan":
+            modes = [
+                Choice(IN_MODE.get(mode, mode), PermissionAnswer(allowed=True, choice=mode))
+                for mode in question.choices
+            ]
+            others = (Choice(EDIT, opens="edit"), Choice(SEND_BACK, opens="words"))
+            return Answers("plan", PLAN, (*modes, *others), "What should be changed?")
+        case "call":
+            title = "Run this outside the sandbox?" if question.outside else "Allow this?"
+            return Answers("call", title, _of_call(outside=question.outside, rules=bool(question.rules)), WHY)
+
+
+def _of_call(*, outside: bool, rules: bool) -> tuple[Choice, ...]:
+    it = " outside the sandbox," if outside else ""
+    kept = (
+        (
+            Choice(f"Yes,{it} for this session:", FOR_SESSION, "session", names_rules=True),
+            Choice(f"Yes,{it} always for the same", ALWAYS, "always"),
+        )
+        if rules
+        else (
+            Choice(f"Yes, for this session{NO_RULE}", short="session"),
+            Choice(f"Yes, always{NO_RULE}", short="always"),
+        )
+    )
+    no, why = Choice("No", NO, "no"), Choice("No, and say why", short="why", opens="words")
+    return (Choice(f"Yes,{it} this once", ONCE, "yes"), *kept, no, why)

@@ -1,5 +1,6 @@
-"""Dialogs with one text field: for a provider's API key, shown as dots, and for a session's title."""
+"""Dialogs with one text field: for a provider's API key, shown as dots, a session's title, and a setting."""
 
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -38,67 +39,72 @@ class KeyField(Field):
         self.app.bell()
 
 
-class KeyScreen(Dialog[str | None]):
-    """Asks for an API key; its result is the key, or None. `where`: the web page on which keys are created."""
+class LineScreen(Dialog[str | None]):
+    """Asks for one line; its result is the line, or None. `problem` says why a line cannot be taken; empty: it can."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
 
-    def __init__(self, purpose: str, where: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        field: Field,
+        problem: Callable[[str], str] = lambda _: "",
+        *,
+        text: str = "",
+        does: str = "Enter keeps it",
+    ) -> None:
         super().__init__()
-        self._where = one_line(where, 200)
-        self._purpose = one_line(purpose, 80)
+        self._title, self._text, self._does = title, text, does
+        self._field = field
+        self._problem_of = problem
+        self._problem = Static(classes="dialog-problem")
+        self._problem.display = False
 
     @override
     def compose(self) -> ComposeResult:
-        where = f"\nKeys are made at {displayed(clean(self._where))}" if self._where else ""
         with Vertical(classes="dialog"):
-            yield dialog_title(f"API key for {self._purpose}")
-            yield Static(
-                Content(f"It is used at once, and written nowhere. You are asked next whether to keep it.{where}"),
-                classes="dialog-text",
-            )
-            yield KeyField(placeholder="paste or type the key", password=True)
-            problem = Static(id="key-problem", classes="dialog-problem")
-            problem.display = False
-            yield problem
-            yield dialog_keys(f"Enter uses it, {self.key('field.cancel')} cancels")
+            yield dialog_title(self._title)
+            if self._text:
+                yield Static(Content(self._text), classes="dialog-text")
+            yield self._field
+            yield self._problem
+            yield dialog_keys(f"{self._does}, {self.key('field.cancel')} cancels")
 
     def on_mount(self) -> None:
         """Begin to write."""
-        self.query_one(KeyField).focus()
+        self._field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Accept the text if it can be a key."""
+        """Accept the line if it can be taken."""
         event.stop()
-        key = event.value.strip()
-        problem = key_problem(key)
-        if problem:
-            told = self.query_one("#key-problem", Static)
-            told.update(Content(problem))
-            told.display = True
+        line = event.value.strip()
+        if problem := self._problem_of(line):
+            self._problem.update(Content(displayed(clean(problem))))
+            self._problem.display = True
         else:
-            self.dismiss(key)
+            self.dismiss(line)
 
 
-class TitleScreen(Dialog[str | None]):
-    """Asks for a session's title; its result is None if the title stays."""
+class KeyScreen(LineScreen):
+    """Asks for an API key. `where`: the web page on which keys are created."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("field")]
+    def __init__(self, purpose: str, where: str = "") -> None:
+        made = f"\nKeys are made at {displayed(clean(one_line(where, 200)))}" if where else ""
+        super().__init__(
+            f"API key for {one_line(purpose, 80)}",
+            KeyField(placeholder="paste or type the key", password=True),
+            key_problem,
+            text=f"It is used at once, and written nowhere. You are asked next whether to keep it.{made}",
+            does="Enter uses it",
+        )
+
+
+class TitleScreen(LineScreen):
+    """Asks for a session's title; its result is empty or None if the title stays."""
 
     def __init__(self, title: str) -> None:
-        super().__init__()
-        self._title = title
-
-    @override
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield dialog_title("Rename the session")
-            yield Field(displayed(clean(self._title)), max_length=MAX_TITLE)
-            yield dialog_keys(f"Enter renames, {self.key('field.cancel')} cancels")
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Accept the title, unless it is empty."""
-        self.dismiss(one_line(event.value, MAX_TITLE) or None)
+        field = Field(displayed(clean(title)), max_length=MAX_TITLE)
+        super().__init__("Rename the session", field, does="Enter renames")
 
 
 def key_problem(key: str) -> str:

@@ -1,11 +1,12 @@
 """The panel that asks whether a tool call may run, and asks the model's own questions."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from textwrap import wrap
 from time import monotonic
 from typing import ClassVar, Final
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -18,9 +19,9 @@ from typing_extensions import override
 from tui_agent.text import clean
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.answers import Answers, answers_to
+from tui_agent.tui.dialogs.answers import Answers, Choice, answers_to
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S
-from tui_agent.tui.dialogs.permission_preview import MAX_TITLE, Lines, Part, Passage, parts_of, rule_parts
+from tui_agent.tui.dialogs.permission_preview import MAX_TITLE, Lines, Part, Prose, parts_of, rule_parts
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import Glyphs
@@ -29,7 +30,7 @@ from tui_agent.tui.terminal.filters import marked_style
 from tui_agent.visible import visible_line
 
 MAX_CHOICE_LINES: Final = 4
-"""The choice "always" shows at most this many lines of rules; if there are more, they are listed below the preview."""
+"""The choice that names the rules shows at most this many lines; if there are more, they stand below the preview."""
 
 LARGE: Final = 20_000
 """A preview with more characters is broken into lines in a thread."""
@@ -40,21 +41,21 @@ MAX_REASON: Final = 600
 TINY_SCREEN: Final = 7
 """A screen with fewer lines shows only title and choices; the command is then in the title."""
 
-OTHER_LINES: Final = 12
-"""Lines of the panel besides the preview: padding, margins, title, the count of hidden lines, four choices, and the
-keys or a text field.
+OTHER_LINES: Final = 8
+"""Lines of the panel besides preview and answers: padding, margins, title, the count of hidden lines, and the keys or a
+text field.
 """
 
-SNUG_OTHER_LINES: Final = 6
-"""The same without padding: title, count of hidden lines, four choices. The key to focus it, or a field, adds one."""
+SNUG_OTHER_LINES: Final = 2
+"""The same without padding: title, count of hidden lines. The key to focus it, or a field, adds one."""
 
 LOW_OTHER_LINES: Final = 4
-"""The same on a low screen: title, count of hidden lines, choices on two lines."""
+"""The same on a low screen, with its answers on two lines."""
 
 MAX_SHARE: Final = 75
 """The most of the screen's height that the panel takes, in percent."""
 
-AIRY_LINES: Final = 17
+AIRY_LINES: Final = 18
 """With at least this many lines the panel has padding; five of them are then left for the preview."""
 
 OUTSIDE_LINES: Final = 6
@@ -66,17 +67,7 @@ MIN_PANE_LINES: Final = 1
 PLAIN_REASONS: Final = frozenset(("It runs a command.", "It changes a file.", "It reaches the network."))
 """Reasons that are not shown, because the call itself says as much."""
 
-_SHORT_CHOICES: Final = ("yes", "always", "no", "why")
-_CHOICES: Final = ("Yes, this once", "Yes, always for", "No", "No, and say why")
-_OUTSIDE_CHOICES: Final = (
-    "Yes, outside the sandbox, this once",
-    "Yes, outside it, always for",
-    "No",
-    "No, and say why",
-)
-WHY: Final = "What should be done instead?"
 WHY_KEYS: Final = "(Enter sends it, {back} goes back)"
-_NO_RULE: Final = "Yes, always (not possible here)"
 
 
 class PermissionPanel(Vertical, can_focus=True):
@@ -128,8 +119,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="permission-preview")
         self._title = self._brief = self._reason = ""
         self._rules: tuple[str, ...] = ()
-        self._outside = False
-        self._answers: Answers | None = None
+        self._answers = Answers("call", "", (), "")
         self._plan = self._edited = ""
         self._parts: Sequence[Part] = ()
         self._is_large = False
@@ -148,7 +138,7 @@ class PermissionPanel(Vertical, can_focus=True):
         yield Static(id="permission-more")
         yield Static(id="permission-choices")
         yield Static(id="permission-keys")
-        yield Input(placeholder=WHY, id="permission-reason", compact=True)
+        yield Input(id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
         """Track which lines have been in view."""
@@ -199,36 +189,22 @@ class PermissionPanel(Vertical, can_focus=True):
         """Answer with the choice at this index."""
         if self._answer is None or self._answer.done():
             return
-        if self._answers is not None:
-            self._choose_among(self._answers, index, self._answer)
-            return
-        unseen_rules = self._rules and len(self._broken) > self._seen
-        if (index < 2 and self.hidden) or (index == 1 and unseen_rules):
-            self.action_scroll_preview(1)
-            return
-        match index:
-            case 0:
-                self._answer.set_result(PermissionAnswer(allowed=True))
-            case 1 if self._rules:
-                self._answer.set_result(PermissionAnswer(allowed=True, always=True))
-            case 2:
-                self._answer.set_result(PermissionAnswer(allowed=False))
-            case 3:
-                self._ask_for_words(3)
-            case _:
+        choice = self._answers.choices[index] if index < len(self._answers.choices) else Choice("")
+        match choice:
+            case Choice(opens="words"):
+                self._ask_for_words(index)
+            case Choice(opens="edit"):
+                self.post_message(self.EditAsked(self._edited or self._plan))
+            case Choice(answer=None):
                 self.app.bell()
+            case Choice(answer=PermissionAnswer(allowed=True)) if self._must_see_more(choice):
+                self.action_scroll_preview(1)
+            case Choice(answer=PermissionAnswer() as answer):
+                self._answer.set_result(msgspec.structs.replace(answer, edited=self._edited))
 
-    def _choose_among(self, answers: Answers, place: int, answer: asyncio.Future[PermissionAnswer]) -> None:
-        if place == answers.words:
-            self._ask_for_words(place)
-        elif place == answers.edit:
-            self.post_message(self.EditAsked(self._edited or self._plan))
-        elif place >= len(answers.choices):
-            self.app.bell()
-        elif answers.is_plan and self.hidden:
-            self.action_scroll_preview(1)
-        else:
-            answer.set_result(answers.chosen(place, self._edited))
+    def _must_see_more(self, choice: Choice) -> bool:
+        unseen_rules = choice.adds_rules and len(self._broken) > self._seen
+        return unseen_rules or (self._answers.need_all_seen and self.hidden > 0)
 
     def _ask_for_words(self, place: int) -> None:
         self._marked = place
@@ -243,7 +219,7 @@ class PermissionPanel(Vertical, can_focus=True):
             return
         if text:
             self._edited, self._marked, self._width = text, 0, 0
-            self._parts, self._is_large = [Passage(text, "prose")], len(text) > LARGE
+            self._parts, self._is_large = [Prose(text)], len(text) > LARGE
             self._paint()
         self.focus()
 
@@ -253,9 +229,10 @@ class PermissionPanel(Vertical, can_focus=True):
 
     def action_mark(self, step: int) -> None:
         """Mark another choice."""
-        self._marked = (self._marked + step) % len(self._labels)
-        if self._marked == 1 and not self._rules and self._answers is None:
-            self._marked += step
+        choices = self._answers.choices
+        self._marked = (self._marked + step) % len(choices)
+        while not choices[self._marked].is_possible:
+            self._marked = (self._marked + step) % len(choices)
         self._paint_choices()
 
     def action_scroll_preview(self, pages: int) -> None:
@@ -275,11 +252,7 @@ class PermissionPanel(Vertical, can_focus=True):
         """Answer with the typed words."""
         event.stop()
         if self._answer is not None and not self._answer.done():
-            words = event.value.strip()
-            said = (
-                PermissionAnswer(allowed=False, feedback=words) if self._answers is None else self._answers.said(words)
-            )
-            self._answer.set_result(said)
+            self._answer.set_result(self._answers.said(event.value.strip()))
 
     def on_key(self, event: events.Key) -> None:
         """Pass a character that is no answer on to the prompt."""
@@ -289,7 +262,7 @@ class PermissionPanel(Vertical, can_focus=True):
                 self.query_one(Input).display = False
                 self.focus()
             return
-        if event.key.isdecimal() and 4 < int(event.key) <= len(self._labels):
+        if event.key.isdecimal() and 5 < int(event.key) <= len(self._answers.choices):
             event.stop()
             self.action_choose(int(event.key) - 1)
         elif event.is_printable and event.character is not None and event.key not in self.screen.active_bindings:
@@ -299,7 +272,6 @@ class PermissionPanel(Vertical, can_focus=True):
     def _show(self, question: PermissionQuestion, parts: Sequence[Part]) -> None:
         preview = question.preview
         self._rules = tuple(map(visible_line, question.rules))
-        self._outside = question.outside
         self._answers = answers_to(question)
         self._plan, self._edited = clean(preview.text) if question.kind == "plan" else "", ""
         self._marked = self._tiny_first = self._seen = self._width = 0
@@ -315,8 +287,7 @@ class PermissionPanel(Vertical, can_focus=True):
         self._rows.scroll_home(animate=False)
         field = self.query_one(Input)
         field.value = ""
-        asked = self._answers.placeholder if self._answers is not None else WHY
-        field.placeholder = f"{asked} {WHY_KEYS.format(back=self._keymap.text('question.back'))}"
+        field.placeholder = f"{self._answers.placeholder} {WHY_KEYS.format(back=self._keymap.text('question.back'))}"
         field.display = False
         self._paint()
         self._set_open(True)
@@ -346,6 +317,10 @@ class PermissionPanel(Vertical, can_focus=True):
         """Fit the preview to the new size."""
         self._paint()
 
+    def on_row_list_resized(self) -> None:
+        """Note the lines that came into view."""
+        self._track_view()
+
     def on_descendant_focus(self) -> None:
         """Show which keys work now."""
         self._paint()
@@ -363,11 +338,10 @@ class PermissionPanel(Vertical, can_focus=True):
             self.set_class(holds, form)
         self.styles.max_height = self._max_lines
         self._break_lines()
-        asked = "? " if self._tiny else self._asked
-        if self._answers is not None and not self._tiny:
-            title = Content.styled(self._answers.title, "$accent bold")
-        else:
-            title = Content.assemble((asked, "$accent bold"), (self._headline(), "$foreground bold"))
+        asked = "?" if self._tiny else self._answers.title
+        title = Content.styled(asked, "$accent bold")
+        if self._tiny or self._answers.kind == "call":
+            title += Content.styled(f" {self._headline()}", "$foreground bold")
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
@@ -376,7 +350,6 @@ class PermissionPanel(Vertical, can_focus=True):
         self._paint_choices()
         self._bound_preview()
         self._track_view()
-        self.call_after_refresh(self._track_view)
 
     def _headline(self) -> str:
         """The text after "Allow this?"; on a tiny screen the preview itself, a line at a time."""
@@ -389,14 +362,11 @@ class PermissionPanel(Vertical, can_focus=True):
         return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken.text(self._tiny_first)}"
 
     @property
-    def _asked(self) -> str:
-        return "Run this outside the sandbox? " if self._outside else "Allow this? "
-
-    @property
     def _reason_lines(self) -> int:
         """Lines of the reason, and of a title that takes more than one."""
-        title = len(_wrapped(f"{self._asked}{self._title}", self._label_width())) - 1 if self._answers is None else 0
-        return title + (len(_wrapped(self._reason, self._label_width())) if self._reason else 0)
+        title = f"{self._answers.title} {self._title}" if self._answers.kind == "call" else ""
+        reason = len(_wrapped(self._reason, self._label_width())) if self._reason else 0
+        return len(_wrapped(title, self._label_width())) - 1 + reason
 
     @property
     def _max_lines(self) -> int:
@@ -418,11 +388,8 @@ class PermissionPanel(Vertical, can_focus=True):
     def _low(self) -> bool:
         if self.app.size.height < LOW_SCREEN:
             return True
-        if self._answers is not None:
-            choices = len(self._label_lines())
-        else:
-            choices = len(_CHOICES) - 1 + len(self._below_label(self._labels[1]))
-        return self._max_lines <= SNUG_OTHER_LINES - len(_CHOICES) + choices + self._reason_lines
+        choices = sum(len(self._below_label(choice)) for choice in self._answers.choices)
+        return self._max_lines <= SNUG_OTHER_LINES + choices + self._reason_lines
 
     @property
     def _tiny(self) -> bool:
@@ -458,20 +425,16 @@ class PermissionPanel(Vertical, can_focus=True):
             self._rows.show(whole)
 
     def _bound_preview(self) -> None:
-        room = self._room() - (0 if self._low else self._always_lines() - 1)
-        self._rows.styles.height = max(1, min(len(self._broken), room))
+        answers = 0 if self._low else sum(len(self._label_lines(choice)) for choice in self._answers.choices)
+        self._rows.styles.height = max(1, min(len(self._broken), self._room() - answers))
 
     def _room(self) -> int:
-        """Lines left for the preview if each choice takes one."""
+        """Lines left for the preview and the answers; on a low screen, for the preview."""
         if self._low:
             return self._max_lines - LOW_OTHER_LINES
-        others = (
-            SNUG_OTHER_LINES + (self.query_one(Input).display or not self._keys_are_obvious)
-            if self._snug
-            else OTHER_LINES
-        )
-        if self._answers is not None:
-            others += len(self._label_lines()) - len(_CHOICES)
+        others = OTHER_LINES
+        if self._snug:
+            others = SNUG_OTHER_LINES + (self.query_one(Input).display or not self._keys_are_obvious)
         return self._max_lines - others - self._reason_lines
 
     def _track_view(self) -> None:
@@ -485,7 +448,7 @@ class PermissionPanel(Vertical, can_focus=True):
         below = len(self._broken) - last
         more.display = below > 0 and not self._tiny
         lines = f"{below:,} more line{'s' * (below > 1)}"
-        must = self.hidden and (self._answers is None or self._answers.is_plan)
+        must = self.hidden and self._answers.need_all_seen
         unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if must else "")
         more.update(Content(unseen if self._label_width() > len(unseen) else f"{lines}: PgDn"))
         answers = "" if must else "Enter or a number answers, "
@@ -493,58 +456,50 @@ class PermissionPanel(Vertical, can_focus=True):
         self.query_one("#permission-keys", Static).update(Content(keys))
 
     def _paint_choices(self) -> None:
-        choices = self.query_one("#permission-choices", Static)
-        if self._answers is not None:
-            choices.update(Content("\n").join(self._shown_answers()))
-            return
-        if self._low:
-            named = [self._choice(index, [name]) for index, name in enumerate(_SHORT_CHOICES)]
-            wide = sum(len(choice.plain) + 2 for choice in named) <= max(choices.size.width, self.app.size.width - 3)
-            rows = [named] if wide else [named[:2], named[2:]]
-            choices.update(Content("\n").join(Content("  ").join(row) for row in rows))
-            return
-        labels = [[label] for label in (_OUTSIDE_CHOICES if self._outside else _CHOICES)]
-        labels[1] = self._always_label(labels[1][0])
-        choices.update(Content("\n").join(self._choice(index, label) for index, label in enumerate(labels)))
+        choices = self._answers.choices
+        if not self._low:
+            shown = [self._choice(place, self._label_lines(choice)) for place, choice in enumerate(choices)]
+        elif self._answers.kind == "call":
+            shown = self._short_rows()
+        else:
+            more = f" ({len(choices)} answers: up, down)"
+            label = fit(choices[self._marked].label, max(8, self._label_width() - len(more)))
+            shown = [self._choice(self._marked, [label + more])]
+        self.query_one("#permission-choices", Static).update(Content("\n").join(shown))
 
-    @property
-    def _labels(self) -> tuple[str, ...]:
-        return self._answers.labels if self._answers is not None else _CHOICES
+    def _short_rows(self) -> list[Content]:
+        """The short answers to a call, on one line or two; the narrowest screen leaves out the last, not its key."""
+        named = [self._choice(place, [choice.short]) for place, choice in enumerate(self._answers.choices)]
+        room = self.app.size.width - 3
+        gap = "  " if sum(len(each.plain) + 2 for each in named) <= room else " "
+        rows = [named] if sum(len(each.plain) + 1 for each in named) <= room + 1 else [named[:2], named[2:]]
+        if sum(len(each.plain) + 1 for each in rows[-1]) > room + 1:
+            rows[-1].pop()
+        return [Content(gap).join(row) for row in rows]
 
-    def _label_lines(self) -> list[str]:
-        return [line for label in self._labels for line in _wrapped(label, self._label_width())]
-
-    def _shown_answers(self) -> Iterator[Content]:
-        """All answers, or only the marked one on a low screen."""
-        for place, label in enumerate(self._labels):
-            if not self._low:
-                yield self._choice(place, _wrapped(label, self._label_width()))
-            elif place == self._marked:
-                more = f" ({len(self._labels)} answers: up, down)"
-                yield self._choice(place, [fit(label, max(8, self._label_width() - len(more))) + more])
-
-    def _always_label(self, label: str) -> list[str]:
-        if not self._rules:
-            return [_NO_RULE]
+    def _label_lines(self, choice: Choice) -> list[str]:
+        if not choice.names_rules:
+            return _wrapped(choice.label, self._label_width())
         if not self._rules_fit():
-            return self._below_label(label)
-        if self._rule_fits_its_choice(label):
-            return [f"{label} {self._rules[0]}"]
-        return [f"{label}:", *(f"  {line}" for line in self._wrapped_rules())]
+            return self._below_label(choice)
+        if self._rule_fits_its_choice(choice):
+            return [f"{choice.label} {self._rules[0]}"]
+        return [choice.label, *(f"  {line}" for line in self._wrapped_rules())]
 
-    def _below_label(self, label: str) -> list[str]:
-        """The choice "always" when its rules are listed below the preview."""
+    def _below_label(self, choice: Choice) -> list[str]:
+        """The label of a choice when the rules are listed below the preview."""
         rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
-        return _wrapped(f"{label} the {rules} at the end of the list above", self._label_width())
+        where = f" the {rules} at the end of the list above" if choice.names_rules else ""
+        return _wrapped(f"{choice.label}{where}", self._label_width())
 
-    def _rule_fits_its_choice(self, label: str) -> bool:
-        return len(self._rules) == 1 and len(label) + len(self._rules[0]) < self._label_width()
+    def _rule_fits_its_choice(self, choice: Choice) -> bool:
+        return len(self._rules) == 1 and len(choice.label) + len(self._rules[0]) < self._label_width()
 
     def _wrapped_rules(self) -> list[str]:
         return [line for rule in self._rules for line in _wrapped(rule, self._label_width() - 2)]
 
     def _choice(self, index: int, lines: list[str]) -> Content:
-        possible = index != 1 or bool(self._rules) or self._answers is not None
+        possible = self._answers.choices[index].is_possible
         marked = index == self._marked
         marked_so = marked_style(self.app)
         color = marked_so if marked else "$foreground" if possible else "$foreground 40%"
@@ -560,13 +515,12 @@ class PermissionPanel(Vertical, can_focus=True):
         """Whether the rules are shown with the choice "always" rather than below the preview."""
         if self._low:
             return not self._rules
-        label = (_OUTSIDE_CHOICES if self._outside else _CHOICES)[1]
+        choice = next((each for each in self._answers.choices if each.names_rules), None)
+        if choice is None or self._rule_fits_its_choice(choice):
+            return True
         # At least one line must be left for the preview.
-        most = min(MAX_CHOICE_LINES, self._room() - 1)
-        return self._rule_fits_its_choice(label) or len(self._wrapped_rules()) <= most
-
-    def _always_lines(self) -> int:
-        return len(self._always_label(_CHOICES[1]))
+        most = min(MAX_CHOICE_LINES, self._room() - len(self._answers.choices) - 1)
+        return len(self._wrapped_rules()) <= most
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -9,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from rich.cells import cell_len
+from rich.segment import Segment
 from typing_extensions import override
 
 from tui_agent.tools.base import PermissionQuestion
+from tui_agent.tui.cards.prose import ProseSections
 from tui_agent.tui.dialogs.row_list import Row, Rows
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
-from tui_agent.tui.painting.lines import Line, Run, make_line, pieces
-from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.glyphs import UNICODE
+from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, pieces
+from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.visible import CONTINUED, visible, visible_line
 
-Kind: TypeAlias = Literal["command", "text", "prose", "rule", "head"]
-"""What a text is. ``prose`` is read, the others are approved: where a line of them is wrapped, that is marked."""
+Kind: TypeAlias = Literal["command", "text", "rule", "head"]
+"""What a text is."""
 
 MAX_TITLE: Final = 300
 """A title with more characters is repeated in full above the preview."""
@@ -41,19 +44,55 @@ class Part(Protocol):
         ...
 
 
+class Prose:
+    """A text that is read and not run, as Markdown."""
+
+    def __init__(self, text: str) -> None:
+        self._sections = ProseSections().update(visible(text))
+        self._painted: tuple[int, Look | None, list[Line]] = 0, None, []
+
+    def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
+        """See `Part`."""
+        return ((number, 0, 0) for number in range(len(self._lines(width, None))))
+
+    def text(self, number: int, start: int, end: int) -> str:
+        """See `Part`."""
+        return self._painted[2][number].text.rstrip()
+
+    def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
+        """See `Part`."""
+        return self._lines(width, look)[number]
+
+    def _lines(self, width: int, look: Look | None) -> list[Line]:
+        if self._painted[:2] != (width, look):
+            painted = [line for each in self._sections for line in each.draw(width + GUTTER, look or _NO_LOOK)]
+            self._painted = width, look, [_without_gutter(line) for line in painted]
+        return self._painted[2]
+
+
+def _without_gutter(line: Line) -> Line:
+    first, *others = line.segments
+    gutter = min(GUTTER, len(first.text))
+    segments = (Segment(first.text[gutter:], first.style), *others)
+    return line._replace(segments=segments, width=line.width - gutter, gutter=max(0, line.gutter - gutter))
+
+
+_NO_LOOK: Final = Look(Palette.from_theme({}), UNICODE)
+"""Any look will do to know how many lines there are."""
+
+
 class Passage:
-    """A text of a kind; each line is indented by `indent` cells."""
+    """A text of a kind; each line is indented by `indent` cells. Where a line is wrapped, that is marked."""
 
     def __init__(self, text: str, kind: Kind, indent: int = 0) -> None:
         self._lines = visible(text).split("\n")
         self._kind = kind
         self._indent = indent
-        self._continued = "" if kind == "prose" else CONTINUED
 
     def breaks(self, width: int) -> Iterator[tuple[int, int, int]]:
         """See `Part`."""
         room = max(1, width - self._indent)
-        less = max(1, room - len(self._continued))
+        less = max(1, room - len(CONTINUED))
         for number, line in enumerate(self._lines):
             if len(line) <= room and (line.isascii() or cell_len(line) <= room):
                 yield number, 0, len(line)
@@ -64,13 +103,13 @@ class Passage:
 
     def text(self, number: int, start: int, end: int) -> str:
         """See `Part`."""
-        return f"{' ' * self._indent}{self._continued if start else ''}{self._lines[number][start:end]}"
+        return f"{' ' * self._indent}{CONTINUED if start else ''}{self._lines[number][start:end]}"
 
     def draw(self, number: int, start: int, end: int, width: int, look: Look) -> Line:
         """See `Part`."""
         palette = look.palette
         styles = {"command": palette.base, "rule": palette.strong, "head": palette.accent}
-        before = " " * self._indent + (self._continued if start else "")
+        before = " " * self._indent + (CONTINUED if start else "")
         shown = Run(self._lines[number][start:end] or " ", styles.get(self._kind, palette.muted))
         ending = "\n" if end == len(self._lines[number]) else ""
         return make_line([Run(before, palette.faint), shown], gutter=len(before), ending=ending)
@@ -124,7 +163,8 @@ def parts_of(question: PermissionQuestion, *, from_change: bool) -> list[Part]:
     if preview.diff:
         parts.append(DiffLines(visible_diff(preview.diff), from_change=from_change))
     if preview.text or not (preview.command or preview.diff):
-        parts.append(Passage(preview.text or question.arguments, "prose" if reading else "text"))
+        text = preview.text or question.arguments
+        parts.append(Prose(text) if reading else Passage(text, "text"))
     for change in preview.changes:
         parts += [Passage(f"\n{change.title}", "head"), DiffLines(visible_diff(change.diff))]
     return parts
@@ -134,4 +174,7 @@ def rule_parts(rules: Sequence[str]) -> list[Part]:
     """The rules that "always" would add, where they have no room with their answer."""
     if not rules:
         return []
-    return [Passage("\n“Always” would allow:", "prose"), *(Passage(rule, "rule", 2) for rule in rules)]
+    return [
+        Passage("\n2 and 3 would allow:", "text"),
+        *(Passage(rule, "rule", 2) for rule in rules),
+    ]

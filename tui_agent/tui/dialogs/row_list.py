@@ -81,6 +81,9 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
     class Moved(Message):
         """The cursor has moved to another row."""
 
+    class Resized(Message):
+        """Another number of rows, or of their cells, is in view."""
+
     def __init__(
         self,
         glyphs: Glyphs,
@@ -145,6 +148,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         """Repaint for the new width."""
         self._measure()
         self.refresh()
+        self.post_message(self.Resized())
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row; a second click chooses it."""

@@ -519,6 +519,7 @@ class TodoLine(Widget):
         super().__init__()
         self.text = ""
         self.whole = False
+        self._over = True
         self._items: tuple[str, ...] = ()
         self._first = 0
         self._glyphs = glyphs
@@ -530,16 +531,24 @@ class TodoLine(Widget):
         if (text, items) != (self.text, self._items):
             self.text, self._items = text, items
             self._first = max(0, min(place - 1, len(items) - MAX_TODO_ROWS))
-            self.display = bool(text)
-            self.refresh(layout=True)
+            self._show()
 
     def toggle(self) -> bool:
         """Show the whole list below the line, or the line alone; False if there is no list."""
         if not self.text:
             return False
         self.whole = not self.whole
-        self.refresh(layout=True)
+        self._show()
         return True
+
+    def goes_on(self, *, goes_on: bool) -> None:
+        """Note whether a turn works on the list; without one, only `toggle` shows it."""
+        self._over, self.whole = not goes_on, self.whole and goes_on
+        self._show()
+
+    def _show(self) -> None:
+        self.display = bool(self.text) and (self.whole or not self._over)
+        self.refresh(layout=True)
 
     @property
     def _rows(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from tui_agent.conversation.todo import TODO
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import call_summary, compact_count, counted
 from tui_agent.tui.cards.blocks import (
+    FooterBlock,
     Level,
     ProseBlock,
     ReasoningBlock,
@@ -379,6 +380,14 @@ class TurnView:
         elif event.stop_reason == "interrupted":
             self.interrupted = True
             self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; type to go on")
+        footer = FooterBlock(
+            **self._transcript.place(),
+            seconds=event.duration_ms / 1000,
+            usd=event.cost_usd or 0.0,
+            files=event.files,
+        )
+        if footer.parts:
+            self._transcript.add(footer)
 
     def _tool_state(self, call_id: str, state: ToolState) -> None:
         block = self._running.get(call_id)

@@ -1,0 +1,142 @@
+"""`/config`: every setting with its value and where it comes from, to search, change and set back."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tui_agent.settings import USER_FILE, Settings, SettingsError, Value, json_text, settings_by_key, values_by_key
+from tui_agent.settings.keys import BadValueError, Setting, value_from_text
+from tui_agent.settings.writing import forget_setting, keep_setting, with_setting
+from tui_agent.text import one_line, short_path
+from tui_agent.tui.cards.notice import Level
+from tui_agent.tui.host import Host
+
+BUILT_IN: Final = "built in"
+UNDO: Final = "undo"
+UNSET: Final = "unset"
+
+
+class _Change(NamedTuple):
+    """A setting before it was changed: its value, and where that came from; empty: it was built in."""
+
+    key: str
+    value: Value
+    source: str
+
+
+class Config:
+    """The editor of the settings. It changes the user's own file; undoing goes back through its changes."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._changes: list[_Change] = []
+
+    async def edit(self, argument: str = "") -> None:
+        """Let the user choose settings and values until they close the list. `argument`: a key to begin with."""
+        if argument and argument not in settings_by_key():
+            from tui_agent.settings.keys import nearest
+
+            near = nearest(argument, settings_by_key())
+            hint = f"did you mean {near}?" if near else ""
+            self._host.say(Level.WARNING, f"There is no setting {argument}", hint=hint)
+            return
+        chosen = argument or await self._picked("")
+        while chosen:
+            if chosen == UNDO:
+                await self._undo()
+            else:
+                await self._change(settings_by_key()[chosen])
+            chosen = await self._picked(chosen if chosen != UNDO else "")
+
+    @property
+    def _file(self) -> str:
+        return short_path(self._host.arguments.home / USER_FILE)
+
+    async def _picked(self, marked: str) -> str | None:
+        from tui_agent.tui.dialogs.pickers import Option, PickerScreen
+
+        settings = self._host.settings
+        values = values_by_key(settings)
+        ordered = sorted(values, key=lambda key: not settings.is_set(key))
+        options = [Option(key, key, f"{_shown(values[key])}  ({_source(settings, key)})") for key in ordered]
+        if self._changes:
+            last = self._changes[-1]
+            options.insert(0, Option(UNDO, f"Set back {last.key}", _shown(last.value)))
+        title = f"Settings: value, and where it comes from. Changes go to {self._file}"
+        return await self._host.question(PickerScreen(title, options, marked=marked, search=True))
+
+    async def _change(self, setting: Setting) -> None:
+        from tui_agent.tui.dialogs.fields import Field, LineScreen
+        from tui_agent.tui.dialogs.pickers import Option
+
+        host, key = self._host, setting.key
+        if setting.allowed.kind is dict:
+            host.say(Level.INFO, f"{key} is {setting.allowed.described()}", hint=f"edit it in {self._file}")
+            return
+        value_now = values_by_key(host.settings)[key]
+        now = value_now if isinstance(value_now, str) else json_text(value_now)
+        words = setting.allowed.choices or (("true", "false") if setting.allowed.kind is bool else ())
+        if setting.allowed.nullable and words:
+            words = (*words, "null")
+        default = f"{json_text(setting.default)}, {BUILT_IN}"
+        if words:
+            options = [*(Option(word, word) for word in words), Option(UNSET, "Unset", default)]
+            text = await host.pick(f"{key}: {setting.allowed.described()}", options, now)
+        else:
+            told = f"{setting.allowed.described()}. Empty: unset, {default}"
+            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=told))
+        if text is None:
+            return
+        value = None if text in ("", UNSET) else value_from_text(setting, text)
+        before = _Change(key, value_now, host.settings.sources.get(key, ""))
+        if await self._keep(key, value, unset=text in ("", UNSET)):
+            self._changes.append(before)
+
+    async def _undo(self) -> None:
+        key, value, source = self._changes.pop()
+        own = str(self._host.arguments.home / USER_FILE)
+        await self._keep(key, value, unset=source != own)
+
+    async def _keep(self, key: str, value: Value, *, unset: bool) -> bool:
+        """Write a value into the user's file, or take it out of it; False if that failed."""
+        host = self._host
+        home, others = host.arguments.home, host.settings.sources.get(key, "")
+        try:
+            if unset:
+                path = await asyncio.to_thread(forget_setting, home, key)
+                value = settings_by_key()[key].default
+            else:
+                path = await asyncio.to_thread(keep_setting, home, key, value)
+        except SettingsError as error:
+            host.say(Level.WARNING, f"{key} stays as it was", str(error))
+            return False
+        if others not in ("", str(path)):
+            host.say(Level.WARNING, f"{key} is kept, but {others} sets it too", "and counts more than your own file")
+            return True
+        host.settings = with_setting(host.settings, key, value, "" if unset else str(path))
+        if key == "ui.theme" and isinstance(value, str):
+            host.use_theme(value)
+        elif key == "permissions.mode" and not unset:
+            await host.run_command(f"/mode {value}")
+        else:
+            host.hint(f"{key} is kept; it counts for sessions opened from now on")
+        return True
+
+
+def _shown(value: Value) -> str:
+    return one_line(json_text(value), 60)
+
+
+def _source(settings: Settings, key: str) -> str:
+    return short_path(Path(settings.source(key))) if settings.is_set(key) else BUILT_IN
+
+
+def _problem(setting: Setting, text: str) -> str:
+    """Why a text cannot be the value; empty if it can."""
+    try:
+        if text:
+            value_from_text(setting, text)
+    except BadValueError as error:
+        return str(error)
+    return ""
