@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,8 @@ async def run_as_predictions(given: Options) -> list[dict[str, Any]]:
 
 
 def test_a_batch_that_was_killed_goes_on(tmp_path: Path, repository: Path) -> None:
-    go = tmp_path / "go"
-    wait = f"run test -e {go} || sleep 600"
+    go, started = tmp_path / "go", tmp_path / "started"
+    wait = f"run test -e {go} || {{ touch {started}; sleep 600; }}"
     tasks = [{"id": "quick", "prompt": "read a.txt"}, {"id": "slow", "prompt": wait}]
     given = options(repository, tasks)
     words = [sys.executable, "-m", "tui_agent", "batch", str(given.tasks), "--out", str(given.results), "--yolo"]
@@ -138,10 +139,10 @@ def test_a_batch_that_was_killed_goes_on(tmp_path: Path, repository: Path) -> No
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         assert running.stderr.readline().startswith("quick: done")
-        while not (children := psutil.Process(running.pid).children(recursive=True)):
-            pass
-        while not any("sleep" in process.name() for process in children):
-            children = psutil.Process(running.pid).children(recursive=True)
+        while not started.exists():
+            time.sleep(0.01)
+        children = psutil.Process(running.pid).children(recursive=True)
+        assert children
         running.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []

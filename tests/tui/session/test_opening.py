@@ -154,12 +154,8 @@ async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
     arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
     app = TuiAgent(arguments, Settings(model=Model(id="offline")))
     async with app.run_test() as pilot, asyncio.timeout(60):
-        shown_at_once = 0
         while not app.status.status.model or len(app.pane.transcript) < 60 * 6:
-            if app.session_folder is None:
-                shown_at_once = max(shown_at_once, len(app.pane.transcript))
             await pilot.pause()
-        assert shown_at_once > 100
         assert isinstance(app.pane.transcript.blocks[0], NoticeBlock)
         assert [block.text for block in app.pane.transcript if isinstance(block, UserBlock)] == list(
             map(prompt, range(60))
