@@ -123,6 +123,18 @@ async def test_each_task_has_its_answer_patch_and_cost_under_one_ceiling(
     assert [set(each) for each in swebench] == [{"instance_id", "model_name_or_path", "model_patch"}] * 3
 
 
+async def test_what_failed_is_tried_again_and_a_task_without_a_folder_is_of_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
+) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"prompt": "read a.txt"}')
+    given = Options(tmp_path / "tasks.jsonl", tmp_path / "out.jsonl", words=("--yolo",), model="offline")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path)
+    assert [each["error"]["kind"] for each in await run(given)] == ["worktree"]
+    monkeypatch.chdir(repository)
+    assert [each["error"] for each in await run(given)] == [None]
+
+
 async def run_as_predictions(given: Options) -> list[dict[str, Any]]:
     await Batch(given, read_tasks(given.tasks), lambda _: None).run()
     return [json.loads(line) for line in given.results.read_text().splitlines()]

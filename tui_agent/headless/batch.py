@@ -1,6 +1,7 @@
 """Many tasks, each in a git worktree and a process of its own: `tui-agent batch TASKS.jsonl` (docs/batch.md).
 
-What is done stands in a ledger beside the results, so a batch that was stopped goes on where it was.
+What is done stands in a ledger beside the results, so a batch that was stopped goes on where it was, and what failed is
+tried again.
 """
 
 import asyncio
@@ -36,14 +37,14 @@ Format: TypeAlias = Literal["results", "swebench"]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the tasks. folder: relative to that of the file; ref: where the worktree begins; max_usd: what it may
-    cost alone; schema: of a structured answer, itself or a file's path. instance_id, problem_statement and base_commit,
-    as SWE-bench names them, stand for id, prompt and ref.
+    """One line of the tasks. folder: relative to that of the file, by default the current one; ref: where the worktree
+    begins; max_usd: what it may cost alone; schema: of a structured answer, itself or a file's path. instance_id,
+    problem_statement and base_commit, as SWE-bench names them, stand for id, prompt and ref.
     """
 
     id: str = ""
     prompt: str = ""
-    folder: str = "."
+    folder: str = ""
     ref: str = ""
     model: str = ""
     max_usd: float | None = None
@@ -105,7 +106,12 @@ class Batch:
         self.ledger.set_ceiling(options.max_usd)
         self.running: dict[str, float] = {}
         """The tasks that run, and since when."""
-        self.results = {key: text for key, text in self.ledger.results().items() if key in set(map(_key, tasks))}
+        keys = set(map(_key, tasks))
+        self.results = {
+            key: text
+            for key, text in self.ledger.results().items()
+            if key in keys and not msgspec.json.decode(text)["error"]
+        }
         self.over = False
         """Whether no further task is begun: the ceiling is reached, or the user stopped it."""
         self._processes: set[asyncio.subprocess.Process] = set()
@@ -162,7 +168,7 @@ class Batch:
         self._show(self)
 
     def _worktree(self, task: Task) -> Worktree:
-        start = (self.options.tasks.parent / Path(task.folder).expanduser()).resolve()
+        start = (self.options.tasks.parent / Path(task.folder).expanduser()).resolve() if task.folder else Path.cwd()
         name, ref = f"batch-{_key(task)[:12]}", task.ref or task.base_commit or "HEAD"
         found = open_worktree(start, name, ref)
         if not found.new:  # a run that was killed left it

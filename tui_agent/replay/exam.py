@@ -27,7 +27,7 @@ from tui_agent.replay.replaying import Replay
 from tui_agent.replay.script import text_tokens
 from tui_agent.replay.simulation import Outcome
 from tui_agent.replay.tables import aligned
-from tui_agent.text import counted
+from tui_agent.text import counted, money_text
 
 NO_SESSION: Final = "(no session)"
 """The row in which only the questions are given."""
@@ -186,7 +186,7 @@ class Examiner:
                 task.cancel()
         if stopped is not None:
             told = stopped.message if isinstance(stopped, ModelError) else str(stopped)
-            raise ExamStopped(f"{told} ${self.spent_usd:.2f} were spent; no result is kept.") from stopped
+            raise ExamStopped(f"{told} {money_text(self.spent_usd)} were spent; no result is kept.") from stopped
         return [task.result() for task in tasks]
 
     async def _replayed(self, plan: Plan, planned: Planned) -> Outcome:
@@ -252,7 +252,7 @@ def budget_text(plan: Plan) -> str:
     summaries = sum(len(each.summaries) for each in plan.planned)
     dollars = "prices not known"
     if plan.usual_usd is not None:
-        dollars = f"about ${plan.usual_usd:.2f}, at most ${plan.most_usd:.2f}"
+        dollars = f"about {money_text(plan.usual_usd)}, at most {money_text(plan.most_usd)}"
     return (
         f"{counted(len(plan.asked), 'question')} under {counted(len(plan.planned), 'policy', 'policies')} and without "
         f"the session, on {plan.profile.id} with a window of {plan.window:,} tokens; before that, "
@@ -270,26 +270,25 @@ def questions_text(plan: Plan) -> str:
 def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
     """The results as a table, beside those of the replay."""
     kinds = [about for about in ABOUT if any(each.about == about for each in plan.asked)]
-    rows: list[Sequence[str]] = [("policy", "right", *kinds, "unknown", "wrong", "tokens", "$", "evidence", "sum")]
+    rows: list[Sequence[str]] = [("policy", "right", *kinds, "unknown", "wrong", "tokens", "cost", "evidence", "sum")]
     for each in sorted(sat, key=lambda each: -each.scored("right")):
         counts = [_right_of(each, plan, about) for about in kinds]
         outcome = each.outcome
         replayed = (
-            (f"{outcome.bill.total:.2f}", f"{outcome.evidence.share:.3f}", f"{outcome.compactions:,}")
+            (money_text(outcome.bill.total), f"{outcome.evidence.share:.3f}", f"{outcome.compactions:,}")
             if outcome is not None
             else ("", "", "")
         )
         scored = str(each.scored("right")), *counts, str(each.scored("unknown")), str(each.scored("wrong"))
         rows.append((each.policy, *scored, f"{each.view_tokens:,}", *replayed))
-    told = (
-        f"{counted(len(plan.asked), 'question')}, {plan.profile.id}, window {plan.window:,}; it cost ${spent_usd:.2f}"
-    )
+    asked = counted(len(plan.asked), "question")
+    told = f"{asked}, {plan.profile.id}, window {plan.window:,}; it cost {money_text(spent_usd)}"
     return "\n".join([told, "", *aligned(rows), "", _NOTE])
 
 
 _NOTE: Final = (
     "right: the exact text, in all and by what was asked about. unknown: the model said so.\n"
-    "tokens: in the window at the end. $, evidence, sum: what the replay says of the session:\n"
+    "tokens: in the window at the end. cost, evidence, sum: what the replay says of the session:\n"
     "its dollars, the evidence in view, and its compactions (docs/replay.md)."
 )
 

@@ -12,7 +12,7 @@ from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, error_of
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import Replay
 from tui_agent.replay.simulation import Outcome
-from tui_agent.text import compact_count, printable
+from tui_agent.text import compact_count, money_text, printable
 
 SHOWN_PROBLEMS: Final = 5
 """The most unusable lines of the recording that the table lists."""
@@ -28,7 +28,7 @@ _MOMENTS: Final[Mapping[Moment, str]] = {
 _COMPARED: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 _HEADINGS = (
     "policy",
-    "cost $",
+    "cost",
     "sent",
     "read",
     "written",
@@ -134,7 +134,7 @@ def _error_lines(accuracy: Accuracy) -> list[str]:
     told = [
         f"{name} {compact_count(one)} for {compact_count(other)} ({_percent(one, other)})" for name, one, other in sums
     ]
-    costs = f"  cost of the calls ${cost:.2f} for ${recorded_cost:.2f} ({_percent(cost, recorded_cost)})"
+    costs = f"  cost of the calls {money_text(cost)} for {money_text(recorded_cost)} ({_percent(cost, recorded_cost)})"
     return [f"  {', '.join(told)}", costs]
 
 
@@ -207,7 +207,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     bill, evidence = outcome.bill, outcome.evidence
     return (
         outcome.policy,
-        f"{bill.total:.2f}",
+        money_text(bill.total),
         compact_count(bill.usage.input_tokens),
         compact_count(bill.usage.cache_read_tokens),
         compact_count(bill.usage.cache_write_tokens),
