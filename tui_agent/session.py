@@ -99,7 +99,7 @@ from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
-from tui_agent.tools.tasks import MarkTaskDone, Todo
+from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.web_search import WebSearch
 from tui_agent.version import __version__
@@ -283,7 +283,9 @@ async def _open(
     engine.running = lambda: background.running
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
-    tools = tools_of(settings, gate, places.notes, background, sandbox, languages, buffers, trusted=arguments.trusted)
+    tools = tools_of(
+        settings, gate, places.notes, background, sandbox, languages, buffers, view, trusted=arguments.trusted
+    )
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
     subtasks = SubtaskRunner(ask)
     parent = view.model or model.profile.name
@@ -483,7 +485,8 @@ def tools_of(
     background: BackgroundCommands,
     sandbox: Sandbox,
     languages: LanguageServers,
-    buffers: Buffers | None = None,
+    buffers: Buffers | None,
+    view: View,
     *,
     trusted: bool,
 ) -> list[Tool]:
@@ -513,6 +516,8 @@ def tools_of(
     ]
     if settings.checkpoints.enabled:
         tools.append(MarkTaskDone())
+    if settings.checkpoints.episodes:
+        tools.append(EpisodeTool(view))
     if settings.search.service:
         tools.append(WebSearch(settings.search))
     return tools

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tests.tools.support import Call
 from tests.tools.world import Person
 from tui_agent.conversation.blocks import ToolCall
+from tui_agent.conversation.view import View
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, Tool, ToolFailure
 from tui_agent.tools.files.editing import EditFile, WriteFile
@@ -23,7 +24,7 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
-from tui_agent.tools.tasks import MarkTaskDone, Todo
+from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
 
 TOOLS = Path(__file__).parents[2] / "tui_agent/tools"
@@ -98,6 +99,8 @@ REFUSED: list[tuple[str, dict[str, object], str, str]] = [
     ("memory", {"action": "write", "name": "a"}, "needs a description", "give both"),
     ("memory", {"action": "remove", "name": "a"}, "no note called", "no notes yet"),
     ("mark_task_done", {"detail": " "}, "is empty", "what was done"),
+    ("episode", {"title": "a", "conclusion": "done"}, "'a' is open", "Go on"),
+    ("episode", {"title": " "}, "cannot be opened", "Close one"),
     ("todo", {}, "`items` is missing", "Expected: todo(items"),
     ("todo", {"items": [{"text": "a", "state": "completed"}]}, "does not fit", "done|in_progress|pending"),
     (
@@ -143,6 +146,7 @@ def registry(folder: Path) -> ToolRegistry:
         Glob(),
         RunCommand(),
         MarkTaskDone(),
+        EpisodeTool(View()),
         Todo(),
         AskUser(),
         SubmitPlan(gate),

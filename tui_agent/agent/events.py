@@ -179,11 +179,11 @@ class ContextStepStarted(Event, frozen=True, kw_only=True, tag="context_step_sta
 class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     """The context was changed, or a step failed (`error`) and the view is unchanged.
 
-    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored``, ``shortened``
-    or ``undone``. `before` and `after` are the view's size in tokens, `items` the number of messages or results it
-    covers, `text` what is shown in their place, `seq` the entry to undo, `target` the entry that was undone.
-    `cost_usd`: of writing the text. `saved_usd`: what it saved on the next call (negative: cost there), `saving_usd`:
-    what it saves on each later one; 0 if unknown.
+    `step`: ``cleared``, ``digest``, ``summary``, ``checkpoint``, ``pinned``, ``unpinned``, ``restored``, ``shortened``,
+    ``folded``, ``words`` or ``undone``. `before` and `after` are the view's size in tokens, `items` the number of
+    messages or results it covers, `text` what is shown in their place, `seq` the entry to undo, `target` the entry that
+    was undone. `cost_usd`: of writing the text. `saved_usd`: what it saved on the next call (negative: cost there),
+    `saving_usd`: what it saves on each later one; 0 if unknown.
     """
 
     step: str

@@ -104,8 +104,13 @@ def preview_clearing(view: View, here: Situation, cleared: Cleared) -> StepPrevi
     return StepPreview("clear", seen, True, clearing_price(view, here, cleared), cleared.reason)
 
 
-def clearing_price(view: View, here: Situation, cleared: Cleared) -> StepPrice | None:
-    """What a clearing costs and saves; None if prices are unknown."""
+def clearing_price(view: View, here: Situation, cleared: Cleared | Shortened) -> StepPrice | None:
+    """What a clearing, or the fold of an episode, costs and saves; None if prices are unknown, or the request would
+    not fit without it.
+    """
+    if isinstance(cleared, Shortened):
+        fold = preview_change(view, [cleared], here) if cleared.episodes else None
+        return step_price(here, after=fold.after, tail=fold.rewritten) if fold is not None else None
     leaving = frozenset(cleared.results)
     changed = [result.after for result in view.live_results() if result.seq in leaving]
     if not changed:

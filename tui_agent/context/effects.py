@@ -34,7 +34,17 @@ T = TypeVar("T")
 Kind = TypeVar("Kind")
 
 StepName: TypeAlias = Literal[
-    "cleared", "digest", "summary", "checkpoint", "pinned", "unpinned", "restored", "shortened", "words", "undone"
+    "cleared",
+    "digest",
+    "summary",
+    "checkpoint",
+    "pinned",
+    "unpinned",
+    "restored",
+    "shortened",
+    "folded",
+    "words",
+    "undone",
 ]
 
 
@@ -198,8 +208,9 @@ def step_of(entry: AnyContextEntry) -> StepDone:
             step, items = "pinned" if entry.pinned else "unpinned", len(entry.items)
         case Restored():
             step, items = "restored", len(entry.items)
-        case Shortened():
-            step, items, text = "shortened", len(entry.items), _shown_of(entry)
+        case Shortened(episodes=folded):
+            step, items = ("folded", len(folded)) if folded else ("shortened", len(entry.items))
+            text = _shown_of(entry)
         case WordsEdited():
             step, items = "words", len(entry.edits)
         case Undone():
@@ -223,6 +234,7 @@ def _shown_of(entry: Shortened) -> str:
     return "\n\n".join(
         f"Message {seq}:\n" + "\n".join(filter(None, map(_shown_block, blocks)))
         for seq, blocks in zip(entry.items, entry.blocks, strict=True)
+        if blocks or not entry.episodes
     )
 
 

@@ -41,9 +41,10 @@ from tui_agent.context.effects import (
 from tui_agent.context.forecast import Forecast, StepAhead, begun_summary, forecast, step_due
 from tui_agent.context.known import KnownContext
 from tui_agent.context.layers.clearing import ClearingLayer, never_cleared
-from tui_agent.context.layers.compaction import CheckpointLayer, CompactionLayer, Declarations
+from tui_agent.context.layers.compaction import CheckpointLayer, CompactionLayer, task_done
 from tui_agent.context.layers.digests import DigestLayer, DigestPlan, write_digest
 from tui_agent.context.layers.due import Decision, Due, Layer, Layers
+from tui_agent.context.layers.episodes import EpisodeLayer
 from tui_agent.context.layers.shortening import OVERFLOW_STEPS, TOO_LARGE, shrink, without_refused
 from tui_agent.context.requests import running
 from tui_agent.context.stats import ContextStats, stats_of
@@ -52,6 +53,7 @@ from tui_agent.conversation.entries import (
     AnyContextEntry,
     Cleared,
     Prefix,
+    Shortened,
     UnattributedCall,
     Words,
 )
@@ -116,11 +118,11 @@ class ContextEngine(KnownContext):
             ClearingLayer(never_cleared(settings.clearing, never_clear)),
             CompactionLayer(),
             DigestLayer(prompts.digest),
+            EpisodeLayer(),
         )
         self.more = tuple(more)
         self.writers = Writers(prompts, f"conversation_history/{thread}.md", frozenset(own_writers))
         self._thread = thread
-        self._declarations = Declarations()
         self._summary: _InBackground | None = None
         self._kept_after = 0
 
@@ -152,12 +154,13 @@ class ContextEngine(KnownContext):
             return
         yield from self._carry_out(due.digest)
         yield from self._carry_out(due.cleared)
+        yield from self._carry_out(due.folded)
 
     def _before_a_call(self, *, between_turns: bool) -> Situation:
         return structs.replace(
             self.situation(between_turns=between_turns),
             in_background=self.settings.compaction.background and self.fits,
-            task_done=self._declarations.newest(self.view) if between_turns else None,
+            task_done=task_done(self.view) if between_turns else None,
         )
 
     def _decide(self, here: Situation) -> Due:
@@ -232,9 +235,8 @@ class ContextEngine(KnownContext):
 
     def change(self, entry: AnyContextEntry) -> Steps[StepDone]:
         """Append a context entry, and report the step."""
-        if isinstance(entry, Cleared):
-            price = changes.clearing_price(self.view, self.situation(), entry)
-            entry = structs.replace(entry, **_saved(price))
+        if isinstance(entry, Cleared | Shortened):
+            entry = structs.replace(entry, **_saved(changes.clearing_price(self.view, self.situation(), entry)))
         seq = expect(int, (yield Append((entry,))))
         done = step_of(self.view.context_entry(seq))
         yield done
@@ -482,6 +484,7 @@ class ContextEngine(KnownContext):
         digest, cleared = self.layers.digests.plan(self.view, here), self.layers.clearing.plan(self.view, here)
         yield from self._carry_out(digest)
         yield from self._carry_out(cleared)
+        yield from self._carry_out(self.layers.episodes.plan(self.view, here))
         # Merge the oldest summaries if all together have grown too large. If that fails they stay.
         plan = plan_merge(self.view, self.situation()) if self._summary is None else None
         if plan is not None and self.settings.compaction.background:

@@ -33,7 +33,7 @@ from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 from tui_agent.text import compact_count, counted, money_text, price_or_time
 
-ForecastStep: TypeAlias = Literal["clear", "compact", "checkpoint", "digest"]
+ForecastStep: TypeAlias = Literal["clear", "compact", "checkpoint", "digest", "fold"]
 
 FARTHEST = 1_000
 """Calls that are looked ahead."""
@@ -130,15 +130,16 @@ def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
         )
     if due.digest is not None:
         return StepAhead(step="digest", frees=0, due=True, reason=due.digest.reason)
-    if not isinstance(cleared, Cleared):
+    entry = cleared if isinstance(cleared, Cleared) else due.folded
+    if entry is None:
         return None
     return StepAhead(
-        step="clear",
-        frees=cleared.before - cleared.after,
-        price=clearing_price(view, here, cleared),
+        step="clear" if isinstance(entry, Cleared) else "fold",
+        frees=entry.before - entry.after,
+        price=clearing_price(view, here, entry),
         due=True,
-        items=len(cleared.results),
-        reason=cleared.reason,
+        items=len(entry.results if isinstance(entry, Cleared) else entry.episodes),
+        reason=entry.reason,
     )
 
 
@@ -214,6 +215,7 @@ NAMES: Final[Mapping[ForecastStep, str]] = {
     "compact": "a summary",
     "checkpoint": "a record of the finished task",
     "digest": "a digest of old results",
+    "fold": "folding a finished episode",
 }
 
 
@@ -222,6 +224,7 @@ SHORT: Final[Mapping[ForecastStep, str]] = {
     "compact": "summary",
     "checkpoint": "record",
     "digest": "digest",
+    "fold": "folding",
 }
 SOON: Final = 5
 """From this many calls before a step on, the status bar names it."""

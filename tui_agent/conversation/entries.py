@@ -469,11 +469,13 @@ class Restored(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag=
 class Shortened(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="shortened"):
     """The messages and results in `items` were too large to send and are shown as `blocks`, one tuple for each.
 
-    A call that is missing from its message's blocks is not shown, and neither is its result.
+    A call that is missing from its message's blocks is not shown, and neither is its result. `episodes`: it folds those
+    that were closed by the calls in these entries, instead.
     """
 
     items: tuple[int, ...]
     blocks: tuple[tuple[Block, ...], ...]
+    episodes: tuple[int, ...] = ()
 
 
 class WordsEdited(ContextEntry, frozen=True, kw_only=True, omit_defaults=True, tag="words_edited"):

@@ -54,6 +54,7 @@ TOOL_FACTS: Final[Mapping[str, ToolFacts]] = {
     "remember": ToolFacts("Remember"),  # of earlier versions
     "todo": ToolFacts("Tasks", "", "think", claude=("TodoWrite",), arguments={"items": "todos"}),
     "mark_task_done": ToolFacts("Task done", "", "think"),
+    "episode": ToolFacts("Episode", "", "think"),
     "run_agent": ToolFacts(
         "Agent", "running an agent", claude=_TASK, arguments={"agent": "subagent_type", "task": "prompt"}
     ),

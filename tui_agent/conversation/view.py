@@ -300,6 +300,11 @@ class View:
                 after = after.plus(place.size if place is not None else INTERRUPTED_SIZE)
         return found
 
+    def callers(self, tool: str) -> list[int]:
+        """The first entries of the groups in the next request that call this tool, oldest first. Reads no entries."""
+        self._rendered()
+        return [each.seq for each in self._fold.states if tool in each.names and each.fingerprints]
+
     def originals(self, first: int, last: int) -> list[Group]:
         """The groups from entry `first` to entry `last` as in the log, whatever covers or shortens them now.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
-from tui_agent.conversation.entries import Role
+from tui_agent.conversation.entries import Role, Shortened
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
 from tui_agent.replay.billing import PartKind, Prompt, PromptPart, common
@@ -80,6 +80,8 @@ class ShownBlocks:
         script = self._script
         tokens = script.tokens_of(block)
         match block:
+            case Text() | ToolResult() if folded := self._folded_into(view, block):
+                return PromptPart("cleared", tokens, script.mentions_in(block.text), folded, text=block.text)
             case ToolResult() if (result := self._result_of_call.get(block.call_id)) is not None:
                 if block.text == result.text:
                     return PromptPart("result", tokens, result.mentions, recorded=result)
@@ -98,3 +100,14 @@ class ShownBlocks:
             case _:
                 kind: PartKind = "answer" if role == "assistant" else "user"
                 return PromptPart(kind, tokens, script.mentions_of(block), text=text_of((block,)))
+
+    def _folded_into(self, view: View, block: Block) -> tuple[RecordedMessage, ...]:
+        """The results of the episodes whose pointers are this block."""
+        folds = (entry for entry, _ in view.context_entries() if isinstance(entry, Shortened) and entry.episodes)
+        shown = next((each for each in folds if any(block in blocks for blocks in each.blocks)), None)
+        hidden = [(seq, view.end_of(seq)) for seq in (shown.items if shown is not None else ())]
+        return tuple(
+            result
+            for seq, result in self._result_of_entry.items()
+            if any(first < seq <= last for first, last in hidden)
+        )

@@ -353,6 +353,8 @@ def step_line(entry: AnyEntry) -> str:
             done = f"{counted(len(entry.results), 'old result')} cleared"
         case Digested():
             done = f"{counted(len(entry.results), 'result')} shown as a digest"
+        case Shortened(episodes=folded) if folded:
+            done = f"{counted(len(folded), 'finished episode')} folded"
         case Shortened():
             done = f"{counted(len(entry.items), 'item')} shortened to fit"
         case Pinned():

@@ -116,7 +116,7 @@ class Clearing(Struct, frozen=True, kw_only=True):
     """Largest share of the window `protect_tokens` may be."""
     min_batch_share: Share = 0.05
     """Smallest share of the window that a batch must free, at least 200 tokens; 0: any batch will do."""
-    never_clear: tuple[str, ...] = ("mark_task_done", "find_tool")
+    never_clear: tuple[str, ...] = ("mark_task_done", "find_tool", "episode")
     """Tools whose results stay, besides reads of memory and skills; the lists of all sources are combined."""
 
 
@@ -195,6 +195,8 @@ class Checkpoints(Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Offer /done and the tool mark_task_done."""
+    episodes: bool = False
+    """Offer the tool episode: the model names a piece of work, whose calls leave the view once it is finished."""
 
 
 class Agentic(Struct, frozen=True, kw_only=True):

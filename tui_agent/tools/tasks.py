@@ -1,10 +1,14 @@
-"""How the model reports on its work: its task list (`todo`), and that a task is finished (`mark_task_done`)."""
+"""How the model reports on its work: its task list (`todo`), that a task is finished (`mark_task_done`), and where a
+bounded piece of work begins and ends (`episode`).
+"""
 
 from collections.abc import Sequence
 
 from typing_extensions import override
 
+from tui_agent.conversation.episodes import EPISODE, MOST_OPEN, episodes
 from tui_agent.conversation.todo import TODO, TodoItem, TodoList
+from tui_agent.conversation.view import View
 from tui_agent.tools.base import Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
 
@@ -71,3 +75,38 @@ class MarkTaskDone(BuiltIn):
         if not detail.strip():
             raise ToolFailure("mark_task_done: `detail` is empty.", "Say in `detail` what was done.")
         return ToolOutput("Noted. The record of this task is written when the next one begins.", summary="noted")
+
+
+class EpisodeTool(BuiltIn):
+    """Only checks its arguments against the episodes that are open in `view`: the logged calls are what counts."""
+
+    name = EPISODE
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self._view = view
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        given = self._signature.parse(arguments)
+        return Preview(title=f"Episode: {given['title']}", text=str(given["conclusion"]))
+
+    @override
+    async def _do(self, _context: ToolContext, /, title: str, conclusion: str = "") -> ToolOutput:
+        """Open a piece of work whose calls nobody needs once it is done, such as a search; call again to close it.
+
+        When it is closed, its calls and results leave your view; your conclusion stays.
+
+        Args:
+            title: Its name, the same to open and to close it.
+            conclusion: To close it: all that later work needs of it, such as findings, paths and decisions.
+        """
+        opened = [each.name for each in episodes(self._view)[1]]
+        told = f"Open now: {', '.join(opened)}." if opened else "None is open: a summary may have taken its place."
+        if conclusion.strip():
+            if title not in opened:
+                raise ToolFailure(f"episode: none with the name {title!r} is open. {told}", "Go on without closing it.")
+            return ToolOutput("Noted: its calls leave when that is cheap.", summary=f"{title} closed")
+        if not title.strip() or title in opened or len(opened) == MOST_OPEN:
+            why = f"episode: {title!r} cannot be opened: a name may be open once, and {MOST_OPEN} at a time. {told}"
+            raise ToolFailure(why, "Close one with its conclusion first.")
+        return ToolOutput("Open. Close it with the same name and your conclusion.", summary=f"{title} opened")

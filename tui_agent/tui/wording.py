@@ -99,6 +99,7 @@ STEPS: Final = {
     "unpinned": StepWords("unpinned"),
     "restored": StepWords("brought back"),
     "shortened": StepWords("shortened", "messages", counted=True),
+    "folded": StepWords("folded", "episodes", counted=True),
     "words": StepWords("your words changed"),
     "undone": StepWords("undone"),
 }

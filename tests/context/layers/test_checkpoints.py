@@ -7,7 +7,7 @@ from tests.conversation.logs import broken_rules
 from tui_agent.context.compaction.forms import CHECKPOINT, sections
 from tui_agent.context.compaction.plan import Plan, plan_checkpoint
 from tui_agent.context.effects import Refusal
-from tui_agent.context.layers.compaction import Declarations
+from tui_agent.context.layers.compaction import task_done
 from tui_agent.conversation.entries import Checkpointed, Pinned, Undone
 
 RECORD = "\n".join(f"# {name}\nsomething about it" for name in CHECKPOINT.sections)
@@ -29,7 +29,7 @@ def test_the_task_up_to_its_declaration_becomes_the_record() -> None:
     step = talk.tool("noted", "mark_task_done", detail="alpha works")
     talk.say("Alpha is done.")
     talk.ask("Now beta.")
-    found = Declarations().newest(talk.view)
+    found = task_done(talk.view)
     assert found == (step, "alpha works")
     planned = plan(talk, step=step, note="alpha works")
     assert isinstance(planned, Plan)
@@ -61,9 +61,9 @@ def test_a_declaration_is_answered_once_even_when_its_record_is_undone() -> None
     task(talk, "alpha")
     step = talk.tool("noted", "mark_task_done", detail="alpha works")
     talk.apply(accepted(plan(talk, step=step), talk.view, RECORD))
-    assert Declarations().newest(talk.view) is None
+    assert task_done(talk.view) is None
     talk.add(Undone(target=len(talk.view.log)))
-    assert Declarations().newest(talk.view) is None
+    assert task_done(talk.view) is None
 
 
 def test_a_running_step_stays() -> None:
@@ -94,14 +94,14 @@ def test_nothing_done_nothing_recorded() -> None:
 
 
 def test_declarations_are_those_in_view_that_no_record_answers() -> None:
-    talk, seen = Talk(), Declarations()
+    talk = Talk()
     talk.ask("do it")
     talk.tool("def f(): ...", path="a.py")
-    assert seen.newest(talk.view) is None
+    assert task_done(talk.view) is None
     talk.tool("noted", "mark_task_done", detail="it is done")
-    assert seen.newest(talk.view) == Declarations().newest(talk.view) is not None
-    found = seen.newest(talk.view)
+    assert task_done(talk.view) == task_done(talk.view) is not None
+    found = task_done(talk.view)
     assert found is not None
     talk.add(Checkpointed(first=1, last=len(talk.view.log), text="[record]"))
-    assert seen.newest(talk.view) is None
-    assert Declarations().newest(talk.view) is None
+    assert task_done(talk.view) is None
+    assert task_done(talk.view) is None

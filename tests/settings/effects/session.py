@@ -263,6 +263,7 @@ PROBES: Mapping[str, Probe] = {
     "output.raw_stream_bytes": Probe(500, raw_output, OFFLINE),
     "compaction.max_compaction_recoveries": Probe(0, asking("Read.", "Again.", overflow=True), OPUS),
     "checkpoints.enabled": Probe(False, tools, OFFLINE),
+    "checkpoints.episodes": Probe(True, tools, OFFLINE),
     "agentic.enabled": Probe(False, tools, OFFLINE),
     "agent.max_calls": Probe(1, calls_at_once, OPUS),
     "agent.max_turns": Probe(1, asking("Read."), OPUS),

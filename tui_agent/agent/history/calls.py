@@ -44,6 +44,7 @@ STEPS: Final = {
     "unpinned": "item unpinned",
     "restored": "item restored",
     "shortened": "message shortened",
+    "folded": "episode folded",
     "words": "message of yours edited",
     "undone": "step undone",
 }

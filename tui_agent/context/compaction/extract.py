@@ -56,6 +56,12 @@ def extract(form: SummaryForm, groups: Sequence[Group], *, note: str = "", limit
     return compose(form, {name: "\n".join(_newest(found[_TOPICS[name]], share)) for name in form.sections})
 
 
+def pointers(groups: Sequence[Group], *, limit: int) -> str:
+    """The files and commands of these groups, a line each: the newest that fit into about `limit` characters."""
+    found = _findings(groups)
+    return "\n".join(_newest([*found["files"], *found["technical"]], limit))
+
+
 def _findings(groups: Sequence[Group]) -> dict[Topic, list[str]]:
     """The lines on each topic, oldest first."""
     changed: dict[str, None] = {}

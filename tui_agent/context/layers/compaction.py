@@ -8,10 +8,9 @@ everything since the last boundary before anything else. What the model said aft
 
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import undone_by_user
+from tui_agent.context.compaction.extract import arguments_of
 from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_checkpoint, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
     LONGEST_SUMMARY,
@@ -23,8 +22,8 @@ from tui_agent.context.economics import (
     reason_it_pays,
 )
 from tui_agent.context.effects import Refusal
-from tui_agent.conversation.blocks import ToolCall
-from tui_agent.conversation.entries import Checkpointed, Cleared, Message
+from tui_agent.conversation.entries import Checkpointed, Cleared
+from tui_agent.conversation.states import calls_in
 from tui_agent.conversation.view import View
 
 WRITER_SPEED: Final = 2
@@ -101,39 +100,15 @@ class CheckpointLayer:
         return plan if isinstance(plan, Plan) else None
 
 
-class Declarations:
-    """Finds the tasks that the model has declared done in one conversation; reads each entry once."""
-
-    def __init__(self) -> None:
-        self._read = 0
-        self._steps: list[int] = []
-
-    def newest(self, view: View) -> TaskDone | None:
-        """The newest declaration in view without a record, undone ones included."""
-        for seq in range(self._read + 1, len(view.log) + 1):
-            entry = view.log[seq]
-            if isinstance(entry, Message) and any(_is_declaration(block) for block in entry.blocks):
-                self._steps.append(seq)
-        self._read = len(view.log)
-        records = [entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed)]
-        open_steps = {
-            step for step in self._steps if not any(record.first <= step <= record.last for record in records)
-        }
-        if not open_steps:
-            return None
-        for group in reversed(view.groups()):
-            for segment in group.segments if group.role == "assistant" else ():
-                for block in segment.blocks:
-                    if isinstance(block, ToolCall) and _is_declaration(block):
-                        arguments = msgspec.json.decode(block.arguments)
-                        detail = arguments.get("detail", "") if isinstance(arguments, dict) else ""
-                        declared = TaskDone(group.first, detail if isinstance(detail, str) else "")
-                        return declared if declared.step in open_steps else None
+def task_done(view: View) -> TaskDone | None:
+    """The newest task in view that the model has declared done, if it has no record; one that was undone counts."""
+    step = max(view.callers(TASK_DONE), default=0)
+    records = (entry for entry, _ in view.context_entries() if isinstance(entry, Checkpointed))
+    message = view.log.message(step) if step else None
+    if message is None or any(record.first <= step <= record.last for record in records):
         return None
-
-
-def _is_declaration(block: object) -> bool:
-    return isinstance(block, ToolCall) and block.name == TASK_DONE
+    call = next(each for each in calls_in(message.blocks).values() if each.name == TASK_DONE)
+    return TaskDone(step, str(arguments_of(call).get("detail", "")))
 
 
 def growth_meanwhile(here: Situation) -> int:

@@ -10,7 +10,8 @@ from tui_agent.context.effects import NotYet, Refusal
 from tui_agent.context.layers.clearing import ClearingLayer
 from tui_agent.context.layers.compaction import CheckpointLayer, CompactionLayer
 from tui_agent.context.layers.digests import DigestLayer, DigestPlan
-from tui_agent.conversation.entries import AnyContextEntry, Cleared
+from tui_agent.context.layers.episodes import EpisodeLayer
+from tui_agent.conversation.entries import AnyContextEntry, Cleared, Shortened
 from tui_agent.conversation.view import View
 
 Decision: TypeAlias = AnyContextEntry | Plan | DigestPlan | NotYet | Refusal
@@ -39,6 +40,7 @@ class Due(NamedTuple):
     summary: Decision | None = None
     digest: DigestPlan | None = None
     cleared: Decision | None = None
+    folded: Shortened | None = None
 
 
 class Layers(NamedTuple):
@@ -48,6 +50,7 @@ class Layers(NamedTuple):
     clearing: ClearingLayer
     compaction: CompactionLayer
     digests: DigestLayer
+    episodes: EpisodeLayer
 
     def due(self, view: View, here: Situation) -> Due:
         """What is due before the next call."""
@@ -56,8 +59,8 @@ class Layers(NamedTuple):
             # The next task is to begin without the finished one, so its first request waits for the record.
             here = structs.replace(here, in_background=False)
         cleared = None if summary else self.clearing.plan(view, here)
+        known = structs.replace(here, cleared=cleared if isinstance(cleared, Cleared) else None)
         if summary is None:
-            known = cleared if isinstance(cleared, Cleared) else None
-            summary = self.compaction.plan(view, structs.replace(here, cleared=known))
-        # A summary takes the place of both, unless it fails.
-        return Due(here, summary, self.digests.plan(view, here), cleared)
+            summary = self.compaction.plan(view, known)
+        # A summary takes the place of the others, unless it fails.
+        return Due(here, summary, self.digests.plan(view, here), cleared, self.episodes.plan(view, known))
