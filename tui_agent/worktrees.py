@@ -1,4 +1,4 @@
-"""Git worktrees for work on the side: a folder and a branch, made at a start and removed if nothing has changed.
+"""Git worktrees for work on the side: a folder and a branch, made at a start, handed back, and removed if nothing is left.
 
 The folder stands beside the repository, in ``NAME-worktrees``: inside it, programs would find two projects. Hooks of
 the repository are not run for it.
@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -47,15 +47,10 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
     """
     if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or ".." in name:
         raise WorktreeError(f"{name!r} is no name for a worktree: letters, digits, dots, dashes and underscores are.")
-    try:
-        common = Path(_git(start, "rev-parse", "--path-format=absolute", "--git-common-dir").strip())
-    except WorktreeError as error:
-        raise WorktreeError(f"{start} is in no git repository, of which there could be a worktree.") from error
-    repository = common.parent
+    repository = _repository_of(start)
     folder, branch = repository.with_name(f"{repository.name}-worktrees") / name, f"{PREFIX}{name}"
     if (folder / ".git").exists():
-        base = _git(folder, "merge-base", "HEAD", _git(repository, "rev-parse", "HEAD").strip()).strip()
-        return Worktree(folder, branch, repository, base, new=False)
+        return Worktree(folder, branch, repository, _shared(folder, repository), new=False)
     if folder.exists():
         raise WorktreeError(f"{folder} is there already and is no worktree: choose another name.")
     try:
@@ -96,27 +91,28 @@ def session_worktree(start: Path, name: str, setup: str, say: Callable[[str], No
             remove_worktree(worktree)
         else:
             say(f"your changes are in {worktree.folder}, on the branch {worktree.branch}")
-            merge = f"git merge {worktree.branch}` takes over what is committed there"
-            say(f"`{merge}, `tui-agent --worktree {worktree.folder.name} -c` goes on")
+            say(f"`tui-agent --worktree {worktree.folder.name} -c` goes on, and /worktree there hands it back")
     finally:
         os.chdir(start)
 
 
 def patch_of(worktree: Worktree) -> str:
     """All that differs from the commit it began at, committed or not, new files included, as ``git apply`` takes it."""
-    with TemporaryDirectory() as place:
-        # An index of its own, so that the worktree's stays as it is.
-        environment = {"GIT_INDEX_FILE": str(Path(place, "index"))}
-        _git(worktree.folder, "read-tree", "HEAD", more=environment)
-        _git(worktree.folder, "add", "--all", "--", ".", more=environment)
-        return _git(worktree.folder, "diff", "--cached", "--binary", worktree.base, more=environment)
+    with _everything_in(worktree) as environment:
+        words = ("diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv")
+        return _git(worktree.folder, *words, worktree.base, more=environment)
 
 
 def is_unchanged(worktree: Worktree) -> bool:
-    """Whether nothing was committed in it and no file differs, ignored ones aside."""
-    if _git(worktree.folder, "rev-parse", "HEAD").strip() != worktree.base:
+    """Whether the repository's branch has every commit of it and no file differs, ignored ones aside."""
+    head = _git(worktree.folder, "rev-parse", "HEAD").strip()
+    if head not in (worktree.base, _shared(worktree.folder, worktree.repository)):
         return False
-    return not _git(worktree.folder, "status", "--porcelain", "--untracked-files=all").strip()
+    if _git(worktree.folder, "status", "--porcelain", "--untracked-files=all").strip():
+        return False
+    known = _git(worktree.folder, "submodule", "status") if (worktree.folder / ".gitmodules").exists() else ""
+    opened = re.findall(r"^[ +U]\w+ (.+?)(?: \(.*\))?$", known, re.MULTILINE)
+    return not any(_has_own(worktree.folder / path, "--branches", "HEAD") for path in opened)
 
 
 def remove_worktree(worktree: Worktree) -> None:
@@ -126,6 +122,140 @@ def remove_worktree(worktree: Worktree) -> None:
         _git(worktree.repository, "branch", "-D", "--", worktree.branch)
     with suppress(OSError):
         worktree.folder.parent.rmdir()  # only if it is empty
+
+
+def worktree_at(folder: Path) -> Worktree:
+    """The worktree that a folder is in, whoever made it. Raises `WorktreeError` if it is in none."""
+    repository = _repository_of(folder)
+    top = Path(_git(folder, "rev-parse", "--path-format=absolute", "--show-toplevel").strip())
+    if top.resolve() == repository.resolve():
+        raise WorktreeError("This session is in no worktree: `tui-agent --worktree` opens one.")
+    branch = _git(top, "rev-parse", "--abbrev-ref", "HEAD").strip()
+    return Worktree(top, branch, repository, _shared(top, repository), new=False)
+
+
+class Handover(NamedTuple):
+    """What a worktree would hand back.
+
+    target: the repository's branch; commit: has all that is in the worktree, its own last one or one that no branch has
+    yet; stat: the changed files; uncommitted: it has what no branch has; obstacles: sentences on why it cannot be
+    merged; left: submodules with changes in them that are not handed over.
+    """
+
+    target: str
+    commit: str
+    stat: str
+    uncommitted: bool
+    obstacles: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def handover_of(worktree: Worktree) -> Handover:
+    """What it would hand back, and what is in the way. Changes nothing in either folder. Raises `WorktreeError`."""
+    folder, repository, base = worktree.folder, worktree.repository, worktree.base
+    target = _git(repository, "rev-parse", "--abbrev-ref", "HEAD").strip()
+    commit = head = _git(folder, "rev-parse", "HEAD").strip()
+    with _everything_in(worktree) as environment:
+        tree = _git(folder, "write-tree", more=environment).strip()
+    uncommitted = tree != _git(folder, "rev-parse", "HEAD^{tree}").strip()
+    if uncommitted:
+        commit = _git(folder, "commit-tree", tree, "-p", head, "-m", f"Work in {folder.name}").strip()
+    changed = _git(folder, "diff", "--raw", "--no-renames", "--no-abbrev", "-z", base, commit).split("\0")
+    rows = [(row.split(), name) for row, name in zip(changed[::2], changed[1::2], strict=False)]
+    stat = _git(folder, "diff", "--stat=76", "--no-ext-diff", base, commit).rstrip()
+    obstacles = list(_in_the_way(worktree, commit, {name for _, name in rows}))
+    own = [name for row, name in rows if row[1] == "160000" and _has_own(folder / name, row[3])]
+    if own:
+        obstacles.append(f"Only this worktree has the commits of {_names(own)}: push them first.")
+    if target == "HEAD":
+        obstacles.append(f"{repository} is on no branch.")
+    status = _git(folder, "status", "--porcelain=v2", "-z").split("\0")
+    left = (line.split(" ", 8) for line in status if re.match(r"1 \S+ S\S*[MU]", line))
+    return Handover(target, commit, stat, uncommitted, tuple(obstacles), tuple(words[8] for words in left))
+
+
+def merge(worktree: Worktree) -> Handover:
+    """Commit what is not committed in it, and merge it into the repository's branch; returns what was handed over.
+
+    Raises `WorktreeError` if that cannot be done as a whole; the repository is then as before.
+    """
+    found = handover_of(worktree)
+    if found.obstacles:
+        raise WorktreeError(" ".join(found.obstacles))
+    if found.uncommitted:
+        _git(worktree.folder, "reset", "-q", "--mixed", found.commit)  # the files are what the commit has
+    named = found.commit if worktree.branch == "HEAD" else worktree.branch
+    try:
+        _git(worktree.repository, "merge", "--no-edit", "--no-verify", "--no-stat", "-q", named)
+    except WorktreeError:
+        if _is_merging(worktree.repository):
+            _git(worktree.repository, "merge", "--abort")
+        raise
+    return found
+
+
+def apply(worktree: Worktree) -> None:
+    """Make its changes in the repository's folder, without a commit. Raises `WorktreeError` and then changes nothing."""
+    patch = patch_of(worktree).encode(errors="surrogateescape")
+    _git(worktree.repository, "apply", "--whitespace=nowarn", "-", given=patch)
+
+
+def _in_the_way(worktree: Worktree, commit: str, changed: Set[str]) -> Iterator[str]:
+    repository = worktree.repository
+    if _is_merging(repository):
+        yield f"A merge is under way in {repository}."
+        return
+    lines = _git(repository, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z").split("\0")
+    local = {line[3:] for line in lines if line and (line[3:] in changed or line[0] not in " ?")}
+    if local:
+        yield f"Not committed in {repository}: {_names(local)}."
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    merged = _git(repository, *words, "HEAD", commit, fine=(0, 1)).split("\0")
+    if conflicts := set(filter(None, merged[1:])):
+        yield f"Both sides changed {_names(conflicts)}: rebase or merge here first."
+
+
+def _names(paths: Iterable[str]) -> str:
+    shown = sorted(one_line(path, 80) for path in paths)
+    return ", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")
+
+
+def _is_merging(repository: Path) -> bool:
+    return bool(_git(repository, "rev-parse", "-q", "--verify", "MERGE_HEAD", fine=(0, 1)))
+
+
+def _has_own(submodule: Path, *commits: str) -> bool:
+    """Whether a repository inside has commits that it has not from another one."""
+    if not (submodule / ".git").exists():
+        return False
+    return bool(_git(submodule, "rev-list", "-n1", *commits, "--not", "--remotes"))
+
+
+def _repository_of(start: Path) -> Path:
+    """The folder of the main worktree of the repository that `start` is in."""
+    try:
+        common = Path(_git(start, "rev-parse", "--path-format=absolute", "--git-common-dir").strip())
+    except WorktreeError as error:
+        raise WorktreeError(f"{start} is in no git repository, of which there could be a worktree.") from error
+    # A submodule's git folder stands in that of its parent.
+    place = _git(start, "config", "--file", str(common / "config"), "core.worktree", fine=(0, 1)).strip()
+    return (common / place).resolve() if place else common.parent
+
+
+def _shared(folder: Path, repository: Path) -> str:
+    """The newest commit that a worktree and the repository's branch both have; empty if they share none."""
+    head = _git(repository, "rev-parse", "HEAD").strip()
+    return _git(folder, "merge-base", "HEAD", head, fine=(0, 1)).strip()
+
+
+@contextmanager
+def _everything_in(worktree: Worktree) -> Iterator[Mapping[str, str]]:
+    """An index of its own with everything that is in it, as variables for git; the worktree's stays as it is."""
+    with TemporaryDirectory() as place:
+        environment = {"GIT_INDEX_FILE": str(Path(place, "index"))}
+        _git(worktree.folder, "read-tree", "HEAD", more=environment)
+        _git(worktree.folder, "add", "--all", "--", ".", more=environment)
+        yield environment
 
 
 def _copy_included(worktree: Worktree) -> None:
@@ -140,23 +270,23 @@ def _copy_included(worktree: Worktree) -> None:
             shutil.copy2(source, target)
 
 
-def _git(folder: Path, *words: str, more: Mapping[str, str] = {}) -> str:
-    """What git prints. Raises `WorktreeError` with what it says instead."""
+def _git(
+    folder: Path, *words: str, more: Mapping[str, str] = {}, given: bytes = b"", fine: Container[int] = (0,)
+) -> str:
+    """What git prints. `fine`: how it may end. Raises `WorktreeError` with what it says instead."""
     program = find_program("git")
     if program is None:
         raise WorktreeError("git is not installed, and worktrees are made with it.")
-    safe = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+    safe = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **more}
     for name in ("GIT_DIR", "GIT_WORK_TREE", *(() if more else ("GIT_INDEX_FILE",))):
         environment.pop(name, None)
     command: Sequence[str] = (program, *safe, "-C", str(folder), *words)
     try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=MAKING_S
-        )
-    except subprocess.CalledProcessError as error:
-        said = one_line(error.stderr.decode(errors="replace"), 300)
-        raise WorktreeError(f"git {words[0]} failed: {said}") from error
+        done = subprocess.run(command, env=environment, input=given, capture_output=True, check=False, timeout=MAKING_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorktreeError(f"git {words[0]} failed: {one_line(str(error), 300)}") from error
+    if done.returncode not in fine:
+        said = one_line((done.stderr.strip() or done.stdout).decode(errors="replace"), 300)
+        raise WorktreeError(f"git {words[0]} failed: {said}")
     return done.stdout.decode(errors="surrogateescape")
