@@ -10,11 +10,15 @@ import pytest
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.worktrees import (
     WorktreeError,
+    apply,
+    handover_of,
     is_unchanged,
+    merge,
     open_worktree,
     patch_of,
     remove_worktree,
     session_worktree,
+    worktree_at,
 )
 
 
@@ -83,6 +87,63 @@ def test_its_patch_holds_all_that_was_done_and_leaves_it_as_it_is(repository: Pa
     assert not made.folder.exists()
 
 
+def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path) -> None:
+    made = open_worktree(repository, "side")
+    (made.folder / "a.txt").write_text("committed\n")
+    git(made.folder, "commit", "-qam", "second")
+    (made.folder / "new").write_text("not committed\n")
+    (repository / "a.txt").write_text("in the way\n")
+    assert worktree_at(made.folder / "sub") == made._replace(new=False)
+    with pytest.raises(WorktreeError, match=r"Not committed in .*: a\.txt"):
+        merge(made)
+    with pytest.raises(WorktreeError, match="apply"):
+        apply(made)
+    git(repository, "commit", "-qam", "another")
+    before = git(repository, "log", "-1"), git(made.folder, "status", "--porcelain"), git(made.folder, "log", "-1")
+    found = handover_of(made)
+    assert found.uncommitted
+    assert "2 files changed" in found.stat
+    assert found.obstacles == ("Both sides changed a.txt: rebase or merge here first.",)
+    with pytest.raises(WorktreeError, match=r"Both sides changed a\.txt"):
+        merge(made)
+    assert (git(repository, "log", "-1"), git(made.folder, "status", "--porcelain"), git(made.folder, "log", "-1")) == (
+        before
+    )
+    git(repository, "checkout", "-q", "HEAD~", "--", "a.txt")
+    git(repository, "commit", "-qm", "back")
+    merge(made)
+    assert (repository / "a.txt").read_text() == "committed\n"
+    assert (repository / "new").read_text() == "not committed\n"
+    assert is_unchanged(made)
+    (made.folder / "later").touch()
+    assert not is_unchanged(made)
+
+
+def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -> None:
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    git(library, "commit", "-q", "--allow-empty", "-m", "x")
+    local = ("-c", "protocol.file.allow=always")
+    git(repository, *local, "submodule", "--quiet", "add", str(library), "lib")
+    git(repository, "commit", "-qm", "with a library")
+    assert open_worktree(repository / "lib", "inner").folder == repository / "lib-worktrees/inner"
+    made = open_worktree(repository, "side")
+    git(made.folder, *local, "submodule", "--quiet", "update", "--init")
+    assert is_unchanged(made)
+    (made.folder / "lib/f").touch()
+    assert not is_unchanged(made)
+    assert handover_of(made).left == ("lib",)
+    git(made.folder / "lib", "add", "f")
+    git(made.folder / "lib", "commit", "-qm", "only here")
+    with pytest.raises(WorktreeError, match="has the commits of lib: push them first"):
+        merge(made)
+    git(made.folder / "lib", "checkout", "-q", "HEAD~")
+    git(made.folder / "lib", "branch", "kept", "HEAD@{1}")
+    assert not git(made.folder, "status", "--porcelain")
+    assert not is_unchanged(made)
+
+
 @pytest.mark.parametrize("name", ["", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99])
 def test_a_name_that_is_none_is_refused(repository: Path, name: str) -> None:
     with pytest.raises(WorktreeError):
@@ -127,6 +188,6 @@ def test_a_session_in_one_commits_in_its_sandbox(repository: Path, tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "git merge tui-agent/side" in done.stderr
+    assert "/worktree there hands it back" in done.stderr
     git(repository, "merge", "-q", "tui-agent/side")
     assert not (repository / "sub/b.txt").exists()

@@ -1,4 +1,4 @@
-"""Git worktrees for work on the side: a folder and a branch, made at a start, handed back, and removed if nothing is left.
+"""Git worktrees for work on the side: a folder and a branch, made at a start, handed back, removed when clean.
 
 The folder stands beside the repository, in ``NAME-worktrees``: inside it, programs would find two projects. Hooks of
 the repository are not run for it.
@@ -195,7 +195,7 @@ def merge(worktree: Worktree) -> Handover:
 
 
 def apply(worktree: Worktree) -> None:
-    """Make its changes in the repository's folder, without a commit. Raises `WorktreeError` and then changes nothing."""
+    """Make its changes in the repository's folder, without a commit. Raises `WorktreeError`, having changed nothing."""
     patch = patch_of(worktree).encode(errors="surrogateescape")
     _git(worktree.repository, "apply", "--whitespace=nowarn", "-", given=patch)
 

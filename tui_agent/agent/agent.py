@@ -373,6 +373,11 @@ class Agent:
         return self._kept.folder.parents[1] if self._kept.folder is not None else None
 
     @property
+    def folder(self) -> Path:
+        """The folder that tools work in."""
+        return self._workspace.root
+
+    @property
     def profile(self) -> ModelProfile:
         """What is known of the active model."""
         return self._active.profile

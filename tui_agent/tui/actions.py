@@ -109,6 +109,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "preview": ("compact", "clear", "done"),
     "undo": ("both", "files", "conversation", "diff"),
     "undo-edits": ("diff", "redo"),
+    "worktree": ("merge", "apply", "patch"),
 }
 
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands import branches, context, servers, session
+from tui_agent.agent.commands import branches, context, servers, session, worktree
 from tui_agent.agent.commands.command import AT_ONCE, Command, Reply, command_name
 from tui_agent.resources import prompt_text
 from tui_agent.text import sentence
@@ -95,6 +95,7 @@ COMMANDS: Final = (
     Command("undo-edits", "undo only the last turn's file changes", branches.undo_edits, "[redo]"),
     Command("fork", "start another branch at a message", branches.fork, "[number]"),
     Command("tree", "list branches, or go to one", branches.tree, "[number]", ("branches",)),
+    Command("worktree", "hand back this session's git worktree", worktree.worktree, "[merge|apply|patch]"),
     Command("todo", "show the model's task list", context.todo),
     Command("recall", "search everything ever said", context.recall, "[--all] <text>"),
     Command("permissions", "list what is allowed unasked; remove a rule", session.permissions, "[number]"),
