@@ -3,15 +3,17 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 
-from tests.context.performer import Performer
+from tests.context.performer import Performer, written
 from tests.context.sessions import MODEL, Session, comes
-from tests.profiles import model_named
+from tests.profiles import model_named, priced
 from tui_agent.context.counting import ASCII_TOKENS
+from tui_agent.context.effects import StepStarted
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
-from tui_agent.conversation.profile import ModelProfile, Rates, Tier
+from tui_agent.conversation.profile import ModelProfile, Prices, Rates, Tier
 from tui_agent.conversation.view import View
 from tui_agent.settings import Clearing, Compaction, Context, Digests, Preset, Settings
 
@@ -218,3 +220,16 @@ def test_with_prices_no_layer_is_later_than_without(window: int, tier: Tier, num
         caller.run(grown.prepare())
         assert grown.tokens < min(number, grown.budget.limit), caller.done[-1:]
     assert caller.done
+
+
+def test_above_a_price_cliff_a_turn_waits_for_the_summary_that_leads_below_it() -> None:
+    dearer = Prices(20.0, 100.0, 1.0, 25.0)
+    model = facts(200_000, "frontier", RATES)
+    prices = structs.replace(priced(RATES), above=((90_000, dearer),))
+    model = structs.replace(model, prices=prices)
+    for tokens, beside in ((90_000, True), (90_001, False)):
+        here = engine(filled_to(tokens, lambda: talk(79_000)), model, Settings(clearing=Clearing(by_price=False)))
+        performer = Performer(here, written("Work went on. " * 20))
+        performer.run(here.prepare())
+        begun = [effect for effect in performer.effects if isinstance(effect, StepStarted)]
+        assert [each.in_background for each in begun] == [beside]

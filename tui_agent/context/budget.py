@@ -121,11 +121,14 @@ class Threshold(NamedTuple):
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """Where clearing and compaction start, and the largest request that may be sent."""
+    """Where clearing and compaction start, and the largest request that may be sent. cliff: the size in tokens above
+    which the model costs more per token, if requests can be kept below it; else 0.
+    """
 
     clear: Threshold
     compact: Threshold
     limit: Threshold
+    cliff: int = 0
 
     def all(self) -> tuple[Threshold, ...]:
         """The thresholds that can be reached, lowest first."""
@@ -176,7 +179,10 @@ def thresholds(
             f"{limit.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer)."
         )
     return Thresholds(
-        clear=_checked("Clearing", clear, budget), compact=_checked("Compaction", start, budget), limit=limit
+        clear=_checked("Clearing", clear, budget),
+        compact=_checked("Compaction", start, budget),
+        limit=limit,
+        cliff=cliff,
     )
 
 

@@ -30,6 +30,12 @@ TRANSCRIPT_SHARE = 0.4
 """The share of the view that a separate model is shown, since results are cut for it."""
 FACTS_SHARE = 5
 """The facts appended to a summary take at most a fifth of what it replaces."""
+SUMMARIES_SHARE = 8
+SUMMARIES_HISTORY_SHARE = 4
+"""All summaries together take at most 1/`SUMMARIES_SHARE` of the window, and this share of the history budget."""
+ONE_SUMMARY_SHARE = 4
+ITS_FACTS_SHARE = 3
+"""One summary takes at most a quarter of that and its facts a third, so that several stand before a merge is due."""
 
 
 class TaskDone(NamedTuple):
@@ -218,14 +224,24 @@ def choose_summariser(same: Summariser, separate: Summariser | None) -> WriterCh
     return WriterChoice("separate", separate.usd, reason)
 
 
-def expected_summary(replaced: int) -> int:
-    """The length limit, in tokens, given to the writer of a summary of `replaced` tokens; facts come on top."""
-    return min(LONGEST_SUMMARY, replaced // 4)
+def expected_summary(replaced: int, all_summaries: int = LONGEST_SUMMARY * ONE_SUMMARY_SHARE) -> int:
+    """The length limit, in tokens, given to the writer of a summary of `replaced` tokens; facts come on top.
+
+    `all_summaries`: the most tokens that it and others may take together.
+    """
+    return min(LONGEST_SUMMARY, replaced // 4, all_summaries // ONE_SUMMARY_SHARE)
 
 
-def likely_summary(replaced: int) -> float:
+def likely_summary(replaced: int, all_summaries: int = LONGEST_SUMMARY * ONE_SUMMARY_SHARE) -> float:
     """The length that a summary of `replaced` tokens probably has, in tokens."""
-    return expected_summary(replaced) * 2 / 3
+    return expected_summary(replaced, all_summaries) * 2 / 3
+
+
+def summaries_limit(here: Situation) -> int:
+    """The most tokens that all summaries together may take."""
+    most, room = here.settings.compaction.summaries_tokens, here.budget
+    window = room.window or room.max_context
+    return min(most, window // SUMMARIES_SHARE, room.history // SUMMARIES_HISTORY_SHARE) if window else most
 
 
 def signing_cost(here: Situation, rates: Rates, replaced: int) -> float:
@@ -251,7 +267,7 @@ def signing_extra(here: Situation, rates: Rates, *, replaced: int, replaced_by_u
         rates,
         reads=(1.0 if here.cold else rates.read) * here.tokens,
         alone=TRANSCRIPT_SHARE * replaced_by_us,
-        writes=likely_summary(replaced_by_us),
+        writes=likely_summary(replaced_by_us, summaries_limit(here)),
     )
     return signing_cost(here, rates, replaced) - ours
 
@@ -275,8 +291,9 @@ def compaction_worth(here: Situation, *, keep: int) -> Worth:
     """Cost and gain of a compaction now that keeps `keep` tokens; free if prices are unknown."""
     rates, stays = here.rates or Rates(0.0, 0.0, 0.0, 0.0), here.budget.fixed + here.staying + keep
     replaced = max(0, here.tokens - stays)
-    written = expected_summary(replaced)
-    whole = written + min(here.settings.compaction.facts_tokens, replaced // FACTS_SHARE)
+    most = summaries_limit(here)
+    written = expected_summary(replaced, most)
+    whole = written + min(here.settings.compaction.facts_tokens, replaced // FACTS_SHARE, most // ITS_FACTS_SHARE)
     reads = 0.0 if here.cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)

@@ -136,10 +136,10 @@ class ContextEngine(KnownContext):
         """Do all context work that is due before the next call, in one pass.
 
         A summary is written in the background, and entered before the first call after it is done; this waits for it
-        only if the next request does not fit, and for the record of a task that the model has declared done. Until
-        then the other layers leave the entries it replaces alone.
+        only if the next request does not fit or has passed a price cliff, and for the record of a task that the model
+        has declared done. Until then the other layers leave the entries it replaces alone.
         """
-        waited = 0.0 if self.fits else (yield from self._await_summary())
+        waited = 0.0 if self._can_go_out else (yield from self._await_summary())
         if self._summary is None and not waited:
             yield from self._do_what_is_due(between_turns=between_turns)
         else:
@@ -156,10 +156,15 @@ class ContextEngine(KnownContext):
         yield from self._carry_out(due.cleared)
         yield from self._carry_out(due.folded)
 
+    @property
+    def _can_go_out(self) -> bool:
+        """Whether the next request fits, at the price that the model usually has."""
+        return self.fits and not 0 < self.thresholds.cliff < self.tokens
+
     def _before_a_call(self, *, between_turns: bool) -> Situation:
         return structs.replace(
             self.situation(between_turns=between_turns),
-            in_background=self.settings.compaction.background and self.fits,
+            in_background=self.settings.compaction.background and self._can_go_out,
             task_done=task_done(self.view) if between_turns else None,
         )
 

@@ -22,7 +22,13 @@ from msgspec import structs
 from tui_agent.context.budget import Budget, keep_tokens
 from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm
 from tui_agent.context.compaction.words import words_to_keep
-from tui_agent.context.economics import Situation, expected_summary, signing_extra
+from tui_agent.context.economics import (
+    ITS_FACTS_SHARE,
+    Situation,
+    expected_summary,
+    signing_extra,
+    summaries_limit,
+)
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Boundary, Restored, Words
@@ -37,9 +43,6 @@ CHANGED: Final = (
     "What this summary was to replace has changed since it was written: it was summarised, cleared, pinned, restored"
     " or left behind. Have a new one written."
 )
-SUMMARIES_SHARE: Final = 10
-SUMMARIES_HISTORY_SHARE: Final = 4
-"""All summaries together take at most 1/`SUMMARIES_SHARE` of the window, and this share of the history budget."""
 MERGED_SHARE: Final = 4
 """A merge takes at most 1/`MERGED_SHARE` of the limit on all summaries, and its facts as much again."""
 SHORTEST_GAIN: Final = 200
@@ -232,13 +235,18 @@ def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) ->
     """`plan` with its figures, if it frees at least `least_gain` tokens; `replaced`: the tokens that leave."""
     # The provider's count of the whole request may be lower than our estimate of this part.
     replaced = min(here.tokens, replaced)
-    writes, facts = expected_summary(replaced), plan.facts_limit
+    # A summary that the provider signs stands alone.
+    if plan.through:
+        writes, facts = expected_summary(replaced), plan.facts_limit
+    else:
+        most = summaries_limit(here)
+        writes, facts = expected_summary(replaced, most), min(plan.facts_limit, most // ITS_FACTS_SHARE)
     expected = writes + min(facts, max(0, replaced - writes - plan.words_growth) // 4) + plan.words_growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it.")
     after = here.tokens - replaced + expected
-    return structs.replace(plan, writes=writes, replaced=replaced, before=here.tokens, after=after)
+    return structs.replace(plan, writes=writes, facts_limit=facts, replaced=replaced, before=here.tokens, after=after)
 
 
 def _has_pictures(group: Group) -> bool:
@@ -395,7 +403,7 @@ def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Pl
     if here.model.signs_summaries and any(each.signed for each in shown):
         return None  # the next signed summary stands for all of them
     sizes = [here.mixed_tokens_of(size_of_text(each.text)) for each in shown]
-    budget = _summaries_limit(here)
+    budget = summaries_limit(here)
     if coming is None:
         if len(shown) < 2 or sum(sizes) <= budget:
             return None
@@ -408,17 +416,9 @@ def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Pl
     return merge_of(shown, view, here, newer=coming if alone else None)
 
 
-def _summaries_limit(here: Situation) -> int:
-    """The most tokens that all summaries together may take."""
-    most, room = here.settings.compaction.summaries_tokens, here.budget
-    if not room.window:
-        return most
-    return min(most, room.window // SUMMARIES_SHARE, room.history // SUMMARIES_HISTORY_SHARE)
-
-
 def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: Plan | None = None) -> Plan:
     """Plan merging these summaries, and the `newer` one that is entered before it, into one."""
-    settings, budget = here.settings.compaction, _summaries_limit(here)
+    settings, budget = here.settings.compaction, summaries_limit(here)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
     leaving = tuple(group for group in view.originals(first, last) if not group.pinned)
     replaced, count = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in merged), len(merged)

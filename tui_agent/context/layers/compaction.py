@@ -13,13 +13,14 @@ from tui_agent.context.changes import undone_by_user
 from tui_agent.context.compaction.extract import arguments_of
 from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_checkpoint, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
-    LONGEST_SUMMARY,
     Situation,
     TaskDone,
     Worth,
     clearing_cost_per_token,
     compaction_worth,
+    expected_summary,
     reason_it_pays,
+    summaries_limit,
 )
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Checkpointed, Cleared
@@ -118,8 +119,10 @@ def growth_meanwhile(here: Situation) -> int:
     The number of calls in that time is estimated from what the model writes in one, at half the speed of the writer.
     """
     written = max(1.0, here.growth_of_all - here.growth)
-    calls = min(MAX_CALLS_AHEAD, max(1, round(LONGEST_SUMMARY / WRITER_SPEED / written)))
-    return min(round(calls * here.growth_of_all), int((here.limits.compact.tokens or 0) * TRIGGER_SHARE))
+    longest = expected_summary(here.tokens, summaries_limit(here))
+    calls = min(MAX_CALLS_AHEAD, max(1, round(longest / WRITER_SPEED / written)))
+    room = max(0, here.limits.compact.tokens - here.budget.fixed)
+    return min(round(calls * here.growth_of_all), int(room * TRIGGER_SHARE))
 
 
 def _reason(view: View, here: Situation) -> str:
