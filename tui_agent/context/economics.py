@@ -34,8 +34,7 @@ SUMMARIES_SHARE = 8
 SUMMARIES_HISTORY_SHARE = 4
 """All summaries together take at most 1/`SUMMARIES_SHARE` of the window, and this share of the history budget."""
 ONE_SUMMARY_SHARE = 4
-ITS_FACTS_SHARE = 3
-"""One summary takes at most a quarter of that and its facts a third, so that several stand before a merge is due."""
+"""One summary takes at most a quarter of that, so that several stand before a merge is due."""
 
 
 class TaskDone(NamedTuple):
@@ -244,6 +243,12 @@ def summaries_limit(here: Situation) -> int:
     return min(most, window // SUMMARIES_SHARE, room.history // SUMMARIES_HISTORY_SHARE) if window else most
 
 
+def facts_limit(here: Situation) -> int:
+    """The most tokens of facts that are appended to a summary: the setting, scaled like all summaries together."""
+    settings = here.settings.compaction
+    return settings.facts_tokens * summaries_limit(here) // max(1, settings.summaries_tokens)
+
+
 def signing_cost(here: Situation, rates: Rates, replaced: int) -> float:
     """What a summary of `replaced` tokens costs that the provider writes and signs, in tokens at the input price."""
     reading = 1.0 if here.cold else rates.read
@@ -293,7 +298,7 @@ def compaction_worth(here: Situation, *, keep: int) -> Worth:
     replaced = max(0, here.tokens - stays)
     most = summaries_limit(here)
     written = expected_summary(replaced, most)
-    whole = written + min(here.settings.compaction.facts_tokens, replaced // FACTS_SHARE, most // ITS_FACTS_SHARE)
+    whole = written + min(facts_limit(here), replaced // FACTS_SHARE)
     reads = 0.0 if here.cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)

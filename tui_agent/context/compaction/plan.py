@@ -23,9 +23,9 @@ from tui_agent.context.budget import Budget, keep_tokens
 from tui_agent.context.compaction.forms import CHECKPOINT, FIVE, OUTLINE, SummaryForm
 from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import (
-    ITS_FACTS_SHARE,
     Situation,
     expected_summary,
+    facts_limit,
     signing_extra,
     summaries_limit,
 )
@@ -239,8 +239,8 @@ def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) ->
     if plan.through:
         writes, facts = expected_summary(replaced), plan.facts_limit
     else:
-        most = summaries_limit(here)
-        writes, facts = expected_summary(replaced, most), min(plan.facts_limit, most // ITS_FACTS_SHARE)
+        writes = expected_summary(replaced, summaries_limit(here))
+        facts = min(plan.facts_limit, facts_limit(here))
     expected = writes + min(facts, max(0, replaced - writes - plan.words_growth) // 4) + plan.words_growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
@@ -418,7 +418,7 @@ def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Pl
 
 def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: Plan | None = None) -> Plan:
     """Plan merging these summaries, and the `newer` one that is entered before it, into one."""
-    settings, budget = here.settings.compaction, summaries_limit(here)
+    budget = summaries_limit(here)
     first, last = min(each.first for each in merged), max(each.last for each in merged)
     leaving = tuple(group for group in view.originals(first, last) if not group.pinned)
     replaced, count = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in merged), len(merged)
@@ -427,7 +427,7 @@ def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: 
         replaced, count = replaced + newer.summary, count + 1
     # Small enough that the next summary does not trigger another merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
-    facts = min(settings.facts_tokens, budget // MERGED_SHARE, (replaced - writes) // 2)
+    facts = min(facts_limit(here), budget // MERGED_SHARE, (replaced - writes) // 2)
     groups = view.groups()
     newest = next((group for group in reversed(groups) if group.starts_turn), None)
     back: tuple[int, ...] = ()
