@@ -30,7 +30,7 @@ from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
-from tui_agent.agent.turn.sharing import Sharing
+from tui_agent.agent.turn.sharing import TODAY, Sharing, ledger_of_today
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.cache_life import PauseCounts, Pauses
@@ -320,7 +320,7 @@ async def _open(
         ask=ask,
         workspace=workspace,
         session=SessionParts(
-            guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger),
+            guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger, home),
             small=small,
             briefing=briefing_of(settings, arguments, places, tools, offered),
             subtasks=subtasks,
@@ -546,6 +546,7 @@ def guards_of(
     ask: Ask,
     watchdog: Watchdog | None,
     ledger: Path | None,
+    home: Path,
 ) -> Guards:
     """Ceiling and watchdog, by default the built-in one; silent if guards are set to show no notices."""
     limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
@@ -559,7 +560,11 @@ def guards_of(
         lambda profile: larger_model(settings, profile),
     )
     ceiling = CostCeiling(limits, tracker, view.log)
-    ceiling.sharing = Sharing(Ledger(ledger), tracker) if ledger is not None else None
+    if ledger is not None:
+        batch = Ledger(ledger)
+        ceiling.sharing = (Sharing(lambda: batch, tracker),)
+    if (usd := settings.limits.day_usd) is not None:
+        ceiling.sharing = (*ceiling.sharing, Sharing(lambda: ledger_of_today(home, usd), tracker, TODAY))
     return Guards(ceiling, watch, settings.agent.max_turns)
 
 

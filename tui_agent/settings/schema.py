@@ -221,6 +221,13 @@ class Agent(Struct, frozen=True, kw_only=True):
     """US dollars that a session may cost; null: no ceiling."""
 
 
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of all sessions together."""
+
+    day_usd: Dollars | None = None
+    """US dollars that all sessions of this user may cost on one day (local time); null: no ceiling."""
+
+
 class TierModels(Struct, frozen=True, kw_only=True):
     """The models of one provider."""
 
@@ -532,6 +539,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     checkpoints: Checkpoints = Checkpoints()
     agentic: Agentic = Agentic()
     agent: Agent = Agent()
+    limits: Limits = Limits()
     models: Models = Models()
     ollama: Ollama = Ollama()
     tiers: Tiers = Tiers()

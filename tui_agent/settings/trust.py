@@ -193,6 +193,7 @@ TIGHTENING: Mapping[str, Stricter | Lower | More] = {
     "agent.max_turns": Lower(),
     "agent.max_turn_cost_usd": Lower(),
     "agent.max_session_cost_usd": Lower(),
+    "limits.day_usd": Lower(),
     "context.max_tokens": Lower(),
     "safety.small_tier_parent": Stricter(("allow", "warn", "refuse")),
     "watchdog.mode": Stricter(("off", "warn", "prompt")),

@@ -269,6 +269,7 @@ PROBES: Mapping[str, Probe] = {
     "agent.max_turns": Probe(1, asking("Read."), OPUS),
     "agent.max_turn_cost_usd": Probe(0.0001, asking("Read."), OPUS),
     "agent.max_session_cost_usd": Probe(0.0001, asking("Read."), OPUS),
+    "limits.day_usd": Probe(0.0001, asking("Read."), OPUS),
     "permissions.mode": Probe("allow", doing("run seq 3"), UNCONFINED),
     "permissions.allow": Probe(["run_command(seq 3)"], doing("run seq 3"), UNCONFINED),
     "permissions.ask": Probe(["read_file"], doing("read calc.py"), OFFLINE),

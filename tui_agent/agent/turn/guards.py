@@ -8,7 +8,7 @@ records that it was reached and each reset, so it also holds in the next process
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -106,8 +106,8 @@ class CostCeiling:
         self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
-        self.sharing: Sharing | None = None
-        """What is shared with other processes, if anything is."""
+        self.sharing: tuple[Sharing, ...] = ()
+        """What is shared with other processes."""
         self._refused_usd = 0.0
         for entry in log.entries().of(CeilingReached, CeilingReset) if log is not None else ():
             match entry:
@@ -170,11 +170,9 @@ class CostCeiling:
     @asynccontextmanager
     async def turn_to_call(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
         """As `calling`, and waits its turn where calls are shared. Raises `SharedCeilingReached` besides."""
-        if self.sharing is None:
-            with self.calling(profile, tokens, cached):
-                yield
-            return
-        async with self.sharing.calling(profile, tokens, cached):
+        async with AsyncExitStack() as stack:
+            for each in self.sharing:
+                await stack.enter_async_context(each.calling(profile, tokens, cached))
             with self.calling(profile, tokens, cached):
                 yield
 

@@ -249,7 +249,7 @@ class ModelCalls:
             return False
         self._note(error, retry_s=pause)
         until = time.time() + pause
-        if (sharing := self._guards.ceiling.sharing) is not None:
+        for sharing in self._guards.ceiling.sharing:
             await sharing.limited(self._active.profile, until)
         self._emit(events.Retrying(attempt=1, delay_s=pause, kind=error.kind, message=error.happened, until=until))
         await sleep_until(until)

@@ -1,13 +1,15 @@
-"""A ceiling and a provider's limits that several processes share, such as those of a batch."""
+"""Ceilings and a provider's limits that several processes share: those of a batch, or all of one day."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Final
 
 from tui_agent.agent.turn.guards import input_cost_usd
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.durable import to_completion
+from tui_agent.durable import make_private_folder, to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import MTOK, UsageTracker
 from tui_agent.storage.ledger import Ledger
@@ -18,6 +20,25 @@ LOOK_AGAIN_S: Final = 0.5
 USUAL_OUTPUT: Final = 32_000
 """Tokens of an answer that are paid at most, where the model's own limit is not known."""
 
+TASKS: Final = "All tasks together have cost {spent}; they may cost {ceiling}."
+TODAY: Final = "All sessions together have cost {spent} today; they may cost {ceiling} (limits.day_usd)."
+DAYS: Final = "days"
+"""The folder of the ledgers, one for each day."""
+
+
+def ledger_of_today(home: Path, usd: float) -> Ledger:
+    """The ledger of all sessions of this day, in which they may cost so much; older ones are removed."""
+    today = home / DAYS / f"{date.today()}.db"
+    kept = f"{date.today() - timedelta(days=2)}"  # a call of yesterday may still be under way
+    if not today.exists():
+        make_private_folder(today.parent)
+        for past in today.parent.iterdir():
+            if past.name < kept:
+                past.unlink(missing_ok=True)
+    ledger = Ledger(today)
+    ledger.set_ceiling(usd)
+    return ledger
+
 
 class SharedCeilingReached(ModelError):
     """All processes together have spent what they may."""
@@ -26,23 +47,26 @@ class SharedCeilingReached(ModelError):
 
 
 class Sharing:
-    """This process's part. `tracker`: what its calls have cost."""
+    """This process's part. `ledger` returns the one that counts now; `tracker`: what its calls have cost; `told`: what is
+    said once the ceiling is reached.
+    """
 
-    def __init__(self, ledger: Ledger, tracker: UsageTracker) -> None:
-        self._ledger, self._tracker = ledger, tracker
+    def __init__(self, ledger: Callable[[], Ledger], tracker: UsageTracker, told: str = TASKS) -> None:
+        self._ledger, self._tracker, self._told = ledger, tracker, told
 
     @asynccontextmanager
     async def calling(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
         """A context for one call, which waits for its turn first. Raises `SharedCeilingReached`."""
-        call = await self._reserved(profile, tokens, cached)
+        ledger = await asyncio.to_thread(self._ledger)
+        call = await self._reserved(ledger, profile, tokens, cached)
         before = self._tracker.session.cost_usd
         try:
             yield
         finally:
             cost = self._tracker.session.cost_usd - before
-            await to_completion(asyncio.to_thread(self._ledger.settle, call, cost))
+            await to_completion(asyncio.to_thread(ledger.settle, call, cost))
 
-    async def _reserved(self, profile: ModelProfile, tokens: int, cached: int) -> int:
+    async def _reserved(self, ledger: Ledger, profile: ModelProfile, tokens: int, cached: int) -> int:
         least = most = 0.0
         if profile.prices is not None:
             rates = profile.prices.of(tokens)
@@ -50,18 +74,18 @@ class Sharing:
             # The dearest it can be: all of it written to the cache for an hour.
             most = (2 * tokens * rates.input + (profile.max_output or USUAL_OUTPUT) * rates.output) / MTOK
         while True:
-            if (wait := await asyncio.to_thread(self._ledger.limited_s, profile.provider)) > 0:
+            if (wait := await asyncio.to_thread(ledger.limited_s, profile.provider)) > 0:
                 await asyncio.sleep(wait)
                 continue
-            found = await asyncio.to_thread(self._ledger.reserve, least, most)
+            found = await asyncio.to_thread(ledger.reserve, least, most)
             if found == "never":
-                money = await asyncio.to_thread(self._ledger.money)
+                money = await asyncio.to_thread(ledger.money)
                 spent, ceiling = money_text(money.spent), money_text(money.ceiling or 0.0)
-                raise SharedCeilingReached(f"All tasks together have cost {spent}; they may cost {ceiling}.")
+                raise SharedCeilingReached(self._told.format(spent=spent, ceiling=ceiling))
             if isinstance(found, int):
                 return found
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def limited(self, profile: ModelProfile, until: float) -> None:
         """The provider takes no calls until then: the other processes wait, too."""
-        await asyncio.to_thread(self._ledger.limit, profile.provider, until)
+        await asyncio.to_thread((await asyncio.to_thread(self._ledger)).limit, profile.provider, until)
