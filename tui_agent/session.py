@@ -28,6 +28,7 @@ from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.persistence import DiskPersistence, Persistence
+from tui_agent.agent.presence import Presence
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
 from tui_agent.agent.turn.sharing import TODAY, Sharing, ledger_of_today
@@ -144,6 +145,7 @@ class Session:
     background: BackgroundCommands
     sandbox: Sandbox
     offered: OfferedTools
+    presence: Presence
     closing: AsyncExitStack
 
     async def rename(self, title: str) -> None:
@@ -260,6 +262,8 @@ async def _open(
     settings = await _with_window(settings, kept.store)
     keyless = await asyncio.to_thread(bring_keys, arguments.home, os.environ)
     view, store, tracker = kept.view, kept.store, kept.tracker
+    presence = Presence(home, name, ask)
+    ask = presence.ask
     entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
@@ -335,6 +339,9 @@ async def _open(
     closing.push_async_callback(asyncio.to_thread, sandbox.close)
     for part in (sandbox.proxy, servers, languages, background, small, agent):
         closing.push_async_callback(part.close)
+    if not store.read_only:
+        closing.push_async_callback(presence.close)
+        await presence.show(agent)
     if not store.read_only and "cwd" not in await store.meta():
         await store.set_meta({"cwd": noted_folder(arguments.folder)})
     program = {"version": __version__, "python": platform.python_version(), "cwd": noted_folder(arguments.folder)}
@@ -368,6 +375,7 @@ async def _open(
         background=background,
         sandbox=sandbox,
         offered=offered,
+        presence=presence,
         closing=closing,
     )
     return session

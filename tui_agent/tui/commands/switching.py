@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -156,15 +157,19 @@ def _is_file(folder: Path, name: str) -> bool:
 
 async def picked_session(arguments: Arguments, host: Host, present: "Session | None" = None) -> tuple[str | None, bool]:
     """The id of the session the user picks, None if they cancel, and whether to fork it."""
+    from tui_agent.agent.presence import statuses
     from tui_agent.storage.errors import StorageError
     from tui_agent.storage.sessions import list_sessions
+    from tui_agent.tui.commands.elsewhere import visit
     from tui_agent.tui.dialogs.sessions_screen import SessionsScreen, chosen
 
     marked = ""
+    now = partial(statuses, arguments.home)
     while True:
         try:
             sessions = [info for info in await list_sessions(arguments.home) if info.messages and not info.problem]
             last = await _last_words(sessions[:MAX_LISTED])
+            open_now = await asyncio.to_thread(now)
         except StorageError as error:
             host.say(Level.ERROR, "The sessions cannot be listed", error.message, error.hint)
             return None, False
@@ -172,12 +177,16 @@ async def picked_session(arguments: Arguments, host: Host, present: "Session | N
             host.say(Level.INFO, "There is no earlier session")
             return None, False
         current = present.id if present is not None else ""
-        screen = SessionsScreen(sessions, last, arguments.folder, current, marked)
+        screen = SessionsScreen(sessions, last, arguments.folder, current, marked, open_now, now)
         choice = chosen(await host.question(screen))
         if choice is None:
             return None, False
         info = next(each for each in sessions if each.id == choice.session)
+        open_now = await asyncio.to_thread(now)
         match choice.verb:
+            case "open" if info.id in open_now and info.id != current:
+                if await visit(host, arguments.home, info):
+                    return None, False
             case "open":
                 return info.id, False
             case "fork":

@@ -124,6 +124,21 @@ class PickerScreen(Dialog[str | None]):
         self._typed = ""
         self._preview = preview
 
+    def use(self, options: Iterable[Option]) -> None:
+        """Show these options instead; the marked one stays marked."""
+        found = tuple(
+            replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
+        )
+        if found == self._options:
+            return
+        place = self.query_one(OptionList).highlighted
+        marked = self._shown[place].value if place is not None and place < len(self._shown) else ""
+        self._options = found
+        self._at_rest = tuple(option for option in found if not option.folded)
+        typed, self._typed, self._shown = self._typed, "", self._at_rest
+        self._narrow(typed)
+        self._fill(next((place for place, option in enumerate(self._shown) if option.value == marked), 0))
+
     @override
     def compose(self) -> ComposeResult:
         if self._says is not None:

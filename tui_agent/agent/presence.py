@@ -1,0 +1,190 @@
+"""What a running session tells other programs of this user about itself, and what they may tell it.
+
+While a session is open, a small file in ``running/`` says what it does: its state, its cost, how full its window is,
+and the question that waits for an answer. Another program answers or stops it by a second file, which is looked for
+while a turn runs. Only the user may write there: no tool and no sandboxed command can. A file whose session nobody
+holds the lock of was left by a program that was killed.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from tui_agent.durable import PRIVATE_FILE, make_private_folder
+from tui_agent.regular import read_bytes
+from tui_agent.storage.session_lock import SessionLock
+from tui_agent.storage.sessions import SESSIONS_FOLDER
+from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion
+
+if TYPE_CHECKING:
+    from tui_agent.agent.agent import Agent
+
+FOLDER: Final = "running"
+LOOK_S: Final = 1.0
+"""How often a running turn looks whether it is answered or stopped from elsewhere, and says what has changed."""
+MOST_BYTES: Final = 4_000_000
+
+State = Literal["idle", "working", "waiting"]
+
+
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session says of itself. Untrusted text.
+
+    `turn`: names the running turn, `asked` the open question; what is told to the session names one of them. `since`:
+    when the state began, in seconds since the epoch.
+    """
+
+    state: State = "idle"
+    since: float = 0.0
+    model: str = ""
+    cost_usd: float = 0.0
+    tokens: int = 0
+    window: int = 0
+    background: bool = False
+    turn: str = ""
+    asked: str = ""
+    question: PermissionQuestion | None = None
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What another program tells a session: the answer to the question `to`; without one, to stop the turn `to`."""
+
+    to: str
+    answer: PermissionAnswer | None = None
+
+
+def statuses(home: Path) -> Mapping[str, Status]:
+    """What the sessions that are open now say of themselves, by their ids. Reads files."""
+    found: dict[str, Status] = {}
+    for path in sorted((home / FOLDER).glob("*.json")):
+        if SessionLock.is_held(home / SESSIONS_FOLDER / path.stem):
+            with suppress(OSError, msgspec.MsgspecError):
+                found[path.stem] = msgspec.json.decode(read_bytes(path, MOST_BYTES), type=Status)
+    return found
+
+
+def tell(home: Path, session: str, told: Told) -> None:
+    """Tell a session. Writes a file; raises OSError."""
+    _write(home / FOLDER / f"{session}.told", msgspec.json.encode(told))
+
+
+class Presence:
+    """The part of the session called `name`. `ask` is asked first-hand; an answer from elsewhere ends its question."""
+
+    def __init__(self, home: Path, name: str, ask: Ask) -> None:
+        self.ask_here = ask
+        self.background = False
+        """Whether it is on no screen."""
+        self._file, self._told = (home / FOLDER / f"{name}.{end}" for end in ("json", "told"))
+        self._agent: Agent | None = None
+        self._questions: dict[str, tuple[PermissionQuestion, asyncio.Future[PermissionAnswer]]] = {}
+        self._last = Status()
+        self._turn = ""
+        self._task: asyncio.Task[None] | None = None
+
+    async def show(self, agent: "Agent") -> None:
+        """Begin to say what this agent does."""
+        self._agent = agent
+        agent.turns.began = self._began
+        await asyncio.to_thread(self._told.unlink, missing_ok=True)
+        await self._look()
+
+    def _began(self) -> None:
+        self._turn = secrets.token_hex(8)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow(), name="presence")
+
+    async def _follow(self) -> None:
+        while self._agent is not None:
+            await self._look()
+            if self._last.state == "idle" and not self._agent.busy:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        """The answer, given here or elsewhere."""
+        number, elsewhere = secrets.token_hex(8), asyncio.get_running_loop().create_future()
+        self._questions[number] = (question, elsewhere)
+        here = asyncio.ensure_future(self.ask_here(question))
+        try:
+            await asyncio.wait((here, elsewhere), return_when=asyncio.FIRST_COMPLETED)
+            return here.result() if here.done() else elsewhere.result()
+        finally:
+            del self._questions[number]
+            here.cancel()
+            await asyncio.wait((here,))
+
+    async def _look(self) -> None:
+        """Take in what was told, and say what is new."""
+        told = await asyncio.to_thread(self._taken)
+        if told is not None and (open_ := self._questions.get(told.to)) and told.answer is not None:
+            if not open_[1].done():
+                open_[1].set_result(told.answer)
+        elif told is not None and told.answer is None and told.to == self._turn and self._agent is not None:
+            self._agent.interrupt()
+        now = self._status()
+        if now != self._last:
+            self._last = now
+            with suppress(OSError):
+                await asyncio.to_thread(self._write, msgspec.json.encode(now))
+
+    def _status(self) -> Status:
+        agent = self._agent
+        if agent is None:
+            return self._last
+        busy, full = agent.busy, agent.context.fullness()
+        asked, (question, _) = next(iter(self._questions.items()), ("", (None, None)))
+        state: State = "waiting" if question is not None else "working" if busy else "idle"
+        return Status(
+            state=state,
+            since=self._last.since if state == self._last.state and self._last.since else time.time(),
+            model=agent.profile.name,
+            cost_usd=agent.tracker.session.cost_usd,
+            tokens=full.tokens,
+            window=full.window,
+            background=self.background,
+            turn=self._turn if busy else "",
+            asked=asked,
+            question=question,
+        )
+
+    def _taken(self) -> Told | None:
+        with suppress(OSError, msgspec.MsgspecError):
+            told = msgspec.json.decode(read_bytes(self._told, MOST_BYTES), type=Told)
+            self._told.unlink()
+            return told
+        return None
+
+    def _write(self, data: bytes) -> None:
+        make_private_folder(self._file.parent)
+        _write(self._file, data)
+
+    async def close(self) -> None:
+        """Say no more; the files are removed."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._agent = None
+        for path in (self._file, self._told):
+            with suppress(OSError):
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file that need not survive the machine, so nothing is synced."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
