@@ -47,8 +47,9 @@ class SharedCeilingReached(ModelError):
 
 
 class Sharing:
-    """This process's part. `ledger` returns the one that counts now; `tracker`: what its calls have cost; `told`: said at
-    the ceiling.
+    """This process's part.
+
+    `ledger`: returns the one that counts now. `tracker`: what its calls have cost. `told`: said at the ceiling.
     """
 
     def __init__(self, ledger: Callable[[], Ledger], tracker: UsageTracker, told: str = TASKS) -> None:

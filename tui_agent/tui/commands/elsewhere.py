@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.agent.presence import LOOK_S, Told, statuses, tell
+from tui_agent.conversation.entries import Prefix
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo
 from tui_agent.text import one_line
@@ -81,4 +82,4 @@ def newest_text(home: Path, info: SessionInfo) -> str | None:
         entries = sorted(read_newest(log_file(info.folder), NEWEST), key=lambda entry: entry.seq)
     except StorageError as error:
         return error.message
-    return "".join(markdown(info.id, entries))
+    return "".join(markdown(info.id, [entry for entry in entries if not isinstance(entry, Prefix)]))
