@@ -33,7 +33,8 @@ async def test_a_session_is_answered_and_stopped_from_elsewhere(tmp_path: Path) 
 
     async def nobody(question: PermissionQuestion) -> PermissionAnswer:
         try:
-            return await asyncio.get_running_loop().create_future()
+            never: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
+            return await never
         finally:
             withdrawn.set()
 
