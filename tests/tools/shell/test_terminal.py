@@ -3,16 +3,13 @@
 import random
 import re
 import time
-import tracemalloc
 from collections.abc import Iterator
 
-import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tools.shell.screen import WIDEST
-from tui_agent.tools.shell.terminal import EMULATED_END, MAX_WORK, Terminal
+from tui_agent.tools.shell.terminal import EMULATED_END, MOST_WORK, Terminal
 
 
 def shown(*pieces: bytes, **sizes: int) -> str:
@@ -21,27 +18,6 @@ def shown(*pieces: bytes, **sizes: int) -> str:
         terminal.feed(piece)
     terminal.finish()
     return terminal.text()
-
-
-class EveryLine(pyte.HistoryScreen):
-    """pyte's screen with its whole history as text."""
-
-    def everything(self) -> list[str]:
-        top = ["".join(row[x].data for x in range(self.columns)) for row in self.history.top]
-        return [line.rstrip() for line in [*top, *self.display]]
-
-
-def pyte_shows(data: bytes, rows: int, columns: int) -> list[str]:
-    screen = EveryLine(columns, rows, history=10_000)
-    screen.set_mode(pyte.modes.LNM)
-    pyte.ByteStream(screen).feed(data)
-    return trimmed(screen.everything())
-
-
-def trimmed(lines: list[str]) -> list[str]:
-    while lines and not lines[-1]:
-        lines = lines[:-1]
-    return lines
 
 
 ESCAPES = [
@@ -96,7 +72,7 @@ ESCAPES = [
     "\x9b2A".encode(),
     b"\xff",
 ]
-"""What both take alike. They differ on tabs, wide characters, other strings, and a cursor restored twice."""
+
 FULL, LINE = "\u2588", "\u2501"
 WORDS = [b"hello", b"x", b"ab cd", b"12%", "\u2588\u2588".encode(), "\u00e9".encode()]
 WILD = [
@@ -129,15 +105,10 @@ WILD = [
 ]
 
 
-@given(st.lists(st.sampled_from(ESCAPES + WORDS), max_size=40).map(b"".join))
-def test_shows_what_pyte_shows(data: bytes) -> None:
-    assert trimmed([line.rstrip() for line in shown(data, rows=8, columns=300).split("\n")]) == pyte_shows(data, 8, 300)
-
-
 @given(st.lists(st.sampled_from(ESCAPES + WORDS + WILD), max_size=40).map(b"".join), st.data())
 def test_the_pieces_the_bytes_came_in_do_not_matter(data: bytes, draw: st.DataObject) -> None:
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=12)))
-    sizes = {"rows": 5, "columns": 40, "limit": draw.draw(st.sampled_from([10, 64, 10_000]))}
+    sizes = {"rows": 5, "columns": 40}
     whole, pieces = Terminal(**sizes), Terminal(**sizes)
     whole.feed(data)
     for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
@@ -146,7 +117,6 @@ def test_the_pieces_the_bytes_came_in_do_not_matter(data: bytes, draw: st.DataOb
     whole.finish()
     pieces.finish()
     assert pieces.text() == whole.text()
-    assert (pieces.dropped_bytes, pieces.dropped_lines) == (whole.dropped_bytes, whole.dropped_lines)
     assert pieces.tail(3) == whole.tail(3)
 
 
@@ -191,24 +161,24 @@ def test_progress_bars_collapse_to_their_last_frame() -> None:
     assert shown(layers) == "a: done\nb: done\nc: waiting\n"
 
 
-def test_writing_over_wide_characters_tabs_and_marks() -> None:
-    assert shown("\u65e5\u672c\rx".encode()) == "x \u672c"
-    assert shown("\u65e5\u672c\x1b[2Gx".encode()) == " x\u672c"
-    assert shown(b"a\tb\rxyz") == "xyz     b"
-    assert shown(b"a\tb\b\bc") == "a      cb"
+def test_text_is_written_over_and_rows_are_inserted_and_deleted() -> None:
     assert shown("e\u0301f\rx".encode()) == "xf"
-    assert shown("abc\x1b[2G\u0301".encode()) == "a\u0301bc"
-
-
-def test_rows_are_inserted_and_deleted() -> None:
+    assert shown("abc\x1b[2G\u0301".encode()) == "\u00e1bc"
+    assert shown("10%\r\u2714\ufe0f done\n".encode()) == "\u2714 done\n", "pyte stops at a character without a cell"
+    assert shown("\u65e5\u672c 1%\r\u65e5\u672c 2%\n".encode()) == "\u65e5\u672c 2%\n"
     assert shown(b"1\n2\n3\x1b[2A\x1b[Lnew") == "new\n1\n2\n3"
     assert shown(b"1\n2\n3\x1b[2A\x1b[2M") == "3"
     assert shown(b"hello\x1b[2M") == ""
-    assert shown(b"0\n1\n2\n3\n4\x1b[2A\x1b[9L", rows=4) == "0\n1\n\n\n"
+    assert shown(b"a\x1b7bc\nnext\x1b8X") == "aXc\nnext"
 
 
-def test_the_cursor_is_saved_and_restored() -> None:
-    assert shown(b"a\x1b7bc\nnext\x1b8X\x1b8Y") == "aYc\nnext"
+def test_a_line_that_is_written_over_leaves_the_others_as_they_are() -> None:
+    long = "x" * 100_000
+    assert shown(b"a\tb  \n1%\r2%\nc\td  \n") == "a\tb  \n2%\nc\td  \n"
+    assert shown(f"{long}\n\rA\n{long}".encode()) == f"{long}\nA\n{long}"
+    assert shown(b"tab\there\n" * 60 + b"1\n2\x1b[A!\n" + b"more\n" * 60 + b"\tend") == (
+        "tab\there\n" * 12 + "tab     here\n" * 48 + "1!\n" + "more\n" * 60 + "\tend"
+    )
 
 
 def test_a_command_string_never_passes_and_hides_at_most_its_line() -> None:
@@ -226,8 +196,8 @@ def test_a_command_string_never_passes_and_hides_at_most_its_line() -> None:
 
 
 def test_a_full_screen_program_leaves_what_was_there() -> None:
-    assert shown(b"before\n\x1b[?1049h\x1b[2J\x1b[Heditor\nlines\x1b[?1049lafter\n") == "before\nafter\n"
-    assert shown(b"before\n\x1b[?1049h\x1b[2J\x1b[Hkilled") == "before\n\nkilled"
+    editor = b"before\n\x1b[?1049h\x1b[2J\x1b[Heditor\nlines"
+    assert shown(editor + b"\x1b[?1049l\rafter\n") == "before\neditor\nlines\nafter\n"
 
 
 def test_the_end_is_kept_from_the_start_of_a_line() -> None:
@@ -258,30 +228,13 @@ def test_tail_is_what_should_be_seen_now() -> None:
     assert terminal.tail(2) == "4\n 20%\n"
     assert terminal.tail(100) == "1\n2\n3\n4\n 20%\n"
     terminal.feed(b"\x1b[5A")
-    assert terminal.tail(2) == "4\n 20%\n"
+    assert terminal.tail(2) == "4\n 20%"
 
 
 def test_one_cell_takes_few_marks_and_a_line_any_number() -> None:
     marks = "\u0301" * 100_000
     assert shown(f"a{marks}".encode()) == f"a{marks}"
-    assert shown(f"a{marks[:1000]}\b\u0302".encode()) == "\u0302"
-    over = shown(f"ab\x1b[D{marks}".encode() * 3)
-    assert re.sub("\u0301+", "'", over) == "a'a'a'b"
-    assert len(over) < 300
-
-
-def test_a_row_too_wide_to_be_written_over_is_broken() -> None:
-    row = "x" * (2 * WIDEST)
-    assert shown(row.encode() + b"\n") == row + "\n"
-    assert shown(row.encode() + b"\r\n") == row + "\n"
-    rest = WIDEST // 2
-    assert shown(row.encode() + b"\rA") == f"{row[rest:]}\nA{row[1:rest]}"
-    assert shown(row.encode() + b"\bA") == f"{row[rest:]}\n{row[1:rest]}A"
-    assert shown(b"above\n" + row.encode() + b"\n\x1b[5A!\n") == f"above\n{row}\n!\n"
-
-
-def test_a_sequence_broken_by_ignored_characters_is_one() -> None:
-    assert shown(b"ab\x1b\x00[\x002\x7fDx") == "xb"
+    assert len(shown(f"ab\x1b[D{marks}".encode() * 3)) < 100
 
 
 UNITS = {
@@ -290,23 +243,10 @@ UNITS = {
     "colours": b"\x1b[32mPASSED\x1b[0m tests/test_one.py::test_it\n" * 1400,
     "progress": b"\r 42%|#####     | 42/100 [00:01<00:02]" * 1700,
     "up and down": b"a\x1b[A\x1b[2K\n" * 6500,
-    "back": b"x\b" * 32_000,
-    "absolute": b"\x1b[5Gx" * 12_000,
-    "wide": "\u65e5\u672c\r".encode() * 9000,
-    "NUL": bytes(65_536),
-    "NUL and text": b"\0a" * 32_768,
     "C0": bytes(range(0x20)) * 2048,
-    "vertical tabs": b"\v" * 65_536,
-    "returns": b"\r" * 65_536,
     "escapes": b"\x1b" * 65_536,
-    "broken sequences": b"\x1b[" * 32_768,
-    "alternating movements": b"\x1b[A\x1b[B" * 11_000,
-    "places": b"".join(b"\x1b[%d;%dHx" % (n % 50, n * 7 % 240) for n in range(7_000)),
-    "invalid UTF-8": b"\xff\xe2\x82" * 22_000,
-    "marks": "\u0301".encode() * 32_768,
-    "marks over": "e\u0301\b".encode() * 16_384,
+    "deletions": b"\x1b[P" * 22_000,
     "marks after a move": "\x1b[2G\u0301".encode() * 11_000,
-    "titles": b"\x1b]0;title\x07" * 6_000,
     "string without end": b"\x1b]0;" + b"x" * 65_532,
     "alternate screens": b"\x1b[?1049h\x1b[?1049l" * 4_096,
     "into scrollback": b"x\n" * 60 * 400 + b"\x1b[49A",
@@ -314,54 +254,17 @@ UNITS = {
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-def test_large_streams_take_bounded_memory(unit: bytes) -> None:
-    """Time is printed, memory is judged."""
-    terminal = Terminal()
-    terminal.feed(b"y" * 300_000)
-    tracemalloc.start()
-    started = time.perf_counter()
-    rounds = 2 if any(control in unit for control in (b"\x1b", b"\b", b"\r")) else 64
-    for _ in range(rounds):
+def test_large_streams_take_bounded_work_and_memory(unit: bytes) -> None:
+    """The time is printed; what would take longest is left out in the middle."""
+    terminal, started, most = Terminal(), time.process_time(), 0
+    for _ in range(12):
         terminal.feed(unit)
         terminal.tail(20)
-    elapsed = time.perf_counter() - started
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    print(f"{rounds * len(unit) / elapsed / 1e6:.1f} MB/s under tracemalloc")
-    assert peak < 40_000_000
+        most = max(most, terminal.held)
+    print(f"{time.process_time() - started:.2f} s for {12 * len(unit) / 1e6:.1f} MB")
+    assert terminal.work < 6 * MOST_WORK
+    assert most < 2_000_000
     assert len(terminal.text().encode()) <= 262_144
-
-
-LONG = 20_000_000
-HOSTILE = [
-    *("NUL", "NUL and text", "C0", "escapes", "broken sequences", "alternating movements", "places", "invalid UTF-8"),
-    *("one line", "marks", "marks over", "titles", "string without end", "colours", "progress", "vertical tabs"),
-]
-
-
-def cost(unit: bytes) -> float:
-    """Seconds of CPU for a long stream of it, and for reading what it shows."""
-    terminal = Terminal()
-    started = time.process_time()
-    for _ in range(LONG // len(unit)):
-        terminal.feed(unit)
-    terminal.tail(40)
-    terminal.finish()
-    terminal.text()
-    return time.process_time() - started
-
-
-@pytest.fixture(scope="module")
-def plain() -> float:
-    return min(cost(UNITS["plain"]) for _ in range(3))
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_long_stream_costs_about_what_plain_text_costs(name: str, plain: float) -> None:
-    """Measured: 0.2 to 20 times as much. Followed to the end, some of them would cost a thousand times as much."""
-    ratio = cost(UNITS[name]) / plain
-    print(f"{ratio:.1f} times plain text")
-    assert ratio < 80
 
 
 FLOOD = b"\x1b[2;1Hab\x1b[B\x1b[3D\x1b[A*\x1b[K\r\n"
@@ -377,30 +280,18 @@ def pieces_of(data: bytes, seed: int) -> Iterator[bytes]:
 
 def test_a_flood_is_not_followed_to_its_end_but_its_end_is_shown() -> None:
     """In whatever pieces it comes; what was printed before stays, and what comes after is shown as ever."""
-    repeats = MAX_WORK // 1000 + 2 * EMULATED_END // len(FLOOD)
+    repeats = MOST_WORK // 100 + 5 * EMULATED_END // len(FLOOD)
     data = b"before\n" + FLOOD * repeats + b"\n\n\nthe end \x1b[31m\xe2"
-    found = []
-    for seed in range(3):
+    for seed in range(2):
         terminal = Terminal(rows=8, columns=40)
         for piece in pieces_of(data, seed) if seed else [data]:
             terminal.feed(piece)
-        assert terminal.tail(1).startswith("the end ")
+        assert terminal.tail(1).startswith("the end")
         first = terminal.text()
         assert terminal.text() == first
         terminal.feed(b"\x82\xac\nmore\rM")
         terminal.finish()
-        found.append((first, terminal.text(), terminal.dropped_bytes, terminal.dropped_lines))
-    assert found[1:] == found[:1] * 2
-    text = found[0][1]
-    assert text.startswith("before\n")
-    assert re.search(r"\n\[[\d,]+ bytes are left out here: too many control sequences to follow\]\n", text)
-    assert text.endswith("\nthe end \u20ac\nMore")
-
-
-def test_a_flood_of_which_nothing_need_be_left_out_is_shown_whole() -> None:
-    data = b"\x1b[B\x1b[A" * 60_000 + b"x\n" * 1000
-    following = Terminal()
-    for start in range(0, len(data), 20_000):
-        following.feed(data[start : start + 20_000])
-        following.text()
-    assert shown(data) == following.text()
+        text = terminal.text()
+        assert text.startswith("before\n")
+        assert re.search(r"\n\[[\d,]+ bytes are left out here: too many control sequences to follow\]\n", text)
+        assert text.endswith("\nthe end \u20ac\nMore")

@@ -1,337 +1,286 @@
-"""Emulating what a terminal would show of an output: progress bars collapse to their last frame, colours disappear.
+"""What a terminal would show of an output: progress bars collapse to their last frame, colours disappear.
 
-The control functions of ECMA-48 and the VT100 that move the cursor, erase, insert and delete are emulated; everything
-else that is not text (colours, titles, links, images, modes) is removed. A line feed also returns to the first column,
-as with a terminal's line discipline.
-
-The cost hardly depends on the content. CPU seconds for 50 MB on one core of a cloud server, Python 3.11:
-
-    plain text 0.07 · NUL 0.04 · one line 0.05 · colours 0.2 · progress bars 0.2 · ESC 0.01 · titles 0.06
-    one title without end 0.01 · invalid UTF-8 0.4 · combining marks 0.15 · random bytes 0.4
-    cursor up and down in turns 0.14 · cursor to random places 0.5 · marks over marks 0.6, the worst that was found
+Text is taken as it is, however much there is. ``pyte`` emulates what moves the cursor: a line that is written over, or,
+once the cursor has left its line, the last rows until as many have come without another movement. All other control
+functions (colours, titles, links, modes) are removed.
 """
 
 import codecs
 import re
-from collections import deque
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tui_agent.tools.shell.screen import OPERATION, Screen
+if TYPE_CHECKING:
+    from tui_agent.tools.shell.emulation import Emulation
 
-WINDOW_ROWS = 50
-WINDOW_COLUMNS = 240
-STREAM_BYTES = 262_144
+ROWS: Final = 50
+"""The rows that the cursor can reach."""
+COLUMNS: Final = 4_096
+"""Columns of a row that can be written over; longer rows are broken."""
+STREAM_BYTES: Final = 262_144
 
-MAX_WORK: Final = 30_000_000
-"""The work (see `Screen.work`) after which a stream is no longer emulated: about half a second of CPU time."""
-EMULATED_END: Final = 262_144
-"""Bytes at the end of a stream that are emulated in any case."""
+MOST_WORK: Final = 1_000_000
+"""The characters that are emulated, with `_WORK` for each movement and more for some: a few seconds of CPU time. Of
+what comes then, only the last `EMULATED_END` characters are."""
+EMULATED_END: Final = 65_536
+_WORK: Final = 20
+_BEGINNING: Final = 300
+_PIECE: Final = 16_384
+"""Bytes after which the work is looked at."""
+_TAIL_CHARACTERS: Final = 4_096
 
-_STRIDE = 16_384  # bytes between checks of the work, so that the result does not depend on the stream's pieces
-_TAIL_BYTES = 4_096
-_PER_REMOVED = 10
-
-_CONTROLS = bytes([*range(0x09), *range(0x0B, 0x20), 0x7F])
-_IGNORED = bytes(set(_CONTROLS) - set(b"\a\b\v\f\r\x18\x1a\x1b"))
-_LINE_FEEDS = bytes.maketrans(b"\v\f", b"\n\n")
-_C1 = re.compile("[\x80-\x9f]")
-
-# A longer sequence is none. The limit keeps what is held back between two pieces small.
-_AFTER_CSI = "[0-?]{0,64}+[ -/]{0,8}+[@-~]?+"
-_AFTER_ESCAPE = rf"\[{_AFTER_CSI}|[ -/]{{0,8}}+[0-~]?+"
-_STRING_ENDS = r"\x07\x18\x1a\x1b\x9c\n"
-_INSIDE = rf"[^{_STRING_ENDS}]*+(?:[\x07\x18\x1a\x9c]|(?=[\x1b\n])|\Z)"
-_TOKEN = re.compile(  # begins with a set of characters, which makes searching fast
-    rf"([\x00-\x08\x0b-\x1f\x7f-\x9f](?:(?<=\x1b)(?:[\]PX^_]{_INSIDE}|\x1b*(?=\x1b)|{_AFTER_ESCAPE})|(?<=\x9b){_AFTER_CSI}"
-    rf"|(?<=[\x90\x98\x9d-\x9f]){_INSIDE}|(?<=[\x07\x18\x1a])[\x07\x18\x1a]*+|))"
+_IN_STRING = r"[^\x07\x18\x1a\x1b\x9c\n]*"
+_SEQUENCE = re.compile(  # ECMA-48; a line break ends a command string (a title, a link, an image) that has no end
+    rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_IN_STRING}(?:[\x07\x18\x1a\x9c]|\x1b\\)?"
+    r"|(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])?|\x1b[ -/]*([0-~])?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-_OPEN = re.compile(r"(?:\x1b[ -/]{0,8}|(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}|\r)\Z")
-_STRING = re.compile(r"\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]")
-_STRING_END = re.compile(f"[{_STRING_ENDS}]")
-_LIKELY_START = re.compile(b"[\n\r\x1b]")
-_LONGEST = 80
-"""The most characters of a sequence; only a command string may be longer."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_OPEN = re.compile(
+    rf"(?:\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_IN_STRING}\x1b?|\r)\Z"
+)
+"""Matches a sequence at the end of a piece that the next one may continue."""
+_LONGEST_OPEN: Final = 4_096
+_ALONG_THE_LINE, _OVER_ROWS = frozenset("CDGKPX@a"), frozenset("ABEFHJLMdef")
+_OTHER_SCREEN: Final = "\x1b!"
+"""Stands for a change to a screen of its own or back. What was shown stays, and no movement can reach it any more."""
+_OTHER_SCREENS: Final = frozenset({"?47", "?1047", "?1049"})
+_LINE_FEEDS = str.maketrans("\v\f\x84\x85", "\n\n\n\n")
+_MOVEMENT = re.compile(r"[\r\b]|\x1b(?:\[[0-9;]*[@-~]|[DEM78])")
+_LEAVES_LINE = re.compile(rf"\x1b(?:\[[0-9;]*[{''.join(sorted(_OVER_ROWS))}]|[DEM78])")
 
 
 class Terminal:
-    """Takes bytes in any pieces; the result depends on the bytes alone. `limit`: UTF-8 bytes of text to keep.
+    """Takes bytes in any pieces. `limit`: UTF-8 bytes of text to keep."""
 
-    A program can print cursor movements faster than they can be emulated. So a stream is emulated up to `MAX_WORK`;
-    after that only its end is kept, and emulated when it is asked for.
-    """
-
-    def __init__(self, *, rows: int = WINDOW_ROWS, columns: int = WINDOW_COLUMNS, limit: int = STREAM_BYTES) -> None:
+    def __init__(self, *, rows: int = ROWS, columns: int = COLUMNS, limit: int = STREAM_BYTES) -> None:
         self._rows, self._columns, self._limit = rows, columns, limit
-        self._screen = self._new_screen()
-        self._main: Screen | None = None  # the ordinary screen, while a full-screen program shows its own
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""  # the beginning of a sequence at the end of the last piece
-        self._in_string = False
-        self._position = 0
-        self._removed = 0
-        self._unread: _Unread | None = None  # the part of the stream that is not emulated
-        self._before = ""  # the text before that part, once its end has been emulated
-        self._dropped_before = (0, 0)
-        self.dropped_bytes = 0
-        """UTF-8 bytes of text in front of what `text` returned last."""
-        self.dropped_lines = 0
-        """Lines in front of what `text` returned last."""
+        self._held = ""
+        """The beginning of a sequence at the end of the last piece."""
+        self._text = _Kept(limit)
+        """What no movement can reach any more, or might only after a text without one."""
+        self._emulation: Emulation | None = None
+        """The end of the text, while it is emulated: one row, or `rows` of them."""
+        self._fresh = False
+        """Whether no movement can reach the text, on a screen of its own."""
+        self._quiet = 0
+        """Lines since the last movement."""
+        self.work = 0
+        """How much was emulated, see `MOST_WORK`."""
+        self._unread: _Kept | None = None
+        """What is not emulated any more."""
         self.line_breaks = 0
         """All line breaks that came, whatever is seen of them."""
+        self.dropped_bytes = self.dropped_lines = 0
+        """What is missing in front of what `text` returned last, in UTF-8 bytes and in lines."""
 
     def feed(self, data: bytes) -> None:
         """Process output. Plain text costs little more than copying it."""
         self.line_breaks += data.count(b"\n")
-        start = 0
-        while start < len(data):
-            piece = data[start : start + _STRIDE - self._position % _STRIDE]
-            start += len(piece)
-            self._position += len(piece)
-            if self._unread is not None:
-                self._unread.append(piece)
-                continue
-            self._emulate(piece)
-            if self._position % _STRIDE == 0 and self._screen.work + _PER_REMOVED * self._removed > MAX_WORK:
-                self._unread = _Unread()
+        for start in range(0, len(data), _PIECE):
+            self._take(self._decoder.decode(data[start : start + _PIECE]))
 
     def finish(self) -> None:
         """End the stream: handle a character or sequence that was cut off."""
-        self._emulate_end()
-        self._process(self._held + self._decoder.decode(b"", final=True), final=True)
+        self._take(self._decoder.decode(b"", final=True), final=True)
 
     def text(self) -> str:
-        """The whole text as shown now, without the oldest lines if it is larger than `limit`.
-
-        Takes up to 0.2 s if the stream is no longer emulated.
-        """
-        self._emulate_end()
-        first, last = (self._main, self._screen) if self._main else (None, self._screen)
-        text = self._before + (f"{first.text()}\n" if first else "") + last.text()
-        self.dropped_bytes = self._dropped_before[0] + last.dropped_bytes + (first.dropped_bytes if first else 0)
-        self.dropped_lines = self._dropped_before[1] + last.dropped_lines + (first.dropped_lines if first else 0)
-        kept = _end_of(text, self._limit, whole=not self.dropped_bytes)
-        lost = text[: len(text) - len(kept)]
-        self.dropped_bytes += len(lost.encode())
-        self.dropped_lines += lost.count("\n")
+        """The whole text as shown now, without the oldest lines if it is larger than `limit`."""
+        self._read_end()
+        text = _Kept(self._limit)
+        text.take_over(self._text)
+        text.append(self._shown())
+        kept = text.cut()
+        self.dropped_bytes, self.dropped_lines = text.dropped_bytes, text.dropped_lines
         return kept
 
     def clear(self) -> None:
         """Begin with an empty screen; an unfinished sequence is kept."""
-        self._emulate_end()
-        self._begin("", (0, 0))
+        self._text, self._emulation, self._unread, self.work = _Kept(self._limit), None, None, 0
+        self.dropped_bytes = self.dropped_lines = 0
 
     def tail(self, lines: int) -> str:
         """The last `lines` lines as shown now. Cheap."""
-        if self._unread is None:
-            return self._screen.tail(lines)
-        end = Terminal(rows=self._rows, columns=self._columns)
-        end._emulate(self._unread.end(_TAIL_BYTES))
-        return end.tail(lines)
+        shown = self._text.end(_TAIL_CHARACTERS) + self._shown()
+        if self._unread is not None:
+            end = Terminal(rows=self._rows, columns=self._columns)
+            end._show(self._unread.end(_TAIL_CHARACTERS))
+            shown = end._text.end(_TAIL_CHARACTERS) + end._shown()
+        text = shown.rstrip("\n")
+        return "\n".join(text.split("\n")[-lines:]) + ("\n" if text != shown else "")
 
-    def _new_screen(self) -> Screen:
-        return Screen(height=self._rows, columns=self._columns, limit=max(self._limit, self._columns))
+    @property
+    def held(self) -> int:
+        """Characters in memory."""
+        unread = self._unread.size if self._unread is not None else 0
+        return len(self._held) + self._text.size + unread + len(self._shown())
 
-    def _begin(self, before: str, dropped: tuple[int, int]) -> None:
-        self._screen, self._main = self._new_screen(), None
-        self._removed = 0
-        self._before, self._dropped_before = before, dropped
-        self.dropped_bytes, self.dropped_lines = dropped
+    def _shown(self) -> str:
+        return self._emulation.text() if self._emulation is not None else ""
 
-    def _emulate_end(self) -> None:
-        """Emulate what was left unread, or its end on a new screen, below a line that says how much is missing."""
-        if self._unread is None:
-            return
-        unread, self._unread = self._unread, None
-        end = unread.end(EMULATED_END)
-        left_out = unread.size - len(end)
-        if left_out:
-            before = self.text()
-            line_break = "" if not before or before.endswith("\n") else "\n"
-            notice = f"[{left_out:,} bytes are left out here: too many control sequences to follow]\n"
-            self._begin(before + line_break + notice, (self.dropped_bytes, self.dropped_lines))
-            self._decoder.reset()
-            self._held = ""
-            self._in_string = False
-        self._emulate(end)
-
-    def _emulate(self, data: bytes) -> None:
-        is_plain = len(data.translate(None, _CONTROLS)) == len(data)
-        text = self._decoder.decode(data if is_plain else data.translate(_LINE_FEEDS, _IGNORED))
-        if not text.isascii() and _C1.search(text):
-            is_plain = False
-            text = text.replace("\x84", "\n").replace("\x85", "\n")
-        if is_plain and not self._held and not self._in_string:
-            self._screen.write(text)
-        else:
-            self._process(self._held + text)
-
-    def _process(self, text: str, *, final: bool = False) -> None:
-        self._held = ""
-        if self._in_string:
-            # A line break ends an unclosed command string (a title, a link, an image).
-            end = _STRING_END.search(text)
-            start = len(text) if end is None else end.start() if end[0] in "\x1b\n" else end.end()
-            self._removed += start
-            if end is None:
-                return
-            text = text[start:]
-        if not final and (cut_off := _OPEN.search(text, max(len(text) - _LONGEST, 0))):
+    def _take(self, text: str, *, final: bool = False) -> None:
+        text, self._held = self._held + text, ""
+        if not final and (cut_off := _OPEN.search(text, max(0, len(text) - _LONGEST_OPEN))):
             self._held = cut_off[0]
             text = text[: cut_off.start()]
-        parts = _TOKEN.split(text.replace("\r\n", "\n"))
-        texts, tokens = parts[::2], parts[1::2]
-        self._removed += len(text) - sum(map(len, texts))
-        self._in_string = bool(tokens) and not texts[-1] and _is_open_string(tokens[-1])
-        operations = {token: _operation(token) for token in set(tokens) if len(token) <= _LONGEST}
-        if not any(operations.values()):
-            self._screen.write("".join(texts))
+        if _CONTROL.search(text):
+            text = _SEQUENCE.sub(_movement, text.translate(_LINE_FEEDS).replace("\r\n", "\n"))
+        if self._unread is not None:
+            self._unread.append(text)
             return
-        written: list[str] = []
-        for plain, token in zip(texts, tokens, strict=False):
-            if plain:
-                written.append(plain)
-            if operation := operations.get(token):
-                if written:
-                    self._screen.write("".join(written))
-                    written.clear()
-                self._screen.work += OPERATION
-                operation(self)
-        written.append(texts[-1])
-        self._screen.write("".join(written))
+        self._show(text)
+        if self.work > MOST_WORK:
+            self._leave()
+            self._unread = _Kept(EMULATED_END)
 
-    def _switch(self, *, alternate: bool) -> None:
-        work = self._screen.work
-        if alternate and self._main is None:
-            self._main, self._screen = self._screen, self._new_screen()
-        elif not alternate and self._main is not None:
-            self._screen, self._main = self._main, None
-        self._screen.work = work + OPERATION
+    def _read_end(self) -> None:
+        """Emulate the end of what was left unread, below a line that says how much is missing."""
+        if (unread := self._unread) is None:
+            return
+        end = unread.cut()
+        if unread.dropped_bytes:
+            begun = self._text.end(1) not in ("", "\n")
+            notice = f"[{unread.dropped_bytes:,} bytes are left out here: too many control sequences to follow]\n"
+            self._text.append("\n" * begun + notice)
+        self._unread, self.work = None, 0
+        self._show(end)
 
+    def _show(self, text: str) -> None:
+        """Take in text with movements only."""
+        for number, part in enumerate(text.split(_OTHER_SCREEN)):
+            if number:
+                self._leave()
+                self._text.append("\n" * (self._text.end(1) not in ("", "\n")))
+                self._fresh = True
+            self._show_part(part)
 
-class _Unread:
-    """The end of a stream that is no longer emulated. `size`: bytes of all that was appended."""
+    def _show_part(self, text: str) -> None:
+        while text:
+            emulation = self._emulation
+            if emulation is None:
+                found = _MOVEMENT.search(text)
+                if found is None:
+                    self._text.append(text)
+                    return
+                begin = text.rfind("\n", 0, found.start()) + 1
+                self._text.append(text[:begin])
+                text = text[begin:]
+                if self._fresh:
+                    emulation = self._emulate(self._rows, "")
+                else:
+                    emulation = self._emulate(1, self._text.take_end(1, self._columns))
+            line, line_break, text = text.partition("\n")
+            if emulation.lines == 1 and _LEAVES_LINE.search(line):
+                column = emulation.cursor.x
+                self._leave()
+                emulation = self._emulate(self._rows, self._text.take_end(self._rows, self._columns))
+                emulation.cursor.x = column
+            self._emulate_line(emulation, line, line_break)
 
-    def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
-        self._kept = self.size = 0
+    def _emulate(self, rows: int, begun: str) -> "Emulation":
+        """Begin to emulate, with the last rows of the text as they are."""
+        from tui_agent.tools.shell.emulation import Emulation
 
-    def append(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self._kept += len(data)
-        self.size += len(data)
-        while self._kept - len(self._pieces[0]) >= EMULATED_END:
-            self._kept -= len(self._pieces.popleft())
+        self.work += _BEGINNING + len(begun)
+        self._emulation, self._quiet, self._fresh = Emulation(self._columns, rows), 0, False
+        self._emulation.feed(begun)
+        return self._emulation
 
-    def end(self, size: int) -> bytes:
-        """The last `size` bytes; fewer if they would begin within a sequence."""
-        data = b"".join(self._pieces)
-        if self.size <= size:
-            return data
-        data = data[-size:]
-        start = _LIKELY_START.search(data)
-        return data[start.start() :] if start else data
+    def _emulate_line(self, emulation: "Emulation", line: str, line_break: str) -> None:
+        movements = _MOVEMENT.findall(line)
+        self.work += len(line) + _WORK * (len(movements) + len(line_break))
+        emulation.feed(line)
+        if line_break and emulation.lines == 1:
+            self._leave()
+            self._text.append("\n")
+            return
+        emulation.feed(line_break)
+        if emulation.scrolled:
+            self._text.append("\n".join(emulation.scrolled) + "\n")
+            emulation.scrolled.clear()
+        self._quiet = 0 if movements else self._quiet + len(line_break)
+        if self._quiet > self._rows:
+            self._leave()
 
-
-def _is_open_string(token: str) -> bool:
-    return _STRING.match(token) is not None and token[-1] not in "\x07\x18\x1a\x9c"
-
-
-_PLAIN: Final[Mapping[str, Callable[[Screen], None]]] = {
-    "\b": lambda screen: screen.back(1),
-    "\r": Screen.carriage_return,
-    "\x1bD": Screen.line_feed,
-    "\x1bE": Screen.line_feed,
-    "\x1bM": Screen.reverse_line_feed,
-    "\x8d": Screen.reverse_line_feed,
-    "\x1b7": Screen.save_cursor,
-    "\x1b8": Screen.restore_cursor,
-}
-_COUNTED: Final[Mapping[str, Callable[[Screen, int], None]]] = {
-    "A": Screen.up,
-    "B": Screen.down,
-    "e": Screen.down,
-    "C": Screen.forward,
-    "a": Screen.forward,
-    "D": Screen.back,
-    "L": Screen.insert_rows,
-    "M": Screen.delete_rows,
-    "P": Screen.delete_cells,
-    "@": Screen.insert_cells,
-    "X": Screen.erase_cells,
-}
-_ALTERNATE = frozenset({"?47", "?1047", "?1049"})
-
-
-@lru_cache(maxsize=8192)
-def _operation(token: str) -> Callable[[Terminal], None] | None:
-    """The operation of a token of the stream; None if the token is removed."""
-    if plain := _PLAIN.get(token):
-        return lambda terminal: plain(terminal._screen)
-    if token[1:] == "c" and token[0] == "\x1b":
-        return _reset
-    sequence = re.fullmatch(r"(?:\x1b\[|\x9b)([0-?]*)([@-~])", token)
-    if sequence is None:
-        return None
-    parameters, final = sequence.groups()
-    if parameters in _ALTERNATE and final in "hl":
-        return lambda terminal: terminal._switch(alternate=final == "h")
-    if re.search("[<-?]", parameters):
-        return None
-    return _sequence(parameters, final)
+    def _leave(self) -> None:
+        """What is emulated becomes text."""
+        self._text.append(self._shown())
+        self._emulation = None
 
 
-def _sequence(parameters: str, final: str) -> Callable[[Terminal], None] | None:
-    """The operation of a control sequence (ECMA-48, 8.3; `s` and `u` as on the SCO console)."""
-    numbers = [int(number[:6]) if number.isdigit() else 0 for number in parameters.split(";")]
-    first = numbers[0]
-    count = first or 1
-    if counted := _COUNTED.get(final):
-        return lambda terminal: counted(terminal._screen, count)
-    match final:
-        case "E":
-            return lambda terminal: _to_row_start(terminal._screen, count)
-        case "F":
-            return lambda terminal: _to_row_start(terminal._screen, -count)
-        case "G" | "`":
-            return lambda terminal: terminal._screen.move_to_column(count - 1)
-        case "d":
-            return lambda terminal: terminal._screen.move_to_row(count - 1)
-        case "H" | "f":
-            column = max(numbers[1] if len(numbers) > 1 else 1, 1) - 1
-            return lambda terminal: terminal._screen.move_to(count - 1, column)
-        case "J":
-            return lambda terminal: terminal._screen.erase_in_window(first)
-        case "K":
-            return lambda terminal: terminal._screen.erase_in_row(first)
-        case "s":
-            return lambda terminal: terminal._screen.save_cursor()
-        case "u":
-            return lambda terminal: terminal._screen.restore_cursor()
-        case _:
-            return None
+def _movement(found: re.Match[str]) -> str:
+    """A sequence if it moves the cursor, as pyte knows it; else nothing."""
+    parameters, final, escaped = found.groups()
+    if parameters in _OTHER_SCREENS and final and final in "hl":
+        return _OTHER_SCREEN
+    if final is not None:
+        moves = final in _ALONG_THE_LINE or final in _OVER_ROWS
+        return f"\x1b[{parameters}{final}" if moves and not re.search("[:<-?]", parameters) else ""
+    if escaped is not None:
+        return f"\x1b{escaped}" if escaped in "DEM78" else ""
+    return found[0] if found[0] in "\r\b" else ""
 
 
-def _to_row_start(screen: Screen, rows: int) -> None:
-    if rows > 0:
-        screen.down(rows)
-    else:
-        screen.up(-rows)
-    screen.carriage_return()
+class _Kept:
+    """The end of a text: at least the last `limit` UTF-8 bytes of it, from the start of a line if it has several."""
 
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[str] = []
+        self.size = 0
+        self.dropped_bytes = self.dropped_lines = 0
 
-def _reset(terminal: Terminal) -> None:
-    terminal._screen.erase_in_window(2)
-    terminal._screen.move_to(0, 0)
+    def append(self, text: str) -> None:
+        if not text:
+            return
+        self._pieces.append(text)
+        self.size += len(text)
+        if self.size > 4 * self._limit:
+            self.cut()
 
+    def take_over(self, other: "_Kept") -> None:
+        """Begin with what another one has kept."""
+        self.dropped_bytes, self.dropped_lines = other.dropped_bytes, other.dropped_lines
+        self.append("".join(other._pieces))
 
-def _end_of(text: str, limit: int, *, whole: bool) -> str:
-    """The last `limit` UTF-8 bytes of `text`, starting with a full line. `whole`: nothing was cut from it before."""
-    encoded = b"" if len(text) * 4 <= limit else text.encode()
-    if len(encoded) > limit:
-        text = encoded[-limit:].decode(errors="ignore")
-    elif whole:
-        return text
-    _, line_break, rest = text.partition("\n")
-    return rest if line_break and rest else text
+    def cut(self) -> str:
+        """Keep no more than the last `limit` bytes, and return them."""
+        text = "".join(self._pieces)
+        kept = text
+        if len(text) * 4 > self._limit and len(encoded := text.encode()) > self._limit:
+            kept = encoded[-self._limit :].decode(errors="ignore")
+        if self.dropped_bytes or kept is not text:
+            _, line_break, rest = kept.partition("\n")
+            kept = rest if line_break and rest else kept
+        lost = text[: len(text) - len(kept)]
+        self.dropped_bytes += len(lost.encode())
+        self.dropped_lines += lost.count("\n")
+        self._pieces, self.size = [kept], len(kept)
+        return kept
+
+    def end(self, size: int) -> str:
+        """The last `size` characters."""
+        found: list[str] = []
+        for piece in reversed(self._pieces):
+            found.append(piece[-size:])
+            size -= len(found[-1])
+            if size <= 0:
+                break
+        return "".join(reversed(found))
+
+    def take_end(self, lines: int, width: int) -> str:
+        """Take away the last lines, up to `lines` of them, of which none is wider. A wider last line gets an end."""
+        end = ""
+        while self._pieces and end.count("\n") < lines and len(end) <= lines * width:
+            end = self._pieces.pop() + end
+        begin = end.rfind("\n") + 1
+        if len(end) - begin > width:
+            end += "\n"
+            begin = len(end)
+        for _ in range(lines - 1):
+            start = end.rfind("\n", 0, max(0, begin - 1)) + 1
+            if begin - start - 1 > width:
+                break
+            begin = start
+        self.size -= len(end)
+        self.append(end[:begin])
+        return end[begin:]
