@@ -578,6 +578,8 @@ class Agent:
 
     async def close(self) -> None:
         """Stop a running turn, flush the log, and close the model's connections. Raises `StorageError`."""
+        if self.offered is not None:
+            self.offered.servers.leave()
         await self.turns.close()
         await self._hooks.close()
         try:

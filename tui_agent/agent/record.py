@@ -110,11 +110,12 @@ class Record:
                 await in_thread(self.engine.become(then, ()).free)
             self.engine.use(model)
 
-    async def answer_open_calls(self, text: str = INTERRUPTED) -> tuple[ToolCall, ...]:
-        """Answer every call that has no result with `text`; returns these calls."""
+    async def answer_open_calls(self, text: str | Callable[[ToolCall], str] = INTERRUPTED) -> tuple[ToolCall, ...]:
+        """Answer every call that has no result with `text`, or with what it says of the call; returns these calls."""
         calls = self.view.unanswered()
         if calls:
-            results = (ToolResult(call.id, text, is_error=True) for call in calls)
+            said = [text] * len(calls) if isinstance(text, str) else await in_thread(lambda: [*map(text, calls)])
+            results = (ToolResult(call.id, each, is_error=True) for call, each in zip(calls, said, strict=True))
             outcome = Outcome(notes=1)
             await self.append(*(tool_result(each, stop_reason="interrupted", outcome=outcome) for each in results))
         return calls

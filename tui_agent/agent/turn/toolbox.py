@@ -67,6 +67,7 @@ from tui_agent.tools.base import (
     bounded_error,
 )
 from tui_agent.tools.gate.permissions import NobodyToAsk, PermissionGate
+from tui_agent.tools.mcp.server_tool import ServerTool
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.schema import expected
 from tui_agent.tracing import within
@@ -169,6 +170,15 @@ class Toolbox:
         self._interceptors = interceptors
         self._deps = deps
         self._tracker = tracker
+
+    def left_open(self, call: ToolCall) -> str:
+        """The answer to a call that got none before the program ended. Reads files."""
+        inner = inner_call(call)
+        try:
+            tool = self.registry.get(inner.name)
+        except ToolFailure:
+            return INTERRUPTED
+        return tool.left_open(inner.arguments) if isinstance(tool, ServerTool) else INTERRUPTED
 
     async def run(self, calls: Sequence[ToolCall], emit: Emit) -> None:
         """Run these calls: adjacent read-only ones in parallel, the others one after another.

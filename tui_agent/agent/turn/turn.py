@@ -177,7 +177,7 @@ class Turn:
         partial = self._record.view.partial
         if partial.strip():
             await self._record.append(cut_short(partial, self._record.view.model))
-        await self._record.answer_open_calls()
+        await self._record.answer_open_calls(self._toolbox.left_open)
         await self._record.append(*_of_hook(await self._hooks.begin_turn(self._emit)))
         if prompt is not None:
             said = await self._ask_hooks(prompt)

@@ -1,7 +1,7 @@
 """The connection to one server, with the official SDK: it starts when first needed, and is restarted if it has ended.
 
-One task owns a run of the server: it enters and leaves the SDK's client. Calls run in the caller's task; cancelling one
-notifies the server (notifications/cancelled), which goes on running.
+One asyncio task owns a run of the server: it enters and leaves the SDK's client. Calls run in the caller's; cancelling
+one notifies the server (notifications/cancelled), which goes on running.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from tui_agent.durable import to_completion
+from tui_agent.conversation.entries import Outcome
+from tui_agent.durable import in_thread, to_completion
 from tui_agent.text import clean, error_text, one_line
-from tui_agent.tools.base import ToolContext
+from tui_agent.tools.base import CallStopped, ToolContext, ToolOutput
 from tui_agent.tools.mcp.configuration import Configured, Limits, Unavailable, environ, environment_of
 from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
@@ -28,6 +29,7 @@ from tui_agent.tools.mcp.known import (
     mend,
     unique,
 )
+from tui_agent.tools.mcp.open_tasks import GOES_ON, OpenTasks, call_key
 from tui_agent.tools.mcp.process import TOO_MANY, ErrorLog, Unsolicited, running
 from tui_agent.tracing import current
 
@@ -58,6 +60,8 @@ RELIST_S: Final = 0.2
 MAX_PROBLEMS: Final = 50
 """The most sentences about a server's unusable parts that are kept."""
 _CLOSING_S: Final = 5.0
+LOST_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
+"""Seconds between tries to reach a server again that works on a task."""
 _SILENT: Final = logging.NullHandler()
 _REASON_S: Final = 2.0
 
@@ -90,9 +94,12 @@ class Connection:
         self._limits = limits
         self._changed = changed
         self._folders = tuple(folders)
+        self.tasks = OpenTasks(log.with_suffix(".tasks"))
         self._tokens = Tokens(tokens or log.with_suffix(".tokens"))
         self._unauthorized = Unauthorized()
         self._sign_in: SignIn | None = None
+        self.leaving = False
+        """The session ends: the server goes on with its tasks."""
         self._calls: list[ToolContext] = []
         self._starting = asyncio.Lock()
         self._client: Client | None = None
@@ -131,7 +138,8 @@ class Connection:
     async def call(self, tool: str, arguments: dict[str, object], context: ToolContext) -> "CallToolResult":
         """Call a tool. `context` receives the server's progress, and its questions to the user.
 
-        Raises `Unavailable`, and ValueError if the server refuses.
+        A call that the server makes a task of is followed to its end, also over a lost connection; one that an earlier
+        run of the session began is taken up. Raises `Unavailable`, and ValueError if the server refuses.
         """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -146,10 +154,52 @@ class Connection:
                 )
 
         self._calls.append(context)
+        key = call_key(tool, arguments)
+        begun = await asyncio.to_thread(self.tasks.find, key)
+        with self.tasks.waiting(key):
+            try:
+                result = None if begun is None else await self._followed(begun, key, context, seconds)
+                if result is None:
+                    result = await self._ask(f"calling {one_line(tool, 60)}", asked, seconds)
+                if isinstance(task := getattr(result, "task_id", None), str):
+                    await asyncio.to_thread(self.tasks.keep, key, task)
+                    result = await self._followed(task, key, context, seconds)
+                    if result is None:
+                        raise ValueError("it does not know the task any more that it made of this call")
+                return result
+            finally:
+                self._calls.remove(context)
+
+    async def _followed(self, task: str, key: str, context: ToolContext, seconds: float) -> "CallToolResult | None":
+        """The result of a task that the call `key` began; None if the server does not know it. Raises as `call`."""
+        from tui_agent.tools.mcp.tasks import Following
+
+        following = Following(task, seconds)
+        lost = iter(LOST_S)
         try:
-            return await self._ask(f"calling {one_line(tool, 60)}", asked, seconds)
-        finally:
-            self._calls.remove(context)
+            while True:
+                try:
+                    state = await self._ask("the task of a call", lambda client: following.ask(client.session), seconds)
+                except Unavailable as error:
+                    pause = next(lost, None)
+                    if pause is None or self._unauthorized.asked:
+                        raise Unavailable(f"{error} It may still work on it: the same call asks again.") from error
+                    context.progress(f"the server {self.name} cannot be reached; it may work on …")
+                    await asyncio.sleep(pause)
+                    continue
+                if state is None or state.ended:
+                    await asyncio.to_thread(self.tasks.forget, key)
+                    return None if state is None else state.answer()
+                lost = iter(LOST_S)
+                context.progress(f"{one_line(state.status_message or 'the server works on it', 200)} …")
+                await asyncio.sleep(state.pause)
+        except asyncio.CancelledError:
+            if self.leaving:
+                raise CallStopped(ToolOutput(GOES_ON, is_error=True, outcome=Outcome(notes=1))) from None
+            if self._client is not None:
+                await to_completion(following.give_up(self._client.session, _REASON_S))
+            await in_thread(self.tasks.forget, key)
+            raise
 
     async def read(self, uri: str) -> "ReadResourceResult":
         """Read a resource. Raises as `call`."""
@@ -268,6 +318,7 @@ class Connection:
         from mcp import Client
         from mcp_types import Implementation
 
+        from tui_agent.tools.mcp.tasks import Tasks
         from tui_agent.version import __version__
 
         try:
@@ -290,6 +341,7 @@ class Connection:
             elicitation_callback=self._elicited,
             list_roots_callback=self._roots if self._folders else None,
             cache=None,
+            extensions=[Tasks()],
         )
 
     def _ended(self, over: asyncio.Event, why: str) -> None:

@@ -1,21 +1,27 @@
 """A server's tool as a `Tool`."""
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Protocol
 
+from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.mcp.known import KnownTool, definition_of
+from tui_agent.tools.mcp.open_tasks import GOES_ON
 
-Call: TypeAlias = Callable[[str, str, dict[str, object], ToolContext], Awaitable[ToolOutput]]
-"""Calls a tool: takes the server's name, the tool's name and the arguments. Raises ToolFailure."""
+
+class Servers(Protocol):
+    """Calls tools by the names of the server and the tool; see `servers.ToolServers`."""
+
+    async def call(self, name: str, tool: str, arguments: dict[str, object], context: ToolContext) -> ToolOutput: ...
+
+    def goes_on(self, name: str, tool: str, arguments: dict[str, object]) -> bool: ...
 
 
 class ServerTool:
-    """A tool of a server; `call` makes its calls. `believed`: trust the server's statement that the tool only reads."""
+    """A tool of a server. `believed`: trust the server's statement that the tool only reads."""
 
-    def __init__(self, call: Call, server: str, known: KnownTool, *, believed: bool) -> None:
-        self._call = call
+    def __init__(self, servers: Servers, server: str, known: KnownTool, *, believed: bool) -> None:
+        self._servers = servers
         self.server = server
         self.known = known
         self.effect: Effect = "none" if believed and known.reads else "call"
@@ -30,7 +36,15 @@ class ServerTool:
         return Preview(f"Call {self.known.name} of the server {self.server}", text=as_text(_given(arguments)))
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._call(self.server, self.known.name, _given(arguments), context)
+        return await self._servers.call(self.server, self.known.name, _given(arguments), context)
+
+    def left_open(self, arguments: str) -> str:
+        """The answer to a call that got none before the program ended. Reads a file."""
+        try:
+            goes_on = self._servers.goes_on(self.server, self.known.name, _given(arguments))
+        except ToolFailure:
+            goes_on = False
+        return GOES_ON if goes_on else INTERRUPTED
 
 
 def _given(arguments: str) -> dict[str, object]:

@@ -14,6 +14,7 @@ from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
 from tui_agent.tools.mcp.known import KnownServer, Lists, prompt_arguments, tool_name
+from tui_agent.tools.mcp.open_tasks import call_key
 from tui_agent.tools.mcp.search import Entry, Index
 from tui_agent.tools.mcp.server_tool import ServerTool
 
@@ -277,6 +278,15 @@ class ToolServers:
             raise ToolFailure(str(error), f"/mcp {name} says more.")
         return ""
 
+    def leave(self) -> None:
+        """The session ends: what is stopped from now on, servers go on with where they made a task of it."""
+        for connection in self._connections.values():
+            connection.leaving = True
+
+    def goes_on(self, name: str, tool: str, arguments: dict[str, object]) -> bool:
+        """Whether a server still works on such a call, as a task. Reads a file."""
+        return self._connections[name].tasks.find(call_key(tool, arguments)) is not None
+
     async def close(self) -> None:
         """End all servers, and everything they have started."""
         tasks = [*self._learning.values(), *self._signing_in.values()]
@@ -357,7 +367,7 @@ class ToolServers:
         for name in self.on:
             for tool in self._known.get(name, KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
-                self._tools[tool_name(name, tool.name)] = ServerTool(self.call, name, tool, believed=believed)
+                self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)
                 entries.append(Entry(name, tool))
         self._index = Index(entries)
         self.version += 1
