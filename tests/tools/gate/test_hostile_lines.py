@@ -14,7 +14,7 @@ from tests.tools.gate.known_examples import EXAMPLES
 from tests.tools.world import tree
 from tui_agent.tools.base import Access
 from tui_agent.tools.gate.judging import Judgement, judge, judge_outside
-from tui_agent.tools.gate.known_commands import Unknown, known, known_commands
+from tui_agent.tools.gate.known_commands import Unknown, known, known_commands, may_be_known
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.shell_line import read_words
@@ -304,6 +304,31 @@ def test_each_command_of_the_table_knows_its_own_options_alone(command: str) -> 
     assert may
     assert [each for each in may if not is_known(each)] == []
     assert [each for each in may_not if is_known(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("grep -nf patterns src", "patterns src"),
+        ("grep --file=patterns src", "patterns src"),
+        ("grep -e word src", "src"),
+        ("find src -newer /etc/shadow", "src /etc/shadow"),
+        ("find src -name x", "src"),
+        ("head -n 3 a", "a"),
+        ("realpath --relative-to=/etc a", "/etc a"),
+        ("command -v git", ""),
+    ],
+)
+def test_a_known_command_names_each_path_that_it_reads(line: str, paths: str) -> None:
+    words = read_words(line)
+    assert words is not None
+    assert [path.text for path in known(words).paths] == paths.split()
+
+
+def test_a_rule_with_a_star_is_for_what_may_be_known() -> None:
+    lines = ["git", "git status", "git log -p", "find", "head -n", "cd", "git push", "git stat", "make", "rm -rf x"]
+    known_ones = [line for line in lines if (words := read_words(line)) is not None and may_be_known(words)]
+    assert known_ones == lines[:6]
 
 
 def test_judging_takes_little_work(workspace: Workspace) -> None:

@@ -18,6 +18,7 @@ from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import common_git_folder
+from tui_agent.tools.sandbox.home import cargo_settings, pip_settings
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
@@ -350,3 +351,22 @@ async def test_a_link_above_a_guarded_file_opens_nothing(shell: Shell) -> None:
     assert "still works" in text
     assert not (outside / "made").exists()
     assert outside.stat().st_mode & 0o777 != 0o777
+
+
+def test_what_package_managers_need_comes_in_without_keys() -> None:
+    cargo = """
+        source.crates-io.replace-with = "own"
+        net = { retry = 3, git-fetch-with-cli = true }
+        alias.b = "build"
+        [registries]
+        own = { index = "https://me:word@x.example/", token = "one" }
+        other = { index = "sparse+https://x.example/" }
+        """
+    assert list(cargo_settings(cargo)) == [
+        '"source"."crates-io"."replace-with" = "own"',
+        '"registries"."other"."index" = "sparse+https://x.example/"',
+        '"net"."retry" = 3',
+        '"net"."git-fetch-with-cli" = true',
+    ]
+    pip = "[global]\nindex-url = https://me:word@x.example/\nextra-index-url = https://y.example/\nuser = yes\n"
+    assert list(pip_settings(pip)) == ["[global]", "extra-index-url = https://y.example/"]

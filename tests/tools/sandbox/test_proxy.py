@@ -113,6 +113,13 @@ async def test_nobody_reaches_a_private_address_by_it(host: str) -> None:
             assert (await say(at, connect(host, port))).startswith(b"HTTP/1.1 403")
 
 
+@pytest.mark.parametrize(("address", "answer"), [(b"\x01\x7f\x00\x00\x01", 2), (b"\x04" + bytes(15) + b"\x01", 2)])
+async def test_nobody_reaches_a_private_address_by_its_number(address: bytes, answer: int) -> None:
+    async with serving(Proxy(["*"])) as at:
+        told = await say(at, b"\x05\x01\x00\x05\x01\x00" + address + (80).to_bytes(2, "big"))
+    assert told[:4] == bytes((5, 0, 5, answer))
+
+
 async def test_a_name_that_leads_to_a_private_address_is_refused() -> None:
     async with serving(Proxy(["a.example"], resolver=here)) as at:
         assert b"at a public address" in await say(at, connect("a.example", 443))
