@@ -1,10 +1,10 @@
-"""The base of the package's own tools."""
+"""The bases of the package's own tools, and of those around another one."""
 
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.tools.base import Access, Effect, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Access, Effect, Tool, ToolContext, ToolOutput, WorkspaceView
 from tui_agent.tools.schema import Signature
 
 
@@ -32,3 +32,12 @@ class BuiltIn:
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await self._signature.call(self._do, arguments, context)
+
+
+class Wrapping:
+    """A tool around another, whose `run` does more; all else is the other's."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self.definition, self.effect = tool.definition, tool.effect
+        self.access, self.preview = tool.access, tool.preview

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.programs import find_program
 from tui_agent.settings import Diagnostics
 from tui_agent.text import clean, counted, one_line
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Tool, ToolContext, ToolOutput
+from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.files.encodings import decode
 from tui_agent.tools.gate.workspace import display_path
 from tui_agent.tools.sandbox.launcher import Request
@@ -364,25 +364,12 @@ def _as_plain_json() -> "Converter":
     return converter
 
 
-class Diagnosing:
+class Diagnosing(Wrapping):
     """Wraps a tool that changes one file: its result ends with what the change newly broke."""
 
     def __init__(self, tool: Tool, servers: LanguageServers) -> None:
-        self._tool, self._servers = tool, servers
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._tool.definition
-
-    @property
-    def effect(self) -> Effect:
-        return self._tool.effect
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return self._tool.access(arguments, workspace)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return self._tool.preview(arguments, workspace)
+        super().__init__(tool)
+        self._servers = servers
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         given: Any = json.loads(arguments)

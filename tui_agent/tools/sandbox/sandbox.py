@@ -20,9 +20,9 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.temporary import LockedFolder, remove_left_over
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.base import Tool, ToolContext, ToolOutput
+from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
@@ -349,29 +349,15 @@ def _bare(folder: Path) -> Request:
     )
 
 
-class SandboxAware:
+class SandboxAware(Wrapping):
     """Wraps a tool that asks the user, and tells the sandbox to accept the guarded files that the tool changes.
 
     Otherwise they would be taken back after the next command.
     """
 
     def __init__(self, tool: Tool, sandbox: Sandbox) -> None:
-        self._tool = tool
+        super().__init__(tool)
         self._sandbox = sandbox
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._tool.definition
-
-    @property
-    def effect(self) -> Effect:
-        return self._tool.effect
-
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return self._tool.access(arguments, workspace)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return self._tool.preview(arguments, workspace)
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         try:
