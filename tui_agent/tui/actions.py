@@ -48,9 +48,11 @@ DIALOGS: Final[tuple[Place, ...]] = (
 )  # fmt: skip
 """Places that are dialogs: actions of the place "everywhere" do not work there."""
 
+ASIDE: Final = "&"
 SIGNS: Final = (
     ("@", "name a file, a folder or a picture"),
     ("!", "run a shell command; the model sees the output"),
+    (ASIDE, "begin a session in the background with what follows"),
     ("/", "commands; Tab completes"),
 )
 """The signs with a meaning at the start of a text in the prompt, and what they do."""
@@ -363,6 +365,7 @@ _SLASH: Final = (
     Action(id="trust", name="trust", help="trust this project's files, or not"),
     *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
     Action(id="loop", name="loop", argument="[10m prompt]", help="send a prompt again and again"),
+    Action(id="background", name="background", argument="[prompt]", help="let this turn, or a new one, run unseen"),
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),
     Action(id="export", name="export", argument="[file]", help="write the conversation to .md, .html or .json"),
     Action(id="config", name="config", argument="[setting]", help="search, change and undo settings"),

@@ -51,6 +51,8 @@ Answer = TypeVar("Answer")
 
 HINT_S: Final = 2.0
 """Seconds for which a hint is shown in the status bar."""
+ORIGIN: Final = "taken over from the session before"
+"""The source shown for the model and mode of a new session."""
 STOPPING: Final = "stopping"
 """The activity shown from Esc until the work has stopped."""
 AT_ONCE: Final = ("app", "first_picture", "status_bar")
@@ -229,6 +231,10 @@ class Host(TerminalApp):
         """Send a text for the user, who typed the slash command `typed`."""
         raise NotImplementedError
 
+    async def send_to_background(self, prompt: str) -> None:
+        """Begin a session with this prompt that is on no screen; without one, have the running turn go on like that."""
+        raise NotImplementedError
+
     def forget_waiting(self, *, give_back: bool) -> None:
         """After a change of branch: forget texts that waited on the old one; `give_back`: they go to the prompt."""
         raise NotImplementedError
@@ -308,6 +314,22 @@ class Host(TerminalApp):
         """Remove a hint, unless another one has replaced it."""
         if self.status.status.hint == text:
             self.status.show(hint="")
+
+    def notify(self, text: str) -> None:
+        """Show a desktop notification, unless the terminal has the focus."""
+        if not self.app_focus:
+            self._attention.notify(text)
+
+    @property
+    def kept_choices(self) -> Settings:
+        """The settings for a new session, which takes over the model and the mode of this one."""
+        from tui_agent.settings.writing import with_setting
+
+        settings, session = self.settings, self.session
+        if session is None:
+            return settings
+        settings = with_setting(settings, "model.id", session.agent.profile.name, ORIGIN)
+        return with_setting(settings, "permissions.mode", session.agent.permissions.mode, ORIGIN)
 
     async def question(self, screen: Screen[Answer]) -> Answer | None:
         """Show a dialog and wait for its result. Never await it in a handler: no key would be handled meanwhile."""

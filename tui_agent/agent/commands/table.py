@@ -131,6 +131,7 @@ ON_SCREEN: Final = {
     "rename": "",
     "trust": "--trust",
     "jobs": "",
+    "background": "",
     "loop": "",
     "export": "`tui-agent trace SESSION --html FILE`",
     "config": "`tui-agent config`",
@@ -173,7 +174,7 @@ _INSTEAD: Final = {
     "add-dir dir": "start with --add-dir DIR",
     "run test lint git commit shell bash exec": "! runs a command: !git status",
     "output-style personality": "/style says how answers are written",
-    "bashes tasks ps background bg kill stop": "/jobs lists the commands in the background",
+    "bashes tasks ps bg kill stop": "/jobs lists the commands in the background",
     "remember note notes": "/memory lists the notes; ask for one to be kept",
     "verbose details thinking": "a key opens all cards: /help names it",
 }

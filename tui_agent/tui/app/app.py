@@ -19,8 +19,8 @@ from typing_extensions import override
 from tui_agent.agent.commands.command import is_command
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
-from tui_agent.text import one_line
-from tui_agent.tui.actions import BY_NAME, Place, bindings
+from tui_agent.text import counted, one_line
+from tui_agent.tui.actions import ASIDE, BY_NAME, Place, bindings
 from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, PATIENCE_S, Leaving, Twice
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.app.welcome import Welcome
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tui_agent.tui.pane.conversation import ConversationPane
     from tui_agent.tui.prompt.completion import Completion
     from tui_agent.tui.prompt.prompt import Prompt
+    from tui_agent.tui.session.background import Background
     from tui_agent.tui.session.conductor import Conductor
     from tui_agent.tui.session.past import Glimpse, Past
     from tui_agent.tui.session.turns import TurnView
@@ -82,6 +83,7 @@ class TuiAgent(Host):
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
         self._back = Twice()
+        self._stops = Twice()
         self._order = TypingOrder(self)
         self.leaving = Leaving(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
@@ -105,6 +107,29 @@ class TuiAgent(Host):
         from tui_agent.tui.commands.table import Commands
 
         return Commands(self)
+
+    @cached_property
+    def background(self) -> "Background":
+        """The sessions that are on no screen."""
+        from tui_agent.tui.session.background import Background
+
+        return Background(self)
+
+    @override
+    async def send_to_background(self, prompt: str) -> None:
+        if prompt:
+            await self.background.begin(prompt)
+        elif self.permission.asking:
+            self.say(Level.WARNING, "It waits for your answer first")
+        elif self.background.has_room():
+            words = self._attention.name
+            target = self.arguments._replace(prompt=None, resume=None, continue_last=False, fork=False)
+            settings = self.kept_choices
+            if (released := self.conductor.release(target)) is None:
+                self.say(Level.INFO, "No turn runs", hint="& PROMPT begins one in the background")
+            else:
+                self.settings = settings
+                self.background.keep(*released, words)
 
     @cached_property
     def _actions(self) -> "PromptActions":
@@ -173,6 +198,10 @@ class TuiAgent(Host):
 
     @override
     def quit(self, *, hurry: bool = False) -> None:
+        running = self.background.running if "background" in vars(self) and not hurry else 0
+        if running and not self._stops.pressed():
+            self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits", AGAIN_S)
+            return
         self.leaving.begin(PATIENCE_S if hurry else None)
 
     @override
@@ -204,6 +233,8 @@ class TuiAgent(Host):
     async def _close(self) -> None:
         await self._actions.own.stop()
         await self._files.close()
+        if "background" in vars(self):
+            await self.background.close()
         await self.conductor.close()
 
     def _greet(self) -> None:
@@ -420,6 +451,8 @@ class TuiAgent(Host):
             self._actions.run_shell(command)
         elif message.text.strip() == SIGN:
             self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
+        elif message.written.startswith(ASIDE) and (prompt := message.text[1:].strip()):
+            self.run_worker(self._reporting(self.send_to_background(prompt)), name="background", exit_on_error=True)
         elif message.text.strip() == AGAIN and self.conductor.send_again():
             self._show_conversation()
         else:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tui_agent.storage.sessions import SessionInfo
     from tui_agent.tools.base import Ask
 
-ORIGIN: Final = "taken over from the session before"
-"""The source shown for the model and mode of a new session."""
 MAX_LISTED: Final = 300
 """How many sessions, newest first, have their last words looked up for the picker."""
 
@@ -54,7 +52,7 @@ class Sessions:
     async def new(self, argument: str = "") -> None:
         """Switch to a new session in this folder, with this one's model and mode; this one is kept."""
         if await self._may_leave():
-            self._keep_choices()
+            self._host.settings = self._host.kept_choices
             self._go(None)
 
     async def choose(self, argument: str = "") -> None:
@@ -135,14 +133,6 @@ class Sessions:
         from tui_agent.tui.dialogs.questions import LEAVE, stop_question
 
         return not self._host.busy or await self._host.question(stop_question()) == LEAVE
-
-    def _keep_choices(self) -> None:
-        from tui_agent.settings.writing import with_setting
-
-        if self._present is not None:
-            agent = self._present.agent
-            for key, value in (("model.id", agent.profile.name), ("permissions.mode", agent.permissions.mode)):
-                self._host.settings = with_setting(self._host.settings, key, value, ORIGIN)
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:
         target = (arguments or self._host.arguments)._replace(

@@ -106,6 +106,30 @@ class Conductor:
 
         self._post(stop)
 
+    def release(self, target: "Arguments") -> "tuple[Session, Coroutine[None, None, None]] | None":
+        """Let go of the session and its running turn, and open another one; None if no turn runs.
+
+        What it returns has to be awaited until the turn ends, and the session closed then.
+        """
+        session, turn, view = self.session, self._turn, self._view
+        if self._state.phase is not Phase.RUNNING or session is None or turn is None or view is None:
+            return None
+        view.end()
+        view.leave_screen()
+        self.session = self._turn = None
+        for work in self._take(lambda state: state.released(target)):
+            self._do_or_report(partial(self._do, work))
+
+        async def rest() -> None:
+            try:
+                await asyncio.shield(turn)
+            except asyncio.CancelledError:
+                session.agent.interrupt()
+                await asyncio.wait((turn,))
+                raise
+
+        return session, rest()
+
     def take_back(self) -> None:
         """Put the newest waiting text back into the prompt."""
         self._post(State.take_back)
@@ -299,9 +323,12 @@ class Conductor:
             self._host.report(error)
         finally:
             later.cancel()
-            self._show_not_entered("")
-            self._began.set()
-            self._entered.set()
+            if self.session is session:
+                self._show_not_entered("")
+                self._began.set()
+                self._entered.set()
+        if self.session is not session:
+            return  # it was released
         try:
             if self._taker is not None and not self._taker.done():
                 await asyncio.wait({self._taker})

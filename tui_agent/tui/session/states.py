@@ -212,6 +212,12 @@ class State(Struct, frozen=True):
         state, work = self._outbox_returned()
         return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, Errand.CLOSE_SESSION)
 
+    def released(self, target: "Arguments") -> Next:
+        """The session goes on elsewhere, with its turn and what waits in its conversation; another one is opened."""
+        texts = tuple(each.shown for each in self.outbox if each.number != self.taking)
+        stopped = (Errand.STOP_READING,) if self.reading else ()
+        return State(Phase.OPENING, self.sent), (*stopped, *_give_back((*self.returning, *texts)), OpenSession(target))
+
     # How the work came out
 
     def opened(self) -> Next:

@@ -99,6 +99,7 @@ class TurnView:
         self._undone: dict[int, int] = {}
         self.changed: Callable[[AgentEvent], None] | None = None
         self._own_shown: dict[int, ToolBlock] = {}
+        self._left = False
         self.answered = False
         self.interrupted = False
         self.failed = False
@@ -107,6 +108,10 @@ class TurnView:
     def transcript(self) -> Transcript:
         """The transcript it fills."""
         return self._transcript
+
+    def leave_screen(self) -> None:
+        """Show nothing from now on."""
+        self._left, self.changed = True, None
 
     def aside(self) -> "TurnView":
         """A view that fills another transcript off screen; `go_on_with` or `go_on_below` then takes it over."""
@@ -144,6 +149,8 @@ class TurnView:
 
     def show(self, event: AgentEvent) -> None:
         """Show one event."""
+        if self._left:
+            return
         match event:
             case events.TurnStarted():
                 pass
