@@ -4,6 +4,8 @@ import os
 import re
 from typing import Final
 
+import msgspec
+
 from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
 from tests.gallery.conversations import (
     MODEL,
@@ -22,11 +24,14 @@ from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script as Answers
 from tui_agent.agent import events
+from tui_agent.agent.presence import FOLDER, Status
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.plan import TaskPlan
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.errors import ErrorReply, failure
 from tui_agent.settings import Model, Permissions, Settings, Ui
+from tui_agent.storage.session_lock import SessionLock
+from tui_agent.storage.sessions import list_sessions
 from tui_agent.tools.base import Change, PermissionQuestion, Preview
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState
@@ -406,6 +411,33 @@ async def _with_sessions(arguments: Arguments) -> Arguments:
 
 @state(arrange=_with_sessions, sizes=BOTH)
 async def session_picker(stage: Stage) -> None:
+    await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
+
+
+async def _with_board(arguments: Arguments) -> Arguments:
+    while _HELD:
+        _HELD.pop().release()
+    arguments = await _with_sessions(arguments)
+    infos = await list_sessions(arguments.home)
+    question = PermissionQuestion("", "run_command", "{}", (), Preview("Run a command", text="pytest -q"), "")
+    says = (
+        Status(state="waiting", cost_usd=0.31, tokens=52_000, window=200_000, background=True, question=question),
+        Status(state="working", cost_usd=2.07, tokens=131_000, window=200_000),
+        Status(state="idle", cost_usd=0.04, tokens=9_000, window=1_000_000),
+    )
+    (arguments.home / FOLDER).mkdir()
+    for info, status in zip(infos, says, strict=False):
+        (arguments.home / FOLDER / f"{info.id}.json").write_bytes(msgspec.json.encode(status))
+        _HELD.append(SessionLock.acquire(info.folder))
+    return arguments
+
+
+_HELD: list[SessionLock] = []
+"""Locks of sessions that another program would hold."""
+
+
+@state(arrange=_with_board, sizes=BOTH, light=True)
+async def session_board(stage: Stage) -> None:
     await stage.until(lambda: isinstance(stage.app.screen, PickerScreen))
 
 

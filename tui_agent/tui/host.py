@@ -315,7 +315,7 @@ class Host(TerminalApp):
         if self.status.status.hint == text:
             self.status.show(hint="")
 
-    def notify(self, text: str) -> None:
+    def call_attention(self, text: str) -> None:
         """Show a desktop notification, unless the terminal has the focus."""
         if not self.app_focus:
             self._attention.notify(text)

@@ -83,7 +83,7 @@ class TuiAgent(Host):
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
         self._back = Twice()
-        self._stops = Twice()
+        self._quits_over = 0
         self._order = TypingOrder(self)
         self.leaving = Leaving(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
@@ -129,7 +129,9 @@ class TuiAgent(Host):
                 self.say(Level.INFO, "No turn runs", hint="& PROMPT begins one in the background")
             else:
                 self.settings = settings
-                self.background.keep(*released, words)
+                title = self.background.keep(*released, words)
+                await self.agent()
+                self.background.tell(title)
 
     @cached_property
     def _actions(self) -> "PromptActions":
@@ -199,8 +201,9 @@ class TuiAgent(Host):
     @override
     def quit(self, *, hurry: bool = False) -> None:
         running = self.background.running if "background" in vars(self) and not hurry else 0
-        if running and not self._stops.pressed():
-            self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits", AGAIN_S)
+        if running and running != self._quits_over:
+            self._quits_over = running
+            self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits")
             return
         self.leaving.begin(PATIENCE_S if hurry else None)
 

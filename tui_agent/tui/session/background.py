@@ -19,7 +19,7 @@ TITLE: Final = 40
 
 
 class Background:
-    """The sessions in the background of one app. Their questions wait until they are answered in the list of sessions."""
+    """The sessions in the background of one app. Their questions wait for an answer in the list of sessions."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -58,16 +58,20 @@ class Background:
                 async for _ in told:
                     pass
 
-        self.keep(session, run(), prompt)
+        self.tell(self.keep(session, run(), prompt))
 
-    def keep(self, session: "Session", turn: "Coroutine[None, None, None]", words: str) -> None:
-        """Take over a session with its turn. `words`: what it is about."""
+    def tell(self, title: str) -> None:
+        """Say that it goes on in the background."""
+        self._host.say(Level.INFO, f"“{title}” goes on in the background", hint="/sessions shows what it does")
+
+    def keep(self, session: "Session", turn: "Coroutine[None, None, None]", words: str) -> str:
+        """Take over a session with its turn. `words`: what it is about; returns what it is called."""
         title = one_line(words, TITLE) or session.id
 
         async def ask(question: "PermissionQuestion") -> "PermissionAnswer":
             told = f"“{title}” asks: {one_line(question.preview.title, 80)}"
             self._host.say(Level.WARNING, told, hint="/sessions answers it")
-            self._host.notify(told)
+            self._host.call_attention(told)
             return await _unanswered(question)
 
         session.presence.background, session.presence.ask_here = True, ask
@@ -76,7 +80,7 @@ class Background:
         whole = asyncio.create_task(self._ended(session, running, title), name="background")
         self._turns[whole] = running
         whole.add_done_callback(self._turns.pop)
-        self._host.say(Level.INFO, f"“{title}” goes on in the background", hint="/sessions shows what it does")
+        return title
 
     async def _ended(self, session: "Session", turn: asyncio.Task[None], title: str) -> None:
         try:
@@ -88,7 +92,7 @@ class Background:
             return
         told = f"“{title}” has ended, {money_text(session.agent.tracker.session.cost_usd)}"
         self._host.say(Level.INFO, told, hint=f"/resume {session.id} opens it")
-        self._host.notify(told)
+        self._host.call_attention(told)
 
     async def close(self) -> None:
         """Stop the turns and close the sessions; everything is kept."""

@@ -1,0 +1,60 @@
+"""Turns in the background: begun there, sent there, answered from the list of sessions, stopped by quitting."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
+from tui_agent.agent.presence import statuses
+from tui_agent.settings import Permissions, Settings
+from tui_agent.storage.session_lock import SessionLock
+from tui_agent.tui.app.app import TuiAgent
+from tui_agent.tui.cards.blocks import NoticeBlock
+from tui_agent.tui.commands.elsewhere import answer
+from tui_agent.tui.session.states import Phase
+
+
+def said(app: TuiAgent) -> list[str]:
+    return [block.title for block in app.pane.transcript.blocks if isinstance(block, NoticeBlock)]
+
+
+async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    app = TuiAgent(
+        arguments, Settings(model=OFFLINE.model, permissions=Permissions(mode="ask", allow=("run_command(sleep 60)",)))
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        await app.run_command("/background")
+        assert said(app)[-1] == "No turn runs"
+
+        # A turn that runs here is sent there: another session is opened, and the turn goes on.
+        first = app.conductor.session
+        assert first is not None
+        app.conductor.send("run sleep 60")
+        await until(pilot, lambda: app.conductor.phase is Phase.RUNNING)
+        await app.run_command("/background")
+        assert said(app)[-1].endswith("goes on in the background")
+        assert app.conductor.session is not None
+        assert app.conductor.session.id != first.id
+        assert SessionLock.is_held(first.folder)
+
+        # One begun there asks; its question is answered here.
+        await app.run_command('/background write "x" to new.txt')
+        await until(pilot, lambda: said(app)[-1].endswith("asks: Create new.txt"))
+        waiting: list[str] = []
+        while not waiting:
+            open_now = await asyncio.to_thread(statuses, arguments.home)
+            waiting = [name for name, status in open_now.items() if status.state == "waiting"]
+        answering = app.run_worker(answer(app, arguments.home, waiting[0], "it"))
+        await until(pilot, lambda: app.permission.has_focus)
+        await pilot.press("1")
+        await answering.wait()
+        await until(pilot, lambda: said(app)[-1].startswith("“write"))
+        assert (arguments.folder / "new.txt").read_text() == "x"
+        assert app.background.running == 1
+        app.quit()
+        assert app.is_running
+    assert not SessionLock.is_held(first.folder)
+    assert not list((arguments.home / "running").iterdir())
