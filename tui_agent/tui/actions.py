@@ -365,7 +365,7 @@ _SLASH: Final = (
     Action(id="trust", name="trust", help="trust this project's files, or not"),
     *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
     Action(id="loop", name="loop", argument="[10m prompt]", help="send a prompt again and again"),
-    Action(id="background", name="background", argument="[prompt]", help="let this turn, or a new one, run unseen"),
+    Action(id="unseen", name="background", argument="[prompt]", help="let this turn, or a new one, run unseen"),
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),
     Action(id="export", name="export", argument="[file]", help="write the conversation to .md, .html or .json"),
     Action(id="config", name="config", argument="[setting]", help="search, change and undo settings"),

@@ -99,7 +99,7 @@ class Commands:
             "config": lambda _, argument: self.config.edit(argument),
             "init": write_instructions,
             "goal": _goal,
-            "background": lambda host, argument: host.send_to_background(argument),
+            "unseen": lambda host, argument: host.send_to_background(argument),
             "loop": lambda _, argument: self._loop.run(argument),
             "review": review,
             "export": export_session,
