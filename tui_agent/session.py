@@ -22,7 +22,7 @@ from tui_agent.agent.briefing.briefing import Briefing, Knowledge, Places, syste
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
-from tui_agent.agent.extensions.files import Shelf, style_text
+from tui_agent.agent.extensions.files import ExtensionFolder, style_text
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
@@ -293,7 +293,7 @@ async def _open(
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
     subtasks = SubtaskRunner(ask)
     parent = view.model or model.profile.name
-    run_agent = RunAgent(subtasks, lambda: own_agents(places.shelves), settings, lambda: view.model or parent)
+    run_agent = RunAgent(subtasks, lambda: own_agents(places.extensions), settings, lambda: view.model or parent)
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
     tools.append(Recall(kept.recall, kept.recall.everywhere))
@@ -312,7 +312,7 @@ async def _open(
         resumed=bool(entries),
         transcript=Transcript(store.folder / TRANSCRIPT, store.folder.name, arguments.folder, lambda: kept.view.log),
     )
-    hooks = Hooks(places.shelves, facts)
+    hooks = Hooks(places.extensions, facts)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
     telemetry, unsent = telemetry_of(settings, name, closing)
     agent = Agent(
@@ -330,7 +330,7 @@ async def _open(
             subtasks=subtasks,
             files=files,
             offered=offered,
-            shelves=places.shelves,
+            extensions=places.extensions,
             hooks=hooks,
             telemetry=telemetry,
         ),
@@ -358,7 +358,7 @@ async def _open(
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
-    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, places.shelves, servers)))
+    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, places.extensions, servers)))
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     if unsent:
         notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
@@ -382,7 +382,7 @@ async def _open(
 
 
 def _notices(
-    settings: Settings, arguments: Arguments, shelves: tuple[Shelf, ...], servers: ToolServers
+    settings: Settings, arguments: Arguments, extensions: tuple[ExtensionFolder, ...], servers: ToolServers
 ) -> Iterator[Notice]:
     """Notices on what of the project and the user's folders is ignored, missing, or waits for a decision. Reads files.
 
@@ -397,7 +397,7 @@ def _notices(
         yield Notice(level="warning", title="Changed since you trusted it", text=told, hint=hint)
     elif names:
         yield Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)
-    if (style := settings.session.style) and not style_text(shelves, style):
+    if (style := settings.session.style) and not style_text(extensions, style):
         told = f"There is no style {style} that could be used: answers are written as always."
         yield Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")
     for text in servers.problems:
@@ -432,23 +432,26 @@ async def files_of(
 
 def places_of(settings: Settings, arguments: Arguments) -> Places:
     """Where the session finds instructions, extensions and memory; for an untrusted project only the user's own."""
-    own, project = Shelf(arguments.home, "yours"), arguments.project
-    theirs = Shelf(project / PROJECT_FOLDER, "project", within=project)
-    shelves = [own]
+    own, project = ExtensionFolder(arguments.home, "yours"), arguments.project
+    theirs = ExtensionFolder(project / PROJECT_FOLDER, "project", within=project)
+    extensions = [own]
     if (user := arguments.user_home) is not None and settings.session.other_folders:
-        shelves += [Shelf(user / PROJECT_FOLDER, "yours"), Shelf(user / CLAUDE_FOLDER, "yours", kind="claude")]
+        extensions += [
+            ExtensionFolder(user / PROJECT_FOLDER, "yours"),
+            ExtensionFolder(user / CLAUDE_FOLDER, "yours", kind="claude"),
+        ]
     plugins = (arguments.folder / Path(each).expanduser() for each in settings.session.plugins)
-    shelves += [Shelf(each, "yours", kind="plugin", prefix=f"{each.name.lower()}:") for each in plugins]
+    extensions += [ExtensionFolder(each, "yours", kind="plugin", prefix=f"{each.name.lower()}:") for each in plugins]
     if arguments.trusted:
-        claude = [Shelf(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
-        shelves = [theirs, *(claude if settings.session.other_folders else ()), *shelves]
+        claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
+        extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
     return Places(
         root=arguments.project,
         folder=arguments.folder.resolve(),
         names=settings.context.instruction_files if arguments.trusted else (),
-        skills=tuple(SkillFolder(shelf.folder / SKILLS_FOLDER, within=shelf.within) for shelf in shelves),
+        skills=tuple(SkillFolder(root.folder / SKILLS_FOLDER, within=root.within) for root in extensions),
         notes=Notes(memory_folder(arguments.home, arguments.project)),
-        shelves=tuple(shelves),
+        extensions=tuple(extensions),
         style=settings.session.style,
         skills_tokens=settings.context.skills_index_tokens,
         memory_tokens=settings.context.memory_index_tokens,
@@ -469,9 +472,9 @@ def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> t
 
 
 def sandbox_of(
-    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, shelves: Iterable[Path]
+    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, readable: Iterable[Path]
 ) -> Sandbox:
-    """The sandbox for commands. Of the program's own files, they may read only the session's and those in `shelves`."""
+    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`."""
     project = arguments.project.resolve()
     # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
     above = () if Path.home().resolve().is_relative_to(project) else (project,)
@@ -480,7 +483,7 @@ def sandbox_of(
         project=project,
         program=arguments.home.resolve(),
         session=session.resolve(),
-        shown=(session.resolve(), *above, *(shelf.resolve() for shelf in shelves)),
+        shown=(session.resolve(), *above, *(folder.resolve() for folder in readable)),
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)

@@ -18,7 +18,7 @@ from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
 from tui_agent.agent.extensions.agents import agent_of
-from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
@@ -71,7 +71,7 @@ class SessionParts(NamedTuple):
 
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
     current. subtasks: runs them; tools have it already. files: the history of changed files. offered: the tools of MCP
-    servers. shelves: the folders of the user's own commands, agents and styles. hooks: the user's own.
+    servers. extensions: the folders of the user's own commands, agents and styles. hooks: the user's own.
     telemetry: follows the log.
     """
 
@@ -81,7 +81,7 @@ class SessionParts(NamedTuple):
     subtasks: SubtaskRunner | None = None
     files: FileHistory | None = None
     offered: OfferedTools | None = None
-    shelves: tuple[Shelf, ...] = ()
+    extensions: tuple[ExtensionFolder, ...] = ()
     hooks: Hooks = Hooks()
     is_subtask: bool = False
     telemetry: Telemetry | None = None
@@ -228,7 +228,7 @@ class Agent:
         self.context: Final = AgentContext(parts, self.turns, kept.texts, *sources)
         self.branches: Final = Branches(parts, self.turns, kept.texts)
         self.files: Final = ChangedFiles(self._record, self.turns, session.files)
-        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.shelves, workspace.root)
+        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, workspace.root)
 
     @classmethod
     @asynccontextmanager

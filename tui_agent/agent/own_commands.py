@@ -16,7 +16,7 @@ import msgspec
 
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.extensions.agents import OwnAgent, own_agents
-from tui_agent.agent.extensions.files import STYLES, Shelf, Source, Written, written
+from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, MarkdownFile, Source, markdown_files
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
@@ -59,18 +59,18 @@ class OwnPrompt(NamedTuple):
 
 
 class OwnCommands:
-    """The slash commands and styles of one session, read from `shelves` on demand.
+    """The slash commands and styles of one session, read from `extensions` on demand.
 
     `folder`: the working folder, relative to which ``@path`` is resolved.
     """
 
     def __init__(
-        self, parts: Parts, turns: Turns, briefing: Briefing, shelves: tuple[Shelf, ...], folder: Path
+        self, parts: Parts, turns: Turns, briefing: Briefing, extensions: tuple[ExtensionFolder, ...], folder: Path
     ) -> None:
         self._parts = parts
         self._turns = turns
         self._briefing = briefing
-        self._shelves = shelves
+        self._extensions = extensions
         self._folder = folder
         self._offered = parts.offered
 
@@ -78,9 +78,9 @@ class OwnCommands:
         """A listing of the user's and the project's extensions and their sources, for people."""
         return await asyncio.to_thread(self._listed)
 
-    async def styles(self) -> tuple[Written, ...]:
+    async def styles(self) -> tuple[MarkdownFile, ...]:
         """All output styles."""
-        return await asyncio.to_thread(written, self._shelves, STYLES)
+        return await asyncio.to_thread(markdown_files, self._extensions, STYLES)
 
     async def use_style(self, name: str) -> bool:
         """Switch to an output style from the next prompt on; empty: none. False if there is no such style.
@@ -94,7 +94,7 @@ class OwnCommands:
 
     async def all(self) -> tuple[OwnPrompt, ...]:
         """All slash commands of the user's own and of MCP servers."""
-        return (*await asyncio.to_thread(_in_files, self._shelves), *self._of_servers())
+        return (*await asyncio.to_thread(_in_files, self._extensions), *self._of_servers())
 
     async def named(self, name: str) -> OwnPrompt | None:
         """The command of this name, the user's own first; None if there is none that can be used."""
@@ -196,28 +196,28 @@ class OwnCommands:
         ]
 
     def _listed(self) -> str:
-        if not self._shelves:
+        if not self._extensions:
             return "There are no folders for extensions here."
         hooks = self._parts.hooks.look()
 
-        def section(title: str, found: Sequence[OwnPrompt | OwnAgent | Written], begins: str = "") -> list[str]:
+        def section(title: str, found: Sequence[OwnPrompt | OwnAgent | MarkdownFile], begins: str = "") -> list[str]:
             named = ((each, f"{begins}{each.name} {getattr(each, 'hint', '')}") for each in found)
             return [title, *(_line(name, _description(each), each.source) for each, name in named)]
 
         sections = [
-            section("Slash commands", _in_files(self._shelves), "/"),
-            section("Agents", own_agents(self._shelves)),
+            section("Slash commands", _in_files(self._extensions), "/"),
+            section("Agents", own_agents(self._extensions)),
             ["Hooks", *(_line(each.event, each.name.partition(", ")[2], each.source) for each in hooks.hooks)],
-            section("Output styles", written(self._shelves, STYLES)),
+            section("Output styles", markdown_files(self._extensions, STYLES)),
         ]
         parts = ["\n".join(lines) for lines in sections if len(lines) > 1]
         parts += [f"Cannot be used: {problem}" for problem in hooks.problems]
         parts += [f"Hooks of an event that does not occur here: {hook}" for hook in hooks.idle]
-        looked = ", ".join(f"{shown(str(shelf.folder))} ({_SOURCES[shelf.source]})" for shelf in self._shelves)
+        looked = ", ".join(f"{shown(str(root.folder))} ({_SOURCES[root.source]})" for root in self._extensions)
         return "\n\n".join((*parts, f"Looked in: {looked}"))
 
 
-def _description(each: OwnPrompt | OwnAgent | Written) -> str:
+def _description(each: OwnPrompt | OwnAgent | MarkdownFile) -> str:
     """What is said of an extension: why it cannot be used, what of it does not count here, or what it is for."""
     note = each.note if isinstance(each, OwnAgent) else ""
     return each.problem or (f"({note}) {each.description}" if note else each.description)
@@ -227,10 +227,10 @@ def _line(name: str, what: str, source: Source) -> str:
     return f"  {one_line(name, 60):<24}  {one_line(what, 200)} ({_SOURCES[source]})"
 
 
-def _in_files(shelves: tuple[Shelf, ...]) -> list[OwnPrompt]:
-    """The commands on these shelves. Reads files: call it in a thread. Never raises."""
-    found = list(_skills_in(shelves))
-    for each in written(shelves, COMMANDS):
+def _in_files(extensions: tuple[ExtensionFolder, ...]) -> list[OwnPrompt]:
+    """The commands in these folders of extensions. Reads files: call it in a thread. Never raises."""
+    found = list(_skills_in(extensions))
+    for each in markdown_files(extensions, COMMANDS):
         lines = (line.strip("# ").strip() for line in each.text.splitlines())
         first = next(filter(None, lines), "")[:100]
         takes = "[…]" if _ARGUMENT.search(each.text) else ""
@@ -242,11 +242,11 @@ def _in_files(shelves: tuple[Shelf, ...]) -> list[OwnPrompt]:
     return list({prompt.name: prompt for prompt in found}.values())
 
 
-def _skills_in(shelves: tuple[Shelf, ...]) -> Iterator[OwnPrompt]:
+def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
     """The skills that the user can call; a command of the same name comes before them."""
-    for shelf in shelves:
-        for skill in find_skills((SkillFolder(shelf.room(SKILLS_FOLDER), within=shelf.within),)):
+    for root in extensions:
+        for skill in find_skills((SkillFolder(root.subfolder(SKILLS_FOLDER), within=root.within),)):
             if skill.invocable and not skill.problem:
                 text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{skill.text}"
-                name = f"{shelf.prefix}{''.join(skill.name.lower().split())}"
-                yield OwnPrompt(name, skill.description, skill.hint, text, shelf.source)
+                name = f"{root.prefix}{''.join(skill.name.lower().split())}"
+                yield OwnPrompt(name, skill.description, skill.hint, text, root.source)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.agent.extensions.agents import AGENTS, own_agents
-from tui_agent.agent.extensions.files import STYLES, Shelf, written
+from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, markdown_files
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.context.counting import Counter
 from tui_agent.durable import make_private_folder, write_file
@@ -37,7 +37,7 @@ _SHORT: Final = re.compile(r"[\w.-]+/[\w.-]+")
 _BY_SSH: Final = re.compile(r"[\w.-]+@[\w.-]+:[^:].*")
 _PROTOCOLS: Final = ("https", "ssh", "file")
 _FOREIGN: Final = ".claude-plugin"
-_ROOMS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
+_SUBFOLDERS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
 
 
 class PluginError(Exception):
@@ -238,7 +238,7 @@ def plugins_in(copy: Path) -> list[Plugin]:
         found = [each for entry in entries[:MOST_LISTED] if (each := _entry(entry, copy, str(root))) is not None]
         if found:
             return found
-    if (copy / _FOREIGN / "plugin.json").is_file() or any((copy / room).is_dir() for room in _ROOMS):
+    if (copy / _FOREIGN / "plugin.json").is_file() or any((copy / name).is_dir() for name in _SUBFOLDERS):
         about = _document(copy / _FOREIGN / "plugin.json")
         return [Plugin(_word(about.get("name")) or "plugin", copy, _word(about.get("description")))]
     raise PluginError("there is no plugin: neither .claude-plugin nor commands, agents, skills or hooks")
@@ -262,9 +262,9 @@ def told(plugin: Plugin) -> list[str]:
     """What a plugin adds and runs, and how many tokens it adds to each request."""
     if plugin.elsewhere:
         return [f"{plugin.name}: {plugin.description}", f"  is in another repository: {plugin.elsewhere}"]
-    shelf = Shelf(plugin.folder, "yours", within=plugin.folder, kind="plugin")
+    root = ExtensionFolder(plugin.folder, "yours", within=plugin.folder, kind="plugin")
     about = _document(plugin.folder / _FOREIGN / "plugin.json")
-    agents = [each for each in own_agents((shelf,)) if not each.problem]
+    agents = [each for each in own_agents((root,)) if not each.problem]
     skills = find_skills((SkillFolder(plugin.folder / "skills", within=plugin.folder),))
     counter = Counter()
     tokens = sum(counter.text(f"- {each.name}: {each.description}\n") for each in agents)
@@ -275,13 +275,13 @@ def told(plugin: Plugin) -> list[str]:
     )
     lines = [f"{plugin.name}: {plugin.description or _word(about.get('description')) or 'says nothing about itself'}"]
     for what, names in (
-        ("commands", [each.name for each in written((shelf,), "commands")]),
+        ("commands", [each.name for each in markdown_files((root,), "commands")]),
         ("agents", [each.name for each in agents]),
         ("skills", [each.name for each in skills]),
-        ("styles", [each.name for each in written((shelf,), STYLES)]),
+        ("styles", [each.name for each in markdown_files((root,), STYLES)]),
     ):
         lines += [f"  {what}: {', '.join(names)}"] if names else []
-    hooks = read_hooks((shelf,))
+    hooks = read_hooks((root,))
     for hook in hooks.hooks:
         what = f"asks the small model: {hook.prompt}" if hook.prompt else f"runs, unconfined: {hook.command}"
         lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {what}")
@@ -293,11 +293,11 @@ def told(plugin: Plugin) -> list[str]:
 def _unused(about: dict[str, object], folder: Path) -> Iterator[str]:
     if about.get("mcpServers") or (folder / ".mcp.json").is_file():
         yield "its MCP servers; `tui-agent mcp add` adds them"
-    for room in _ROOMS:
-        named = about.get(room) or ()
+    for name in _SUBFOLDERS:
+        named = about.get(name) or ()
         places = named if isinstance(named, list | tuple) else [named]
-        if any(not str(place).removeprefix("./").startswith(room) for place in places):
-            yield f"{room} at other places, which plugin.json names"
+        if any(not str(place).removeprefix("./").startswith(name) for place in places):
+            yield f"{name} at other places, which plugin.json names"
 
 
 def _copied(url: str, ref: str, place: Path) -> Origin:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.agent.extensions.agents import own_agents
-from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.view import View
 from tui_agent.settings.brought import brought
@@ -74,7 +74,7 @@ def test_the_trust_question_names_what_the_folder_brings(tmp_path: Path) -> None
 
 def test_lists_of_tools_are_read(tmp_path: Path) -> None:
     fill(tmp_path, "x")
-    [agent] = own_agents((Shelf(tmp_path, "yours", kind="claude"),))
+    [agent] = own_agents((ExtensionFolder(tmp_path, "yours", kind="claude"),))
     assert agent.tools == ("read_file", "grep")
 
 
@@ -123,7 +123,7 @@ def test_an_agent_loses_the_tools_there_are_not_and_says_so(
 ) -> None:
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents/one.md").write_text(f"---\ndescription: d\n{keys}\n---\nDo.")
-    [agent] = own_agents((Shelf(tmp_path, "yours"),))
+    [agent] = own_agents((ExtensionFolder(tmp_path, "yours"),))
     assert agent.tools == tools
     assert agent.note.startswith(note)
     assert bool(agent.problem) == (not tools)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
 from tui_agent.agent.briefing.briefing import Knowledge, Places
-from tui_agent.agent.extensions.files import Shelf
+from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.turn.watchdog import (
     ModelAnswered,
     Observation,
@@ -56,14 +56,14 @@ def styled(settings: Settings, folder: Path) -> object:
     (folder / "styles").mkdir(exist_ok=True)
     (folder / "styles/brief.md").write_text("Be brief.")
     notes = Notes(folder / "memory")
-    places = Places(folder, folder, (), (), notes, (Shelf(folder, "yours"),), style=settings.session.style)
+    places = Places(folder, folder, (), (), notes, (ExtensionFolder(folder, "yours"),), style=settings.session.style)
     return Knowledge(places).sections().style
 
 
 def other_folders(settings: Settings, folder: Path) -> object:
     """The folders that are looked in for extensions."""
     arguments = Arguments(folder=folder, home=folder, project=folder, user_home=folder, trusted=True)
-    return [shelf.kind for shelf in places_of(settings, arguments).shelves]
+    return [root.kind for root in places_of(settings, arguments).extensions]
 
 
 def is_better(settings: Settings, folder: Path) -> object:

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
-from tui_agent.agent.extensions.files import STYLES, Shelf, signature, style_text
+from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, signature, style_text
 from tui_agent.conversation.blocks import Text, ToolDefinition, valid_text
 from tui_agent.conversation.entries import Message, Prefix, notice
 from tui_agent.conversation.log import Log
@@ -155,7 +155,7 @@ class Places(NamedTuple):
     names: Sequence[str]
     skills: tuple[SkillFolder, ...]
     notes: Notes
-    shelves: tuple[Shelf, ...] = ()
+    extensions: tuple[ExtensionFolder, ...] = ()
     """The folders of the user's own agents and styles."""
     style: str = ""
     """The output style at the start of a session."""
@@ -187,7 +187,7 @@ class Knowledge:
             *map(signature_of, files),
             *skills_signature(places.skills),
             signature_of(places.notes.index),
-            *signature(places.shelves, AGENTS, STYLES),
+            *signature(places.extensions, AGENTS, STYLES),
             self.style,
         )
         if seen != self._seen:
@@ -196,7 +196,9 @@ class Knowledge:
                 for skill in find_skills(places.skills)
                 if skill.offered and not skill.problem
             ]
-            agents = [f"- {each.name}: {each.description}" for each in own_agents(places.shelves) if not each.problem]
+            agents = [
+                f"- {each.name}: {each.description}" for each in own_agents(places.extensions) if not each.problem
+            ]
             self._sections = Sections(
                 instructions(places.root, places.folder, places.names) if places.names else "",
                 bounded(_SKILLS, skills, places.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
@@ -204,7 +206,7 @@ class Knowledge:
                 agents=bounded(
                     INTRODUCTION, agents, places.skills_tokens, lambda left: f"[{left:,} more agents do not fit here.]"
                 ),
-                style=style_text(places.shelves, self.style)[:INSTRUCTIONS_LIMIT],
+                style=style_text(places.extensions, self.style)[:INSTRUCTIONS_LIMIT],
             )
             self.own_memory = self._sections.memory if self._places.notes.is_own else ""
             self._seen = seen

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tui_agent.agent.extensions.claude_forms import OURS
-from tui_agent.agent.extensions.files import Shelf, Source, Written, written
+from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Source, markdown_files
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
 from tui_agent.models.choice import configured_model, meant_model, small_model
@@ -83,12 +83,12 @@ class OwnAgent(NamedTuple):
     note: str = ""
 
 
-def own_agents(shelves: tuple[Shelf, ...]) -> tuple[OwnAgent, ...]:
+def own_agents(extensions: tuple[ExtensionFolder, ...]) -> tuple[OwnAgent, ...]:
     """All agents. Reads files: call it in a thread. Never raises."""
-    return tuple(map(_agent, written(shelves, AGENTS)))
+    return tuple(map(_agent, markdown_files(extensions, AGENTS)))
 
 
-def _agent(found: Written) -> OwnAgent:
+def _agent(found: MarkdownFile) -> OwnAgent:
     problems = [found.problem] if found.problem else []
     named = [OURS.get(name.lower(), name) for name in _TOOL.findall(found.key("tools"))]
     kept_out = {OURS.get(name.lower(), name) for name in _TOOL.findall(found.key("disallowedtools"))}

@@ -1,7 +1,7 @@
 """The folders of commands, agents, styles and hooks: in the project, if it is trusted, and in the user's folder."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -22,19 +22,13 @@ STYLES: Final = "styles"
 """The subfolder for output styles: Markdown files that tell the model how to write its answers."""
 
 Source: TypeAlias = Literal["project", "yours"]
-
-
 Kind: TypeAlias = Literal["own", "claude", "plugin"]
 
-_ROOMS: Final[Mapping[Kind, Mapping[str, str]]] = {
-    "own": {},
-    "claude": {STYLES: "output-styles"},
-    "plugin": {STYLES: "output-styles"},
-}
-"""The names that subfolders have in other folders than ours, where they differ."""
+_ELSEWHERE: Final = {STYLES: "output-styles"}
+"""The names that subfolders have in folders of Claude Code, where they differ."""
 
 
-class Shelf(NamedTuple):
+class ExtensionFolder(NamedTuple):
     """A folder of extensions: the user's, or the project's, whose links must not lead outside `within`.
 
     kind: how it is laid out, as ours, as Claude Code's `.claude`, or as one of its plugins. prefix: put before the
@@ -47,12 +41,12 @@ class Shelf(NamedTuple):
     kind: Kind = "own"
     prefix: str = ""
 
-    def room(self, name: str) -> Path:
+    def subfolder(self, name: str) -> Path:
         """The subfolder for files of one kind."""
-        return self.folder / _ROOMS[self.kind].get(name, name)
+        return self.folder / (name if self.kind == "own" else _ELSEWHERE.get(name, name))
 
 
-class Written(NamedTuple):
+class MarkdownFile(NamedTuple):
     """A Markdown file with its front matter parsed. `problem`: why it cannot be used; empty if it can."""
 
     name: str
@@ -71,28 +65,28 @@ class Written(NamedTuple):
         return shown(" ".join(valid_text(found).split()), 1_000)
 
 
-def written(shelves: tuple[Shelf, ...], room: str) -> tuple[Written, ...]:
-    """The Markdown files in the subfolder `room` of each shelf, by name; for equal names, the first shelf wins.
+def markdown_files(extensions: tuple[ExtensionFolder, ...], subfolder: str) -> tuple[MarkdownFile, ...]:
+    """The Markdown files in `subfolder` of each folder of extensions, by name; for equal names, the first folder wins.
 
     A file in a folder below is called ``folder:name``. Reads files: call it in a thread. Never raises.
     """
-    found: dict[str, Written] = {}
-    for shelf in shelves:
-        for name, path in _files(shelf, shelf.room(room)):
-            name = f"{shelf.prefix}{name}"
-            found.setdefault(name, _read(name, path, shelf.source))
+    found: dict[str, MarkdownFile] = {}
+    for root in extensions:
+        for name, path in _files(root, root.subfolder(subfolder)):
+            name = f"{root.prefix}{name}"
+            found.setdefault(name, _read(name, path, root.source))
     return tuple(found[name] for name in sorted(found))
 
 
-def style_text(shelves: tuple[Shelf, ...], name: str) -> str:
+def style_text(extensions: tuple[ExtensionFolder, ...], name: str) -> str:
     """The text of the style of this name; empty if there is none. Reads files: call it in a thread."""
-    styles = written(shelves, STYLES) if name else ()
+    styles = markdown_files(extensions, STYLES) if name else ()
     return next((style.text for style in styles if style.name == name and not style.problem), "")
 
 
-def signature(shelves: tuple[Shelf, ...], *rooms: str) -> tuple[object, ...]:
+def signature(extensions: tuple[ExtensionFolder, ...], *subfolders: str) -> tuple[object, ...]:
     """A value that changes whenever a file is added, removed or written. Cheap: reads no file."""
-    files = (path for shelf in shelves for room in rooms for _, path in _files(shelf, shelf.room(room)))
+    files = (path for root in extensions for name in subfolders for _, path in _files(root, root.subfolder(name)))
     return tuple(state(path) for path in files)
 
 
@@ -105,16 +99,16 @@ def state(path: Path) -> tuple[object, ...]:
     return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def contents(shelf: Shelf, path: Path) -> bytes | None:
+def contents(root: ExtensionFolder, path: Path) -> bytes | None:
     """At most `MOST_BYTES` of a file; None if there is none, or it leads out. Raises `ToolFailure`, `OSError`."""
     real = Path(os.path.realpath(path))
-    if not real.is_file() or _leads_out(shelf, real):
+    if not real.is_file() or _leads_out(root, real):
         return None
     with open_file(real) as stream:
         return read_at_most(stream, MOST_BYTES)
 
 
-def _files(shelf: Shelf, folder: Path) -> Iterator[tuple[str, Path]]:
+def _files(root: ExtensionFolder, folder: Path) -> Iterator[tuple[str, Path]]:
     """The names and real paths of the Markdown files in a folder and in the folders directly below it."""
     listed: list[tuple[str, os.DirEntry[str]]] = []
     for entry in _entries(folder):
@@ -125,12 +119,12 @@ def _files(shelf: Shelf, folder: Path) -> Iterator[tuple[str, Path]]:
             listed += ((f"{entry.name}:{below.name}", below) for below in inside)
     for name, entry in listed:
         real, called = Path(os.path.realpath(entry.path)), name.removesuffix(".md")
-        if called.strip() and not called.startswith(".") and real.is_file() and not _leads_out(shelf, real):
+        if called.strip() and not called.startswith(".") and real.is_file() and not _leads_out(root, real):
             yield "".join(called.lower().split()), real
 
 
-def _leads_out(shelf: Shelf, real: Path) -> bool:
-    return shelf.within is not None and not real.is_relative_to(os.path.realpath(shelf.within))
+def _leads_out(root: ExtensionFolder, real: Path) -> bool:
+    return root.within is not None and not real.is_relative_to(os.path.realpath(root.within))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -141,12 +135,12 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read(name: str, file: Path, source: Source) -> Written:
+def _read(name: str, file: Path, source: Source) -> MarkdownFile:
     name = shown(name, 64)
     try:
         with open_file(file) as stream:
             text = read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except (ToolFailure, OSError) as error:
-        return Written(name, {}, "", source, str(error))
+        return MarkdownFile(name, {}, "", source, str(error))
     keys, body = split_front_matter(text)
-    return Written(name, keys, valid_text(body).strip(), source, "" if body.strip() else "it says nothing")
+    return MarkdownFile(name, keys, valid_text(body).strip(), source, "" if body.strip() else "it says nothing")

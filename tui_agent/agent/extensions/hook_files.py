@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent.extensions.claude_forms import names_of
-from tui_agent.agent.extensions.files import Shelf, Source, contents, state
+from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 
@@ -113,35 +113,35 @@ class Found(NamedTuple):
     idle: tuple[str, ...] = ()
 
 
-def files_of(shelf: Shelf) -> tuple[Path, ...]:
-    """The files of a shelf that may have hooks."""
-    names = {"own": (_OURS,), "claude": _SETTINGS, "plugin": (_IN_PLUGIN,)}[shelf.kind]
-    return tuple(shelf.folder / name for name in names)
+def files_of(root: ExtensionFolder) -> tuple[Path, ...]:
+    """The files in a folder of extensions that may have hooks."""
+    names = {"own": (_OURS,), "claude": _SETTINGS, "plugin": (_IN_PLUGIN,)}[root.kind]
+    return tuple(root.folder / name for name in names)
 
 
-def signature_of(shelves: Sequence[Shelf]) -> tuple[object, ...]:
+def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
     """A value that changes whenever one of the files does."""
-    return tuple(state(file) for shelf in shelves for file in files_of(shelf))
+    return tuple(state(file) for root in extensions for file in files_of(root))
 
 
-def read_hooks(shelves: Sequence[Shelf]) -> Found:
-    """The hooks of all shelves. Reads files: call it in a thread. Never raises."""
+def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
+    """The hooks in all folders of extensions. Reads files: call it in a thread. Never raises."""
     hooks: list[Hook] = []
     problems: list[str] = []
     idle: list[str] = []
-    for shelf, path in ((each, file) for each in shelves for file in files_of(each)):
+    for root, path in ((each, file) for each in extensions for file in files_of(each)):
         try:
-            if (data := contents(shelf, path)) is None:
+            if (data := contents(root, path)) is None:
                 continue
             document = json.loads(data)
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue
         if isinstance(document, dict) and (
-            document.get("disableAllHooks") is True or (shelf.kind != "own" and "hooks" not in document)
+            document.get("disableAllHooks") is True or (root.kind != "own" and "hooks" not in document)
         ):
             continue
-        for found in _hooks_in(document, shelf, path):
+        for found in _hooks_in(document, root, path):
             if isinstance(found, Hook):
                 hooks.append(found)
             elif found.startswith(_NOT_HERE):
@@ -154,7 +154,7 @@ def read_hooks(shelves: Sequence[Shelf]) -> Found:
 _NOT_HERE: Final = "not here: "
 
 
-def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str]:
+def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[Hook | str]:
     """The hooks of a file, and a sentence for each part that cannot be used."""
     named = document.get("hooks", document) if isinstance(document, dict) else None
     if not isinstance(named, dict):
@@ -180,14 +180,14 @@ def _hooks_in(document: object, shelf: Shelf, path: Path) -> Iterator[Hook | str
                 yield f"{event}: the matcher {matcher!r} is not a regular expression."
                 continue
             for given in listed:
-                hook = _hook(event, given, matcher, shelf, path) if isinstance(given, dict) else None
+                hook = _hook(event, given, matcher, root, path) if isinstance(given, dict) else None
                 yield hook or (
                     f"{event}: a hook is a `command`, of the type `prompt` a `prompt`, or of the type `python` a "
                     "`call` like module:function, and its `timeout` is a number of seconds above 0."
                 )
 
 
-def _hook(event: Event, given: Mapping[str, object], matcher: str, shelf: Shelf, path: Path) -> Hook | None:
+def _hook(event: Event, given: Mapping[str, object], matcher: str, root: ExtensionFolder, path: Path) -> Hook | None:
     """The hook that an object describes; None if it is none."""
     kind, default = given.get("type", "command"), END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
     timeout, key = given.get("timeout", default), {"command": "command", "python": "call", "prompt": "prompt"}
@@ -211,13 +211,13 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, shelf: Shelf,
         command,
         matcher,
         min(float(timeout), MOST_TIMEOUT_S),
-        shelf.source,
+        root.source,
         path,
         f"{event}, {' '.join(line.split())[:80]}",
         prompt=prompt,
         only_if=condition if isinstance(condition, str) else "",
         waits=True not in (given.get("async"), given.get("asyncRewake")),
-        root=shelf.folder if shelf.kind == "plugin" else None,
+        root=root.folder if root.kind == "plugin" else None,
     )
 
 

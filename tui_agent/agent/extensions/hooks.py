@@ -16,7 +16,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.files import MOST_BYTES, Shelf
+from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder
 from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.conversation.blocks import valid_text
@@ -32,7 +32,7 @@ MOST_STOPS: Final = 5
 BLOCKED: Final = 2
 """The exit code with which a hook refuses; the reason is on standard error."""
 
-_TELLING: Final = frozenset(("SessionStart", "UserPromptSubmit", "SubagentStart", "PreCompact"))
+_OUTPUT_TO_MODEL: Final = frozenset(("SessionStart", "UserPromptSubmit", "SubagentStart", "PreCompact"))
 """Events for which plain-text output goes to the model."""
 _DONE: Final = frozenset(("PostToolUse", "PostToolUseFailure"))
 """Events after which nothing can be refused any more: a refusal is text for the model."""
@@ -105,9 +105,9 @@ class Hooks:
 
     judge: Judge | None = None
 
-    def __init__(self, shelves: Sequence[Shelf] = (), facts: Facts | None = None) -> None:
-        """Without `shelves` and `facts` there are none."""
-        self._shelves = tuple(shelves)
+    def __init__(self, extensions: Sequence[ExtensionFolder] = (), facts: Facts | None = None) -> None:
+        """Without `extensions` and `facts` there are none."""
+        self._extensions = tuple(extensions)
         self._facts = facts
         self._heard = frozenset(get_args(Event)) if facts is None or facts.subtask is None else _OF_SUBTASKS
         self._state: tuple[object, ...] | None = None
@@ -124,15 +124,15 @@ class Hooks:
         """The hooks for a subtask: those on its calls, its beginning and its end."""
         facts = self._facts
         own = facts._replace(subtask=subtask, transcript=transcript or facts.transcript) if facts is not None else None
-        hooks = Hooks(self._shelves, own)
+        hooks = Hooks(self._extensions, own)
         hooks.judge, hooks._trusted = self.judge, self._trusted
         return hooks
 
     def look(self) -> Found:
         """The present hooks. Reads files: call it in a thread."""
-        seen = signature_of(self._shelves)
+        seen = signature_of(self._extensions)
         if seen != self._state:
-            self._found, self._state = self._without_new(read_hooks(self._shelves)), seen
+            self._found, self._state = self._without_new(read_hooks(self._extensions)), seen
         return self._found
 
     def _without_new(self, found: Found) -> Found:
@@ -280,14 +280,14 @@ async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, em
     text = output.strip()
     if not text.startswith("{"):
         # Of other events, what a hook prints is for whoever runs it by hand.
-        return HookAnswer(context=valid_text(text)) if hook.event in _TELLING else HookAnswer()
+        return HookAnswer(context=valid_text(text)) if hook.event in _OUTPUT_TO_MODEL else HookAnswer()
     try:
         said = _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return failed(f"What it printed cannot be read ({error}): {text[:200]}")
     if said.system_message:
         emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MAX_CONTEXT_CHARS]))
-    return _understood(said, hook, emit)
+    return _interpreted(said, hook, emit)
 
 
 def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
@@ -389,7 +389,7 @@ class _Specific(msgspec.Struct, frozen=True, rename="camel"):
     decision: _Decision | None = None
 
 
-class _Said(msgspec.Struct, frozen=True, rename="camel"):
+class _Output(msgspec.Struct, frozen=True, rename="camel"):
     goes_on: bool | None = msgspec.field(default=None, name="continue")
     stop_reason: str | None = None
     decision: str | None = None
@@ -398,11 +398,11 @@ class _Said(msgspec.Struct, frozen=True, rename="camel"):
     hook_specific_output: _Specific | None = None
 
 
-_decoder = msgspec.json.Decoder(_Said)
+_decoder = msgspec.json.Decoder(_Output)
 _NOTHING: Final = _Specific()
 
 
-def _understood(said: _Said, hook: Hook, emit: Emit) -> HookAnswer:
+def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
     """Interpret a hook's answer."""
     specific = said.hook_specific_output or _NOTHING
     asked = specific.decision or _Decision()
