@@ -57,7 +57,9 @@ def _fold(found: Sequence[Episode], groups: Sequence[Group], view: View, here: S
     after = total_size(group.size for group in groups if group.first > first)
     freed = here.mixed_tokens_of(total_size(group.size for group in gone.values())) - len(inside) * POINTERS_CHARS // 4
     tail = max(0, here.mixed_tokens_of(after) - freed)
-    rates, free = here.rates, here.cold or (here.cleared is not None and here.cleared.results[0] < first)
+    rates, cleared = here.rates, here.cleared
+    cached = not here.cold and (rates is not None or here.model.cache != "none")
+    free = not cached or (cleared is not None and cleared.results[0] < first)
     thinking = here.mixed_tokens_of(view.reasoning_after(last)) if here.model.bound_reasoning and rates else 0
     again = thinking * rates.output if rates is not None else 0.0
     needed = clearing_size(rates, 0 if free else tail, here.growth_of_all, writing=again)
@@ -68,7 +70,7 @@ def _fold(found: Sequence[Episode], groups: Sequence[Group], view: View, here: S
     blocks = dict.fromkeys(gone, tuple[Block, ...]()) | {
         each.pointers: _with_pointers(view, each) for each, _ in inside
     }
-    lost = "the cache is lost anyway" if free else f"{freed:,} freed tokens outweigh writing {tail:,} anew"
+    lost = "no cache is lost by it" if free else f"{freed:,} freed tokens outweigh writing {tail:,} anew"
     entry = Shortened(
         items=tuple(blocks),
         blocks=tuple(blocks.values()),
