@@ -142,7 +142,8 @@ class Tab:
 
     async def close(self) -> None:
         """End the app by hanging up, which it takes as any terminal's end; if it does not end, kill it."""
-        self._input.abort()
+        if not self._input.is_closing():  # asyncio lets nothing be aborted twice
+            self._input.abort()
         self._output.close()
         try:
             await asyncio.wait_for(self._process.wait(), END_S)

@@ -27,8 +27,8 @@ CLAUDE = "claude-opus-5-5"
 SETTINGS = {
     "model.id": CLAUDE,
     "models.anthropic.small": CLAUDE,  # no cheaper writer than itself
-    "context.context_window": "60000",
-    "compaction.threshold_by_tier.frontier": "0.4",
+    "context.context_window": "200000",
+    "compaction.threshold_by_tier.frontier": "0.12",
     "compaction.keep_recent_tokens": "4000",
     "compaction.thrift": "0",
     "clearing.by_price": "false",

@@ -57,7 +57,7 @@ def notification(settings: Settings, folder: Path) -> object:
     terminal = in_terminal(settings, folder, "--set=permissions.unasked=known")
     terminal.shows("ready")
     terminal.process.send("run touch made\r\x1b[O")  # a key after the focus went would bring it back
-    terminal.shows("Esc stops the turn")
+    terminal.shows("your answer is needed")
     terminal.close()
     return b"]9;tui-agent: " in terminal.raw or b"]777;notify;tui-agent: " in terminal.raw
 
