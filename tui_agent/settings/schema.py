@@ -514,7 +514,7 @@ class Ui(Struct, frozen=True, kw_only=True):
     glyphs: Literal["unicode", "ascii"] = "unicode"
     """Which symbols are drawn: ascii is for terminals and fonts without the others."""
     panel_columns: Count = 160
-    """Columns of the terminal from which a start opens the context panel; 0: never."""
+    """Columns from which a start opens the context panel, which closes where it would cover the text; 0: never."""
     mouse: bool = True
     """Use the mouse."""
     notifications: bool = True

@@ -67,3 +67,20 @@ def test_a_summary_is_edited_in_both_ways_and_used(terminal: Terminal, tmp_path:
     assert terminal.ends() == 0
     (log,) = (tmp_path / "home" / "sessions").glob("*/checkpoints.sqlite")
     assert b"Typed here. Written in the editor." in log.read_bytes()
+
+
+def test_a_panel_that_opened_by_itself_does_not_cover_the_conversation(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, tmp_path / "home", "--model", "offline", rows=40, columns=200)
+    try:
+        terminal.shows("Tab goes to these rows")
+        terminal.screen.resize(24, 80)
+        terminal.process.setwinsize(24, 80)
+        terminal.until(lambda: "Tab goes to these rows" not in terminal.text and "For example" in terminal.text)
+        terminal.process.send(F2)
+        terminal.shows("Tab goes to these rows")
+        terminal.screen.resize(23, 79)
+        terminal.process.setwinsize(23, 79)
+        terminal.process.send("still there")
+        terminal.until(lambda: "still there" in terminal.text and "Tab goes to these rows" in terminal.text)
+    finally:
+        terminal.close()

@@ -266,7 +266,7 @@ class TuiAgent(Host):
         self.on_prompt_area_resized()
         self.conductor.open(self.arguments)
         if 0 < self.settings.ui.panel_columns <= self.size.width:
-            self.steering.toggle()
+            self.steering.toggle(asked_for=False)
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)
         await self._order.begin()
@@ -434,9 +434,13 @@ class TuiAgent(Host):
     # User actions
 
     def on_prompt_area_resized(self) -> None:
-        """Tell the permission panel how many lines prompt and status bar take."""
+        """Tell the permission panel how many lines prompt and status bar take; a context panel that opened by itself
+        does not cover the conversation when the terminal becomes narrow.
+        """
         if not self.completed:
             return
+        if self.steering.may_leave:
+            self._show_conversation()
         others = (self.permission, self.entry, self.status)
         air = sum(widget.styles.margin.top for widget in others)
         guide = self._guide.size.height if self._guide is not None else 0

@@ -50,6 +50,7 @@ class Steering:
         self._told_of = self._summarised = 0
         self._expiry: Timer | None = None
         self.panel: ContextPanel | None = None
+        self._asked_for = True
         self.drafting = Drafting(host)
 
     @property
@@ -59,11 +60,17 @@ class Steering:
 
     # The panel
 
-    def toggle(self) -> None:
-        """Open or close the panel."""
+    @property
+    def may_leave(self) -> bool:
+        """Whether the panel is open only because there was room for it, and nobody is using it."""
+        return self.panel is not None and not self._asked_for and not self.has_focus
+
+    def toggle(self, *, asked_for: bool = True) -> None:
+        """Open or close the panel. `asked_for`: the user wants it; else there is room for it."""
         if self.panel is not None:
             self.close()
         else:
+            self._asked_for = asked_for
             self._host.run_worker(self._open(), name="context", exclusive=True, group="context")
 
     def close(self) -> None:
