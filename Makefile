@@ -14,7 +14,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 
 LOWEST := build/lowest
 
-.PHONY: run test pytest soak lowest local bench gallery snapshots docs lint format clean
+.PHONY: run test pytest soak lowest local languages bench gallery snapshots docs lint format clean
 .DEFAULT_GOAL := test
 
 # $(value ARGS) keeps make from expanding what was meant for the shell: make run ARGS='-p "costs $$5?"'
@@ -42,6 +42,12 @@ lowest:
 # At low priority, one after another: it uses every core for as long as it takes.
 local: $(READY) $(LOCAL_READY)
 	TUI_AGENT_LOCAL=$(abspath $(LOCAL))/bin/python nice $(BIN)/pytest -s -o faulthandler_timeout=7200 tests/local
+
+# Language servers from PyPI and npm, some 300 MB, for their tests; those on PATH are tried too.
+languages: $(READY)
+	python3 -m venv build/languages && build/languages/bin/pip install --quiet basedpyright
+	npm install --silent --prefix build/languages typescript@5 typescript-language-server
+	$(BIN)/pytest tests/tools/lsp
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench --all

@@ -80,7 +80,6 @@ from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.asking import AskUser, SubmitPlan
 from tui_agent.tools.base import Ask, Effect, Tool
 from tui_agent.tools.files.buffers import Buffers
-from tui_agent.tools.files.diagnostics import Diagnosing, LanguageServers
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
@@ -89,6 +88,8 @@ from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing
+from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, skill_roots
@@ -299,7 +300,7 @@ async def _open(
     tools.append(Recall(kept.recall, kept.recall.everywhere))
     project = arguments.project if arguments.trusted else None
     servers = await asyncio.to_thread(
-        ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project
+        ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project, languages
     )
     offered = OfferedTools(servers, settings.mcp)
     small = SmallModels(settings)
@@ -333,6 +334,7 @@ async def _open(
             extensions=places.extensions,
             hooks=hooks,
             telemetry=telemetry,
+            languages=languages,
         ),
     )
     closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
@@ -514,7 +516,8 @@ def tools_of(
         only_reads=lambda: gate.mode == "plan",
     )
     confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
-    editing = (Diagnosing(tool, languages) for tool in confined)
+    checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
+    editing = (Diagnosing(tool, languages, checks) for tool in confined)
     tools: list[Tool] = [ReadFile(pages, buffers), *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),

@@ -57,6 +57,7 @@ from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, Subt
 from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 
@@ -72,7 +73,7 @@ class SessionParts(NamedTuple):
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
     current. subtasks: runs them; tools have it already. files: the history of changed files. offered: the tools of MCP
     servers. extensions: the folders of the user's own commands, agents and styles. hooks: the user's own.
-    telemetry: follows the log.
+    telemetry: follows the log. languages: the language servers.
     """
 
     guards: Guards | None = None
@@ -85,6 +86,7 @@ class SessionParts(NamedTuple):
     hooks: Hooks = Hooks()
     is_subtask: bool = False
     telemetry: Telemetry | None = None
+    languages: LanguageServers | None = None
 
 
 class AgentOptions(TypedDict, total=False):
@@ -178,6 +180,7 @@ class Agent:
         self.engine: Final = engine
         self.tracker: Final = kept.tracker
         self.offered: Final = offered
+        self.languages: Final = session.languages
         self.briefing: Final = session.briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
         self.permissions: Final = (
             PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions

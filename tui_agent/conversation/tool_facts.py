@@ -49,6 +49,9 @@ TOOL_FACTS: Final[Mapping[str, ToolFacts]] = {
     "list_dir": ToolFacts("List", "looking around", "read", True, ("LS",)),
     "fetch_url": ToolFacts("Fetch", "fetching", "fetch", True, ("WebFetch",)),
     "web_search": ToolFacts("Search the web", "searching the web", "fetch", True, ("WebSearch",)),
+    "definition": ToolFacts("Definition", "searching", "search", True),
+    "references": ToolFacts("References", "searching", "search", True),
+    "symbols": ToolFacts("Symbols", "reading", "read", True),
     "recall": ToolFacts("Recall", "searching", "search"),
     "memory": ToolFacts("memory", "", "think"),
     "remember": ToolFacts("Remember"),  # of earlier versions

@@ -39,7 +39,7 @@ ADDED_UP = frozenset(
 
 ONCE_A_SWITCH: Final = "permissions.network"
 """A list that was once true (everything) or false (nothing), and may still be written so."""
-PAIRS = frozenset({"ui.keymap"})
+PAIRS = frozenset({"ui.keymap", "diagnostics.checks"})
 """Lists of `NAME=VALUE` strings that may also be given as an object."""
 
 _TRUE = frozenset({"true", "yes", "on", "1"})

@@ -440,10 +440,12 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
 
 class Diagnostics(Struct, frozen=True, kw_only=True):
-    """What an edit newly broke, from language servers; needs the extra tui-agent[lsp]."""
+    """What an edit newly broke, from language servers (with the extra tui-agent[lsp]) and from checks of yours."""
 
     enabled: bool = True
     """Start the language servers that are there, with the first edit of a file that they know."""
+    checks: tuple[str, ...] = ()
+    """Commands by file pattern, run before and after an edit, such as `{"*.sh": "shellcheck {file}"}`."""
     wait_s: float = 2.0
     """Seconds that the result of an edit waits; what is known later comes with the next one."""
     warnings: bool = False

@@ -24,8 +24,8 @@ from tui_agent.agent import events
 from tui_agent.settings import Settings
 from tui_agent.telemetry.telemetry import spans_for, wanted
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
-from tui_agent.tools.files import diagnostics
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp import programs
 from tui_agent.tools.notes.memory import memory_folder
 from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
 from tui_agent.tools.web.web_search import WebSearch
@@ -69,10 +69,10 @@ def broken(text: str) -> Observe:
     async def observe(settings: Settings, folder: Path) -> object:
         async with without_delay() as patch, talking(folder, settings) as session:
             patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-            patch.setattr(diagnostics, "PROGRAMS", diagnostics.PROGRAMS[1:2])
+            patch.setattr(programs, "PROGRAMS", programs.PROGRAMS[1:2])
             told = await say(session, f'write "{text}" to broken.py')
         texts = [event.text for event in told if isinstance(event, events.ToolFinished)]
-        return sum(text.count("(Ruff") for text in texts)
+        return sum(text.count("(Ruff") + text.count("checked") for text in texts)
 
     return observe
 
@@ -280,6 +280,11 @@ PROBES: Mapping[str, Probe] = {
     "permissions.variables": Probe(["MY_SERVICE_TOKEN"], variables, OFFLINE),
     "permissions.unasked": Probe("known", unasked, OFFLINE),
     "permissions.folders": Probe([str(HERE.parent)], doing(f"read {HERE}"), OFFLINE),
+    "diagnostics.checks": Probe(
+        ("*.py=grep -q . {file} && echo broken.py:1 checked; false",),
+        broken("x"),
+        OFFLINE | {"diagnostics.wait_s": 30.0},
+    ),
     "diagnostics.enabled": Probe(False, broken("def f(:"), OFFLINE),
     "diagnostics.wait_s": Probe(0.0, broken("def f(:"), OFFLINE | {"diagnostics.wait_s": 30.0}),
     "diagnostics.warnings": Probe(True, broken("import os"), OFFLINE | {"diagnostics.wait_s": 30.0}),

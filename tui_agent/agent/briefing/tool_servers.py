@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from tui_agent.context.counting import estimate
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse
@@ -65,12 +67,14 @@ class OfferedTools:
         offers = self.servers.offers()
         limit = int(window * self._settings.whole_share)
         set_ = arranged(((offer.definition, offer.always) for offer in offers), limit)
-        looked_up = set_.deferred > 0 or bool(self.servers.unknown)
+        own = [replace(each.definition, deferred=True) for each in self.servers.own.values()]
+        looked_up = set_.deferred > 0 or bool(self.servers.unknown or own)
         leading = (self.call.definition, self.find.definition) if looked_up else ()
-        self._definitions = tuple(sorted((*set_.definitions, *leading), key=lambda each: each.name))
+        self._definitions = tuple(sorted((*set_.definitions, *own, *leading), key=lambda each: each.name))
         statuses = [status for status in self.servers.statuses() if self.servers.is_on(status.name)]
         room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
-        lines = [_line(status, room, names=looked_up) for status in statuses]
+        lines = [f"- language servers: {', '.join(self.servers.own)} (of names in code)."] if own else []
+        lines += [_line(status, room, names=looked_up) for status in statuses]
         introduction, limit = INTRODUCTION if looked_up else WHOLE, self._settings.index_tokens
         self._index = bounded(introduction, lines, limit, lambda left: f"[{left:,} more servers.]")
 

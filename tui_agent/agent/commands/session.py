@@ -142,6 +142,25 @@ async def memory(agent: "Agent", _: str) -> Reply:
     return Reply("Memory", await agent.briefing.memory_text())
 
 
+async def diagnostics(agent: "Agent", _: str) -> Reply:
+    from tui_agent.tools.lsp.diagnosing import problem_text
+
+    if agent.languages is None or not agent.languages.are_used:
+        hint = "pip install 'tui-agent[lsp]', and diagnostics.enabled, let servers that are there be asked."
+        return Reply("No language server is asked", hint, failed=True)
+    states = [f"{name}: {state}" for name, state in agent.languages.states.items()]
+    if not states:
+        return Reply("No language server has been started", "The first edit of a file that one knows starts it.")
+    found = agent.languages.problems
+    root = agent.folder
+    names = [each.path.relative_to(root) if each.path.is_relative_to(root) else each.path for each in found]
+    lines = [problem_text(each, one_line(str(name), 300)) for each, name in zip(found, names, strict=True)]
+    return Reply(
+        f"{counted(len(found), 'problem')} in the files edited here and in those that use them",
+        "\n".join([*lines, *states]),
+    )
+
+
 async def continue_spending(agent: "Agent", _: str) -> Reply:
     return Reply(agent.reset_cost_ceiling())
 

@@ -11,9 +11,11 @@ import msgspec
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.settings import Mcp, ToolServer
 from tui_agent.text import error_text, one_line
-from tui_agent.tools.base import ToolContext, ToolFailure, ToolOutput
+from tui_agent.tools.base import Tool, ToolContext, ToolFailure, ToolOutput
+from tui_agent.tools.lsp.lookups import lookup_tools
+from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
-from tui_agent.tools.mcp.known import KnownServer, Lists, prompt_arguments, tool_name
+from tui_agent.tools.mcp.known import KnownServer, KnownTool, Lists, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
 from tui_agent.tools.mcp.search import Entry, Index
 from tui_agent.tools.mcp.server_tool import ServerTool
@@ -66,9 +68,10 @@ class ToolServers:
         session: Path,
         folders: Sequence[Path],
         problems: Sequence[str] = (),
+        languages: LanguageServers | None = None,
     ) -> None:
         """`home` is the program's folder, `session` the session's; `folders` are those the session works in, which
-        servers may ask for. Reads files.
+        servers may ask for; the tools of `languages` are found like those of servers. Reads files.
         """
         self.home = home
         self.folder = folders[0]
@@ -90,6 +93,8 @@ class ToolServers:
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._signing_in: dict[str, asyncio.Task[None]] = {}
         self._tools: dict[str, ServerTool] = {}
+        self.own: Mapping[str, Tool] = {each.definition.name: each for each in lookup_tools(languages)}
+        """Tools of the program that the model has to find."""
         self._index = Index(())
         for server in servers:
             self._add(server)
@@ -97,11 +102,17 @@ class ToolServers:
 
     @classmethod
     def opened(
-        cls, settings: Mcp, home: Path, session: Path, folders: Sequence[Path], project: Path | None
+        cls,
+        settings: Mcp,
+        home: Path,
+        session: Path,
+        folders: Sequence[Path],
+        project: Path | None,
+        languages: LanguageServers | None = None,
     ) -> "ToolServers":
         """The servers of the settings and of a trusted `project`. Reads files: call it off the event loop."""
         servers, problems = configured(settings.servers, folders[0], project if settings.project else None)
-        return cls(settings, servers, home, session, folders, problems)
+        return cls(settings, servers, home, session, folders, problems, languages)
 
     # What they offer
 
@@ -143,17 +154,18 @@ class ToolServers:
             found.append(Offer(tool.server, tool.definition, wanted))
         return tuple(found)
 
-    def tool(self, name: str) -> ServerTool | None:
-        """A server's tool by the name that the model uses. Raises ToolFailure for one that no longer exists."""
-        tool = self._tools.get(name)
+    def tool(self, name: str) -> Tool | None:
+        """A tool by the name that the model uses. Raises ToolFailure for one of a server that no longer exists."""
+        tool = self.own.get(name) or self._tools.get(name)
         if tool is None:
             self._explain(name)
         return tool
 
-    async def search(self, query: str, limit: int) -> list[ServerTool]:
+    async def search(self, query: str, limit: int) -> list[Tool]:
         """The tools that best match a description, best first. Asks servers first whose tools are not known yet."""
         await self.learn()
-        return [self._tools[tool_name(entry.server, entry.tool.name)] for entry in self._index.search(query, limit)]
+        found = self._index.search(query, limit)
+        return [self.own.get(each.tool.name) or self._tools[tool_name(each.server, each.tool.name)] for each in found]
 
     # Using them
 
@@ -363,7 +375,8 @@ class ToolServers:
 
     def _arrange(self) -> None:
         self._tools = {}
-        entries = []
+        given = (each.definition for each in self.own.values())
+        entries = [Entry("", KnownTool(each.name, each.description, each.schema)) for each in given]
         for name in self.on:
             for tool in self._known.get(name, KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints

@@ -400,6 +400,9 @@ class TuiAgent(Host):
         if session.resumed and not any(isinstance(block, UserBlock) for block in self._transcript):
             self.say(Level.INFO, "All of this conversation was taken back", hint="/tree leads back to it")
         session.background.on_change = lambda: self.status.show(jobs=len(session.background.running))
+        languages = session.agent.languages
+        if languages is not None:
+            languages.on_change = lambda: self.status.show(problems=len(languages.problems))
         self._show_agent(session.agent)
         self._show_todo(session.agent)
         self._show_attention()

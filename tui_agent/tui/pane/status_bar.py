@@ -50,7 +50,7 @@ class Status(Struct, frozen=True, kw_only=True):
     summarising: a summary is being written while the conversation goes on.
     unconfined: commands run without the sandbox they should run in. confined: in the mode auto, they run unasked in a
     full sandbox.
-    jobs: how many commands run in the background.
+    jobs: how many commands run in the background. problems: how many the language servers know of.
     reading, writing: tokens per second of a local model; 0: not local, or unknown.
     """
 
@@ -73,6 +73,7 @@ class Status(Struct, frozen=True, kw_only=True):
     unconfined: bool = False
     confined: bool = False
     jobs: int = 0
+    problems: int = 0
     reading: float = 0.0
     writing: float = 0.0
 
@@ -99,6 +100,7 @@ class Changes(TypedDict, total=False):
     unconfined: bool
     confined: bool
     jobs: int
+    problems: int
     reading: float
     writing: float
 
@@ -176,6 +178,7 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: GaugeMar
     right = [
         _summarising(status),
         _jobs(status),
+        _problems(status),
         _sandbox(status),
         _mode(status),
         _model(status, glyphs),
@@ -239,6 +242,12 @@ def _jobs(status: Status) -> Piece:
         return (Form(0),)
     told = counted(status.jobs, "job")
     return Form(9, (Span(told, "$accent"),)), Form(0)
+
+
+def _problems(status: Status) -> Piece:
+    if not status.problems:
+        return (Form(0),)
+    return Form(10, (Span(counted(status.problems, "problem"), "$text-warning"),)), Form(0)
 
 
 def _sandbox(status: Status) -> Piece:

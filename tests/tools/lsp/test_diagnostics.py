@@ -11,7 +11,7 @@ import pytest
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
 from tui_agent.settings import GivenValue
-from tui_agent.tools.files import diagnostics
+from tui_agent.tools.lsp import programs
 
 SETTINGS: dict[str, GivenValue] = {"diagnostics.warnings": True, "diagnostics.wait_s": 60.0}
 SAID = "[1 new problem since this edit"
@@ -22,7 +22,7 @@ def ruff_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     # A type checker that may be on this machine would have its own say.
-    monkeypatch.setattr(diagnostics, "PROGRAMS", diagnostics.PROGRAMS[1:2])
+    monkeypatch.setattr(programs, "PROGRAMS", programs.PROGRAMS[1:2])
 
 
 def texts(seen: list[events.AgentEvent]) -> list[str]:
