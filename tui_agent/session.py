@@ -40,6 +40,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.entries import FilesChanged, FilesKept
 from tui_agent.conversation.file_changes import kept_contents
 from tui_agent.conversation.log import Entries
+from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.view import View
 from tui_agent.durable import one_at_a_time, write_file
 from tui_agent.models.base import ModelError
@@ -103,7 +104,7 @@ from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, 
 from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
-from tui_agent.tools.web.web_search import WebSearch
+from tui_agent.tools.web.web_search import SERVICES, NotInPlan, ProviderSearch, WebSearch
 from tui_agent.version import __version__
 
 REMEMBERED_FILE: Final = "permissions.json"
@@ -297,6 +298,7 @@ async def _open(
     run_agent = RunAgent(subtasks, lambda: own_agents(places.extensions), settings, lambda: view.model or parent)
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
+    tools += searching_tools(settings, gate, subtasks, model.profile)
     tools.append(Recall(kept.recall, kept.recall.everywhere))
     project = arguments.project if arguments.trusted else None
     servers = await asyncio.to_thread(
@@ -532,9 +534,19 @@ def tools_of(
         tools.append(MarkTaskDone())
     if settings.checkpoints.episodes:
         tools.append(EpisodeTool(view))
-    if settings.search.service:
-        tools.append(WebSearch(settings.search))
     return tools
+
+
+def searching_tools(
+    settings: Settings, gate: PermissionGate, subtasks: SubtaskRunner, profile: ModelProfile
+) -> list[Tool]:
+    """The tool that searches the web, if somebody does."""
+    found: list[Tool] = []
+    if settings.search.service in SERVICES:
+        found.append(WebSearch(settings.search))
+    elif not settings.search.service and profile.search_usd is not None:
+        found.append(ProviderSearch(subtasks))
+    return found if settings.search.in_plan else [NotInPlan(tool, gate) for tool in found]
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:

@@ -263,12 +263,22 @@ class Answering:
             signature = signing.sign(self._checked.spec.id, self._checked.prefix, shown)
             block = {"type": "thinking", "thinking": shown, "signature": signature}
             blocks.append({"type": "redacted_thinking", "data": signature} if step.redacted else block)
-        if step.text:
-            blocks.append({"type": "text", "text": step.text, "citations": None})
+        if pages := self._pages():
+            search = f"srvtoolu_{self._id('search')}"
+            blocks.append({"type": "server_tool_use", "id": search, "name": "web_search", "input": {"query": "x"}})
+            blocks.append({"type": "web_search_tool_result", "tool_use_id": search, "content": pages})
+        halves = [step.text] if not pages else [step.text[: len(step.text) // 2], step.text[len(step.text) // 2 :]]
+        blocks += [{"type": "text", "text": text, "citations": None} for text in halves if text]
         for i, call in enumerate(step.calls):
             identifier = call.id or f"toolu_{self._id(f'call {i}')}"
             blocks.append({"type": "tool_use", "id": identifier, "name": call.name, "input": call.args})
         return blocks
+
+    def _pages(self) -> list[dict[str, Any]]:
+        if not any(tool.get("type", "").startswith("web_search_") for tool in self._checked.body.get("tools", [])):
+            return []
+        fields = {"type": "web_search_result", "encrypted_content": "Eo", "page_age": None}
+        return [{**fields, "title": title, "url": url} for title, url in self._step.pages]
 
     def _shows_thinking(self) -> bool:
         display = (self._checked.body.get("thinking") or {}).get("display")
@@ -285,6 +295,7 @@ class Answering:
                 "ephemeral_1h_input_tokens": use.written_1h,
             },
             "service_tier": "standard",
+            **({"server_tool_use": {"web_search_requests": 2}} if self._pages() else {}),
         }
 
     def _output_tokens(self) -> int:

@@ -115,6 +115,11 @@ def check_tools(tools: object) -> None:
     known = {"name", "description", "input_schema", "type", "strict", "input_examples", "eager_input_streaming"}
     for i, tool in enumerate(tools):
         where = f"tools.{i}.custom."
+        if isinstance(tool, dict) and tool.get("type") == "web_search_20250305":
+            check_known(tool, {"type", "name", "max_uses", "allowed_domains", "user_location"}, where)
+            if tool.get("name") != "web_search":
+                raise RuleBroken(f"tools.{i}.web_search_20250305.name: Input should be 'web_search'")
+            continue
         if not isinstance(tool, dict) or tool.get("type", "custom") not in ("custom", None):
             raise RuleBroken(f"tools.{i}: Input should be a custom tool")
         check_known(tool, known | {"cache_control", "allowed_callers", "defer_loading"}, where)

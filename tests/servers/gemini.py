@@ -249,6 +249,9 @@ class Answering:
             candidate["content"] = {"parts": parts, "role": "model"}
         if finish is not None:
             candidate["finishReason"] = finish
+        if finish and self._step.pages and {"googleSearch": {}} in self._checked.body.get("tools", []):
+            found = [{"web": {"uri": url, "title": title}} for title, url in self._step.pages]
+            candidate["groundingMetadata"] = {"webSearchQueries": ["x", "y"], "groundingChunks": found}
         if finish == "MALFORMED_FUNCTION_CALL":
             candidate["finishMessage"] = "Malformed function call: print(default_api."
         return {"candidates": [candidate], "usageMetadata": usage, **self._names()}
@@ -267,7 +270,7 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
         said.append(Said("assistant" if role == "model" else "user", text, tuple(_response_text(a) for a in answers)))
     prompt, position, last = locate(said)
     system = body.get("systemInstruction", {}).get("parts", [])
-    declared = [each for tool in body.get("tools", []) for each in tool["functionDeclarations"]]
+    declared = [each for tool in body.get("tools", []) for each in tool.get("functionDeclarations", ())]
     return ParsedRequest(
         provider="gemini",
         model=model,

@@ -211,7 +211,9 @@ def _check_tools(tools: object) -> set[str]:
         raise RuleBroken("Invalid value at 'tools', a list was expected")
     names: set[str] = set()
     for i, tool in enumerate(tools):
-        declarations = check_known(tool, ("functionDeclarations",), f"tools[{i}]").get("functionDeclarations")
+        if check_known(tool, ("functionDeclarations", "googleSearch"), f"tools[{i}]").get("googleSearch") == {}:
+            continue
+        declarations = tool.get("functionDeclarations")
         if not declarations:
             raise RuleBroken(
                 f"* GenerateContentRequest.tools[{i}].tool_type: required one_of 'tool_type' must be set\n"

@@ -86,8 +86,14 @@ class _Answering:
         self._tell("response.in_progress", response=self._response("in_progress"))
         if "reasoning.encrypted_content" in body.get("include", ()):
             self._reason(summaries=bool(body.get("reasoning")))
+        pages = step.pages if {"type": "web_search"} in body.get("tools", ()) else ()
+        for number in range(2 if pages else 0):
+            call = {"type": "web_search_call", "id": f"ws_{number}{self._nonce[:20]}", "status": "completed"}
+            index = len(self._output)
+            self._tell("response.output_item.added", output_index=index, item=call | {"status": "in_progress"})
+            self._finish(index, {**call, "action": {"type": "search", "query": "x"}})
         if step.text:
-            self._say()
+            self._say(pages)
         for index in range(len(step.calls)):
             self._call(index)
         usage = self._usage()
@@ -116,7 +122,7 @@ class _Answering:
         self._server.issued.add(compact(done))
         self._finish(index, done)
 
-    def _say(self) -> None:
+    def _say(self, pages: tuple[tuple[str, str], ...] = ()) -> None:
         index, text = len(self._output), self._step.text
         item = {"type": "message", "id": f"msg_{self._nonce[:24]}", "role": "assistant", "status": "in_progress"}
         self._tell("response.output_item.added", output_index=index, item={**item, "content": []})
@@ -124,7 +130,9 @@ class _Answering:
         for piece in pieces(text, self._step.chunk):
             self._tell("response.output_text.delta", paced=True, delta=piece, **place)
         self._tell("response.output_text.done", text=text, **place)
-        content = [{"type": "output_text", "text": text, "annotations": []}]
+        cited = {"type": "url_citation", "start_index": 0, "end_index": 1}
+        annotations = [{**cited, "title": title, "url": url} for title, url in pages]
+        content = [{"type": "output_text", "text": text, "annotations": annotations}]
         phase = {"phase": "commentary" if self._step.calls else "final_answer"}
         self._finish(index, {**item, "status": "completed", "content": content, **phase})
 
@@ -182,7 +190,7 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
         provider="openai",
         model=model,
         system=body.get("instructions", ""),
-        tools=tuple(tool["name"] for tool in body.get("tools", ())),
+        tools=tuple(tool.get("name", tool["type"]) for tool in body.get("tools", ())),
         prompt=prompt,
         position=position,
         results=last,

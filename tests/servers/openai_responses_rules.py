@@ -94,6 +94,8 @@ def _check_options(body: dict[str, Any], spec: ModelSpec) -> None:
     if body.get("store") is not False:
         raise broken("Store must be set to false: this organization keeps no data.")
     for i, tool in enumerate(body.get("tools") or ()):
+        if tool == {"type": "web_search"}:
+            continue
         known(tool, ("type", "name", "description", "parameters", "strict"), f"tools[{i}]")
         if tool.get("type") != "function" or not NAME.fullmatch(str(tool.get("name"))):
             raise broken(f"Invalid 'tools[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")

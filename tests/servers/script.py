@@ -69,7 +69,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     Gemini (max_tokens -> MAX_TOKENS, refusal -> SAFETY), upper-case names are sent by Gemini as they are; ``blocked``
     is Gemini's ``promptFeedback.blockReason``. ``redacted`` sends the reasoning as an Anthropic ``redacted_thinking``
     block. ``boundless``: the server does not keep to the most tokens that were asked for. ``input_tokens`` is what it
-    says it has read, whatever that was (0: as it is).
+    says it has read, whatever that was (0: as it is). ``pages``, titles and addresses, are found by two searches of the
+    provider's own, if the request has that tool.
     """
 
     text: str = ""
@@ -82,6 +83,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     redacted: bool = False
     boundless: bool = False
     input_tokens: int = 0
+    pages: tuple[tuple[str, str], ...] = ()
     fault: Fault | None = None
 
 

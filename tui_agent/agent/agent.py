@@ -53,13 +53,22 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import Kind
 from tui_agent.telemetry.telemetry import Telemetry
 from tui_agent.tools.agentic import agentic_tools
-from tui_agent.tools.base import Ask, PermissionAnswer, PermissionQuestion, SubtaskProgress, Tool, WorkspaceView
+from tui_agent.tools.base import (
+    Ask,
+    PermissionAnswer,
+    PermissionQuestion,
+    SubtaskProgress,
+    Tool,
+    ToolFailure,
+    WorkspaceView,
+)
 from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
+from tui_agent.tools.web.web_search import HostedSearch
 
 T = TypeVar("T")
 
@@ -486,6 +495,12 @@ class Agent:
         """Open a subtask's conversation: on disk if this one is, else in memory."""
         tools, settings = subtask_tools(spec, self._toolbox.registry), self.settings
         model = await self._subtask_model(spec.model)
+        if spec.searches:
+            if model.profile.search_usd is None:
+                model = await self._subtask_model(self.profile.name)
+            if model.profile.search_usd is None:
+                raise ToolFailure(f"{model.profile.name} cannot search the web.", "Go on without, or tell the user.")
+            tools = (*tools, HostedSearch())
         if spec.window:
             settings = with_setting(settings, "context.context_window", spec.window, spec.title)
         from tui_agent.storage.sessions import subtask_id

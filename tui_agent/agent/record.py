@@ -234,7 +234,7 @@ class CallAccount:
         purpose: Literal["summary", "digest", "unfinished"],
         duration_ms: int = 0,
     ) -> float | None:
-        cost = cost_usd(usage, profile.prices)
+        cost = cost_usd(usage, profile.prices, profile.search_usd)
         self._tracker.record(profile.name, usage, cost)
         self.spent_usd += cost or 0.0
         call = UnattributedCall(

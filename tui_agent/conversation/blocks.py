@@ -73,13 +73,15 @@ Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image
 class ToolDefinition(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool's definition as sent to the model. `schema` is the JSON Schema of the arguments (an object), as JSON text.
 
-    `deferred`: the definition is withheld until the model finds it with a tool search.
+    `deferred`: the definition is withheld until the model finds it with a tool search. `hosted`: the provider's own web
+    search, which it runs itself while it answers.
     """
 
     name: str
     description: str
     schema: str
     deferred: bool = False
+    hosted: bool = False
 
 
 def valid_text(text: str) -> str:

@@ -52,7 +52,8 @@ Purpose: TypeAlias = Literal["answer", "summary", "digest", "unfinished", "tool"
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Token counts of one model call. `input_tokens` is the whole prompt, including cache reads and writes;
-    `cache_write_hour_tokens`: the part of the writes that the provider keeps for an hour.
+    `cache_write_hour_tokens`: the part of the writes that the provider keeps for an hour. `searches`: how often it
+    searched the web for the answer.
     """
 
     input_tokens: int = 0
@@ -61,6 +62,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     output_tokens: int = 0
     reasoning_tokens: int = 0
     cache_write_hour_tokens: int = 0
+    searches: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         mine, more = msgspec.structs.astuple(self), msgspec.structs.astuple(other)

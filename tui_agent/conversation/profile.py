@@ -93,7 +93,8 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `catalogue`: its provider's id in the price catalogue (empty: not listed).
     `source`: where window and prices come from: ``provider``, ``settings``, ``catalogue``, or ``default``.
     `effort`: how much it is asked to think and write; empty: as its provider has it, also where it takes no such word.
-    `small`: the cheaper model that could write summaries, if any.
+    `small`: the cheaper model that could write summaries, if any. `search_usd`: what one of its provider's own web
+    searches costs; None: it has none.
     """
 
     provider: str
@@ -124,6 +125,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = "default"
     effort: str = ""
     small: "ModelProfile | None" = None
+    search_usd: float | None = None
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ is encoded once and its bytes are kept while it is part of the requests. So a ca
 always has the same bytes, in every process.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -24,12 +24,15 @@ from tui_agent.conversation.blocks import (
 )
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.wire import fresh_id, is_object, read_opaque
+from tui_agent.text import clean, one_line
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
 
 NO_TEXT = "(no output)"
 PICTURES = "(pictures of the results above)"
+SOURCES = "Sources:"
+"""Before the list of pages with which the answer of a web search ends."""
 UNSEEN = "(a picture, which this model cannot see)"
 _COMMON_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types of pictures that every provider accepts."""
@@ -98,7 +101,22 @@ def function_tools(tools: Iterable[ToolDefinition]) -> list[Fields]:
             },
         }
         for tool in tools
+        if not tool.hosted
     ]
+
+
+def with_sources(blocks: tuple[Block, ...], pages: Mapping[str, str]) -> tuple[Block, ...]:
+    """An answer whose text ends with the pages that the provider's web search found: titles by their addresses.
+
+    Such an answer comes in many pieces of text, cut where it cites a page.
+    """
+    if not pages:
+        return blocks
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    found = (f"{one_line(clean(title), 200)}: {one_line(clean(url), 1_000)}" for url, title in pages.items())
+    listed = "\n".join(f"{number}. {page}" for number, page in enumerate(found, 1))
+    rest = (block for block in blocks if not isinstance(block, Text))
+    return (*rest, Text(valid_text(f"{text}\n\n{SOURCES}\n{listed}")))
 
 
 def unseen(image: Image) -> str:

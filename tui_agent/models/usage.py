@@ -10,8 +10,8 @@ from tui_agent.conversation.profile import HOUR_WRITE, Prices
 MTOK = 1_000_000
 
 
-def cost_usd(usage: Usage, prices: Prices | None) -> float | None:
-    """The cost of a call in USD; None if the prices are unknown."""
+def cost_usd(usage: Usage, prices: Prices | None, search_usd: float | None = None) -> float | None:
+    """The cost of a call in USD, with its searches; None if the prices are unknown."""
     if prices is None:
         return None
     rates = prices.of(usage.input_tokens)
@@ -19,12 +19,16 @@ def cost_usd(usage: Usage, prices: Prices | None) -> float | None:
     write = rates.input if rates.cache_write is None else rates.cache_write
     uncached = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
     return (
-        uncached * rates.input
-        + usage.cache_read_tokens * read
-        + (usage.cache_write_tokens - usage.cache_write_hour_tokens) * write
-        + usage.cache_write_hour_tokens * HOUR_WRITE * rates.input
-        + usage.output_tokens * rates.output
-    ) / MTOK
+        usage.searches * (search_usd or 0.0)
+        + (
+            uncached * rates.input
+            + usage.cache_read_tokens * read
+            + (usage.cache_write_tokens - usage.cache_write_hour_tokens) * write
+            + usage.cache_write_hour_tokens * HOUR_WRITE * rates.input
+            + usage.output_tokens * rates.output
+        )
+        / MTOK
+    )
 
 
 class Totals(msgspec.Struct, frozen=True):

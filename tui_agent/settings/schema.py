@@ -258,6 +258,8 @@ class EndpointModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether the model supports pictures."""
     tools: bool | None = None
     """Whether the model can call tools; one that cannot is used as a chat model."""
+    search_usd: Annotated[float, Meta(ge=0)] | None = None
+    """US dollars per web search of the server's own, as the Responses API has it; null: it has none."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -420,14 +422,16 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 
 class Search(Struct, frozen=True, kw_only=True):
-    """The service that the tool web_search asks; without one there is no such tool."""
+    """Who searches for the tool web_search."""
 
-    service: Literal["", "searxng", "brave", "tavily"] = ""
-    """The service; its key is read from BRAVE_API_KEY or TAVILY_API_KEY."""
+    service: Literal["", "off", "searxng", "brave", "tavily"] = ""
+    """Empty: the provider, if it has a search of its own; keys are read from BRAVE_API_KEY or TAVILY_API_KEY."""
     url: str = ""
     """Its address, such as http://localhost:8080/search for SearXNG; empty: the service's own."""
     results: Positive = 8
     """Pages of an answer."""
+    in_plan: bool = True
+    """Search in plan mode too, where it is asked about like everywhere."""
     usd: float | None = None
     """The price of a search in USD; null: what the service's page says."""
 

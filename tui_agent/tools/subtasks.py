@@ -26,6 +26,8 @@ class SubtaskSpec(msgspec.Struct, frozen=True):
     """Tokens of the model's context window that it may use; 0: all."""
     budget_usd: float = 0.0
     """The cost in USD at which it is stopped; 0: only the session's ceilings apply."""
+    searches: bool = False
+    """Its model may search the web by its provider's own tool."""
 
 
 class SubtaskResult(msgspec.Struct, frozen=True):

@@ -291,6 +291,11 @@ PROBES: Mapping[str, Probe] = {
     "worktree.setup": Probe("touch made", set_up, OFFLINE),
     "search.service": Probe("brave", search_tool, OFFLINE),
     "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
+    "search.in_plan": Probe(
+        False,
+        doing('call web_search query="x"'),
+        SEARXNG | {"search.url": "http://127.0.0.1:9/", "permissions.mode": "plan"},
+    ),
     "search.results": Probe(1, searched, SEARXNG),
     "search.usd": Probe(0.5, searched, SEARXNG),
     "file_history.enabled": Probe(False, put_back, OFFLINE),

@@ -307,7 +307,7 @@ class ModelCalls:
         """Append a complete answer; `last`: the call before. Returns it with its calls as they will be run."""
         profile, duration_ms = self._active.profile, int(1000 * (time.monotonic() - self._reply.began))
         await self._time(completed, prepared, last.usage if last is not None else None)
-        cost = cost_usd(completed.usage, profile.prices)
+        cost = cost_usd(completed.usage, profile.prices, profile.search_usd)
         missed = self._caches.answered(
             completed.usage,
             self._engine.model.rates(completed.usage.input_tokens),

@@ -45,7 +45,7 @@ ANTHROPIC = Provider(
     title="Anthropic",
     label="Claude (Anthropic)",
     create=_create,
-    profile=lambda model: structs.replace(claude_profile("anthropic", model), keeps_hours=True),
+    profile=lambda model: structs.replace(claude_profile("anthropic", model), keeps_hours=True, search_usd=0.01),
     keys=(
         "ANTHROPIC_API_KEY",
         "ANTHROPIC_AUTH_TOKEN",

@@ -10,7 +10,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, vali
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import read_arguments, write_opaque
 from tui_agent.models.base import Completed, Metered, ReasoningDelta, StopReason, StreamEvent, TextDelta, ToolCallDelta
-from tui_agent.models.encoding import encode, unused_id
+from tui_agent.models.encoding import encode, unused_id, with_sources
 from tui_agent.models.errors import ServerRefusedError
 from tui_agent.models.http import read_error
 from tui_agent.text import one_line
@@ -47,6 +47,10 @@ class _Iteration(msgspec.Struct):
     output_tokens: int | None = None
 
 
+class _ServerTools(msgspec.Struct):
+    web_search_requests: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
@@ -55,6 +59,7 @@ class _Usage(msgspec.Struct):
     output_tokens: int | None = None
     output_tokens_details: _OutputDetails | None = None
     iterations: list[_Iteration] | None = None
+    server_tool_use: _ServerTools | None = None
 
 
 class _Transformation(msgspec.Struct):
@@ -86,6 +91,7 @@ class _ContentBlock(msgspec.Struct):
     signature: str | None = None
     data: str | None = None
     input: dict[str, object] | None = None
+    content: object = None
 
 
 class _Delta(msgspec.Struct):
@@ -138,6 +144,7 @@ class AnthropicReply:
         self._usage = _Usage()
         self._stop_reason = ""
         self._dropped = 0
+        self._pages: dict[str, str] = {}
         self._id = self._cache_miss = ""
 
     def read(self, data: object) -> Iterator[StreamEvent]:
@@ -189,7 +196,7 @@ class AnthropicReply:
         if reason == "tool_calls" and not calls:
             reason = "end_turn"
         return Completed(
-            blocks,
+            with_sources(blocks, self._pages),
             self._used(),
             reason,
             valid_text(self._model),
@@ -201,6 +208,9 @@ class AnthropicReply:
     def _open_block(self, index: int, start: _ContentBlock) -> StreamEvent | None:
         opened = _Open(start, signature=start.signature or "")
         self._blocks[index] = opened
+        if start.type == "web_search_tool_result" and isinstance(start.content, list):
+            pages = [each for each in start.content if isinstance(each, dict)]  # else it is an error's
+            self._pages |= {str(each.get("url")): str(each.get("title") or "") for each in pages}
         if start.type == "tool_use":
             return ToolCallDelta(index, valid_text(start.name), 0)
         given = (start.text if start.type == "text" else start.thinking) or ""
@@ -281,4 +291,5 @@ class AnthropicReply:
             output_tokens=used.output_tokens or 0,
             reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
             cache_write_hour_tokens=min(written, (lives.ephemeral_1h_input_tokens or 0) if lives else 0),
+            searches=(used.server_tool_use.web_search_requests or 0) if used.server_tool_use else 0,
         )

@@ -24,6 +24,9 @@ from tui_agent.models.originals import original
 CACHE_MARKS = 4
 """The most cache breakpoints in a request (Anthropic, prompt caching)."""
 
+WEB_SEARCH = "web_search_20250305"
+"""The tool's first version (Anthropic, web search tool): every model takes it, and it needs no other tool."""
+MOST_SEARCHES = 5
 COMPACT_BETA = "compact-2026-09-04"
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
@@ -277,7 +280,9 @@ def _tools(tools: tuple[ToolDefinition, ...], mark: Fields | None) -> list[Field
     """The tool definitions, deferred ones last, which cannot have a breakpoint (Anthropic, tool search tool)."""
     ordered = sorted(tools, key=lambda tool: tool.deferred)
     fields: list[Fields] = [
-        {
+        {"type": WEB_SEARCH, "name": tool.name, "max_uses": MOST_SEARCHES}
+        if tool.hosted
+        else {
             "name": tool.name,
             "description": valid_text(tool.description),
             "input_schema": schema_of(tool.schema),

@@ -4,6 +4,7 @@ import re
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import LocalModels, Model
+from tui_agent.models.gemini.request import wants_signatures
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
 
@@ -30,6 +31,8 @@ def gemini_profile(provider: str, model: str) -> ModelProfile:
         cache_minimum=smallest,
         picture_bytes=_PICTURE_BYTES,
         catalogue="google",
+        # For each query from Gemini 3 on, for each prompt before (Gemini API, pricing: grounding with Google Search).
+        search_usd=None if model.startswith("gemma") else 0.014 if wants_signatures(model) else 0.035,
     )
 
 

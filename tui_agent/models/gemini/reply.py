@@ -7,6 +7,8 @@ from functools import reduce
 from operator import getitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
+
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.wire import read_arguments, write_opaque
@@ -21,8 +23,9 @@ from tui_agent.models.base import (
     ToolCallDelta,
     Unavailable,
 )
-from tui_agent.models.encoding import encode, unused_id
+from tui_agent.models.encoding import encode, unused_id, with_sources
 from tui_agent.models.errors import ServerRefusedError
+from tui_agent.models.gemini.request import wants_signatures
 from tui_agent.models.http import read_error
 
 if TYPE_CHECKING:
@@ -96,6 +99,8 @@ class GeminiReply:
         self._blocks: list[_Open | ToolCall] = []
         self._usage = Usage()
         self._reason = ""
+        self._pages: dict[str, str] = {}
+        self._searches = 0
 
     def read(self, data: object) -> list[StreamEvent]:
         """Read one chunk, or a list of them. Raises `ServerRefusedError`; ValueError if it is malformed."""
@@ -125,6 +130,11 @@ class GeminiReply:
         candidate = chunk.candidates[0]
         parts = (candidate.content.parts if candidate.content is not None else None) or []
         events += [event for part in parts if (event := self._part(part)) is not None]
+        if (found := candidate.grounding_metadata) is not None:
+            webs = [chunk.web for chunk in found.grounding_chunks or () if chunk.web is not None]
+            self._pages |= {web.uri: web.title or "" for web in webs if web.uri}
+            queries = len(found.web_search_queries or ())
+            self._searches = max(self._searches, queries if wants_signatures(self._model) else min(1, queries))
         if candidate.finish_reason is not None:
             self._reason = str(getattr(candidate.finish_reason, "value", candidate.finish_reason))
             self.complete = True
@@ -150,7 +160,8 @@ class GeminiReply:
             reason = "end_turn"
         if calls and reason == "end_turn":
             reason = "tool_calls"
-        return Completed(blocks, self._usage, reason, valid_text(self._version or self._model))
+        used = structs.replace(self._usage, searches=self._searches)
+        return Completed(with_sources(blocks, self._pages), used, reason, valid_text(self._version or self._model))
 
     def _part(self, part: "Part") -> StreamEvent | None:
         signature = b64encode(part.thought_signature).decode() if part.thought_signature else ""

@@ -60,8 +60,10 @@ class RequestEncoder:
                     "parametersJsonSchema": schema_of(tool.schema),
                 }
                 for tool in request.tools
+                if not tool.hosted
             ]
-            head["tools"] = [{"functionDeclarations": declarations}]
+            given: list[Fields] = [{"functionDeclarations": declarations}] if declarations else []
+            head["tools"] = [*given, {"googleSearch": {}}] if len(declarations) < len(request.tools) else given
         config: Fields = {"maxOutputTokens": request.max_tokens}
         if _THOUGHTLESS.match(self._model) is None:
             config["thinkingConfig"] = {"includeThoughts": True, **_thinking(self._model, effort)}

@@ -91,6 +91,7 @@ def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
         loose_calls=service.api == "chat",
         catalogue=service.catalogue,
         source="settings" if said is not _UNKNOWN else "default",
+        search_usd=0.01 if service.api == "responses" and service.id == OPENAI.id else said.search_usd,
     )
 
 

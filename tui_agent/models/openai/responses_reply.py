@@ -16,7 +16,7 @@ from tui_agent.models.base import (
     TextDelta,
     ToolCallDelta,
 )
-from tui_agent.models.encoding import unused_id
+from tui_agent.models.encoding import unused_id, with_sources
 from tui_agent.models.errors import ErrorReply, ServerRefusedError
 from tui_agent.models.openai.chat_reply import InputDetails, OutputDetails
 from tui_agent.models.openai.responses_request import SEPARATOR
@@ -47,8 +47,21 @@ class _Response(msgspec.Struct):
     incomplete_details: _Why | None = None
 
 
+class _Source(msgspec.Struct):
+    """A page that a text cites, or that a search found."""
+
+    url: str | None = None
+    title: str | None = None
+
+
+class _Action(msgspec.Struct):
+    type: str = ""
+    sources: list[_Source] | None = None
+
+
 class _Part(msgspec.Struct):
     type: str = ""
+    annotations: list[_Source] | None = None
     text: str | None = None
     refusal: str | None = None
 
@@ -63,6 +76,7 @@ class _Item(msgspec.Struct):
     encrypted_content: str | None = None
     summary: list[_Part] | None = None
     content: list[_Part] | None = None
+    action: _Action | None = None
 
 
 class _Kind(msgspec.Struct):
@@ -90,7 +104,8 @@ _ENDINGS = frozenset({"response.completed", "response.incomplete", "response.fai
 _KNOWN = (
     _REASONING | _TEXT | _ENDINGS | {_ARGUMENTS, _ADDED, _DONE, "error", "response.created", "response.in_progress"}
 )
-_ITEMS = frozenset({"message", "reasoning", "function_call"})
+_SEARCH = "web_search_call"
+_ITEMS = frozenset({"message", "reasoning", "function_call", _SEARCH})
 
 
 @dataclass(slots=True)
@@ -146,7 +161,15 @@ class ResponsesReply:
             reason = "max_tokens"
         elif self._why == "content_filter" or any(opened.refused for opened in self._items.values()):
             reason = "refusal"
-        return Completed(blocks, self._usage, reason, valid_text(self._model), answer_id=valid_text(self._id))
+        items = [opened.item for opened in self._items.values()]
+        parts = [part for item in items for part in item.content or ()]
+        found = [source for part in parts for source in part.annotations or ()]
+        actions = [item.action for item in items if item.type == _SEARCH and item.action is not None]
+        found += [source for action in actions for source in action.sources or ()]
+        pages = {source.url: source.title or "" for source in reversed(found) if source.url}
+        used = msgspec.structs.replace(self._usage, searches=sum(action.type == "search" for action in actions))
+        blocks = with_sources(blocks, dict(reversed(pages.items())))
+        return Completed(blocks, used, reason, valid_text(self._model), answer_id=valid_text(self._id))
 
     def _response(self, kind: str, told: _Response) -> list[StreamEvent]:
         self._model, self._id = told.model or self._model, told.id or self._id

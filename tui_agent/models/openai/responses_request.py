@@ -52,7 +52,9 @@ class ResponsesEncoder:
             head["instructions"] = valid_text(request.system)
         if request.tools:
             head["tools"] = [
-                {
+                {"type": "web_search"}
+                if tool.hosted
+                else {
                     "type": "function",
                     "name": tool.name,
                     "description": valid_text(tool.description),

@@ -1,4 +1,4 @@
-"""Searching the web: `web_search`, through the service that the settings name.
+"""Searching the web: `web_search`, by the provider's own tool or through the service that the settings name.
 
 What each service is asked and answers is one record of `SERVICES`, from its own pages:
 https://docs.searxng.org/dev/search_api.html, https://api-dashboard.search.brave.com/app/documentation/web-search,
@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from typing_extensions import override
 
+from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.resources import prompt_text
 from tui_agent.settings import Search
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tls import tls
-from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.built_in import BuiltIn
+from tui_agent.tools.agentic import answered_by
+from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn, Wrapping
+from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
 if TYPE_CHECKING:
     import httpx2
 
+NAME: Final = "web_search"
 TIMEOUT_S: Final = 20.0
 MAX_BYTES: Final = 4_000_000
 """Bytes of an answer that are read."""
@@ -77,10 +83,85 @@ SERVICES: Final[Mapping[str, Service]] = {
 }
 
 
+class NotInPlan(Wrapping):
+    """A tool that is refused in plan mode."""
+
+    def __init__(self, tool: Tool, gate: PermissionGate) -> None:
+        super().__init__(tool)
+        self._gate = gate
+        self.access = self._access
+
+    def _access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        if self._gate.mode == "plan":
+            raise ToolFailure("The web is not searched in plan mode (search.in_plan).", "Go on without.")
+        return self._tool.access(arguments, workspace)
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        return await self._tool.run(arguments, context)
+
+
+class HostedSearch(BuiltIn):
+    """Stands in a subtask's requests for the provider's own search, which the provider runs itself."""
+
+    name = NAME
+
+    @property
+    @override
+    def definition(self) -> ToolDefinition:
+        return msgspec.structs.replace(super().definition, hosted=True)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Search the web")
+
+    @override
+    async def _do(self, _context: ToolContext, /, query: str) -> ToolOutput:
+        """Search the web.
+
+        Args:
+            query: The words to look for.
+        """
+        raise ToolFailure("The provider searches by itself: nothing is to be called for it.")
+
+
+class ProviderSearch(BuiltIn):
+    """Has a subtask search by its provider's own tool. That one's answer and sources are the result."""
+
+    name = NAME
+    effect: Effect = "network"
+
+    def __init__(self, subtasks: Subtasks) -> None:
+        super().__init__()
+        self._subtasks = subtasks
+
+    @override
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        return (Access("network", str(self._signature.parse(arguments)["query"]), inside=False),)
+
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview("Search the web", text=str(self._signature.parse(arguments)["query"]))
+
+    @override
+    async def _do(self, context: ToolContext, /, query: str) -> ToolOutput:
+        """Search the web. Answers with what the pages say that were found, and with their addresses.
+
+        Args:
+            query: What to find out, whole: the helper that searches knows nothing of this conversation.
+        """
+        if not query.strip():
+            raise ToolFailure("The query is empty.", "Say what to look for.")
+        system = prompt_text("subtask_web_search").strip()
+        spec = SubtaskSpec(system=system, prompt=query, title=f"{NAME} {shown(query, 100)}", steps=3, searches=True)
+        output = await answered_by(self._subtasks, spec, context)
+        if output.is_error:
+            return output
+        heading = _HEADING.format(service="the provider's search")
+        return msgspec.structs.replace(output, text=f"{heading}\n\n{output.text}")
+
+
 class WebSearch(BuiltIn):
     """Asks one service. Its price, from the settings or the service's page, counts as the session's."""
 
-    name = "web_search"
+    name = NAME
     effect: Effect = "network"
 
     def __init__(self, settings: Search) -> None:
