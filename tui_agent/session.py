@@ -27,6 +27,7 @@ from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.history.file_history import FileHistory
+from tui_agent.agent.inbox import WAITING, Inbox
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.presence import Presence
 from tui_agent.agent.subtasks import SubtaskRunner
@@ -256,7 +257,15 @@ async def _open(
         if found.made and not (session is not None and len(session.agent.engine.view.log)):
             await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
 
+    places = await asyncio.to_thread(places_of, settings, arguments)
+    inbox = Inbox(home, places.notes.folder, noted_folder(arguments.folder))
+
+    async def take_note() -> None:
+        if session is not None and len(session.agent.engine.view.log):
+            await asyncio.to_thread(inbox.note, found.folder)
+
     closing.push_async_callback(remove_if_unused)
+    closing.push_async_callback(take_note)
     beside = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
     kept = await Persistence.on_disk(found.folder, subtasks=beside)
     closing.push_async_callback(kept.close)
@@ -269,7 +278,6 @@ async def _open(
     entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
-    places = await asyncio.to_thread(places_of, settings, arguments)
     readable = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
     folders = map(Path, settings.permissions.folders)
     workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *readable), guarded=(arguments.home,))
@@ -337,6 +345,7 @@ async def _open(
             hooks=hooks,
             telemetry=telemetry,
             languages=languages,
+            inbox=inbox,
         ),
     )
     closing.push_async_callback(asyncio.to_thread, keep_learned, engine, arguments.home)
@@ -366,6 +375,8 @@ async def _open(
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     if unsent:
         notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
+    if not arguments.one_shot and not entries and (waiting := await asyncio.to_thread(inbox.waiting)):
+        notices.append(Notice(level="info", title="Memory", text=WAITING.format(waiting), hint="/memory shows them"))
     if small_parent:
         notices.append(Notice(level="warning", title="Small-tier parent", **small_parent._asdict()))
     session = Session(

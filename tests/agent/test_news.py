@@ -168,7 +168,9 @@ async def test_a_new_conversation_begins_with_all_sections_and_no_bodies(tmp_pat
             assert {"fetch_url", "memory"} <= {tool.name for tool in prefix.tools}
             assert "Of the user." in await session.agent.briefing.skills_text()
             assert ("Of the project." in await session.agent.briefing.skills_text()) is trusted
-            assert "what n says" in await session.agent.briefing.memory_text()
+            knowledge = session.agent.briefing.knowledge
+            assert knowledge is not None
+            assert "what n says" in knowledge.memory_text()
             assert not told(session)
 
 

@@ -25,6 +25,7 @@ from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
+from tui_agent.agent.inbox import Inbox
 from tui_agent.agent.own_commands import OwnCommands
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.record import Record
@@ -82,7 +83,7 @@ class SessionParts(NamedTuple):
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
     current. subtasks: runs them; tools have it already. files: the history of changed files. offered: the tools of MCP
     servers. extensions: the folders of the user's own commands, agents and styles. hooks: the user's own.
-    telemetry: follows the log. languages: the language servers.
+    telemetry: follows the log. languages: the language servers. inbox: what could be remembered.
     """
 
     guards: Guards | None = None
@@ -96,6 +97,7 @@ class SessionParts(NamedTuple):
     is_subtask: bool = False
     telemetry: Telemetry | None = None
     languages: LanguageServers | None = None
+    inbox: Inbox | None = None
 
 
 class AgentOptions(TypedDict, total=False):
@@ -190,6 +192,7 @@ class Agent:
         self.tracker: Final = kept.tracker
         self.offered: Final = offered
         self.languages: Final = session.languages
+        self.inbox: Final = session.inbox
         self.briefing: Final = session.briefing or Briefing(lambda _: system, registry.definitions, offered=offered)
         self.permissions: Final = (
             PermissionGate(permissions, workspace) if isinstance(permissions, str) else permissions

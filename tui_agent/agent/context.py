@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from msgspec import structs
 
 from tui_agent.agent import events
+from tui_agent.agent.briefing.briefing import memory_in
 from tui_agent.agent.history.as_events import step_event, text_of
 from tui_agent.agent.history.calls import Past
 from tui_agent.agent.turn.model_calls import Parts
@@ -158,10 +159,16 @@ class AgentContext:
                 subtasks.known_cost_usd,
             ),
             models=tuple(models),
+            memory=self._memory_tokens(),
         )
         if self._offered is None or view.prefix is None or not self._offered.servers:
             return stats
         return structs.replace(stats, servers=self._offered.uses(view.prefix.tools, self._active.profile.prices))
+
+    def _memory_tokens(self) -> int:
+        prefix = self._record.view.prefix
+        section = memory_in(prefix.system) if prefix is not None else ""
+        return self._engine.meter.tokens_of_text(self._record.view, section, "prose") if section else 0
 
     def overview(self) -> Overview:
         """The context with all its items and steps. Items are created on access, so this is cheap at any length."""

@@ -72,8 +72,8 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     provider's cache. evicted, cleared, digested: the present number of such results. summarised_chars: characters in
     the log of everything that boundaries cover; summaries: how many texts replace it; depth: how many times the oldest
     of it was summarised. waits, waited_s: how often, and how many seconds in all, turns waited for a summary. models:
-    by descending cost. forecast: what comes next. cache_until: when the provider's cache expires, in seconds since the
-    epoch; 0: there is none.
+    by descending cost. memory: the part of the system prompt that is the index of the notes. forecast: what comes next.
+    cache_until: when the provider's cache expires, in seconds since the epoch; 0: there is none.
     """
 
     model: str
@@ -105,6 +105,7 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
     subtasks: SubtaskUse = SubtaskUse()
     models: tuple[ModelUse, ...] = ()
     servers: tuple[ServerUse, ...] = ()
+    memory: int = 0
 
     @property
     def percent(self) -> float:

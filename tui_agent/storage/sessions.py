@@ -357,7 +357,14 @@ def stamped_logs(home: Path) -> Iterator[tuple[Path, tuple[int, ...]]]:
     Raises `StorageError`.
     """
     for folder in (*_folders(home), *_folders(home, subtasks=True)):
-        if stamp := _stamp(folder):
+        if stamp := stamp_of(folder):
+            yield folder, stamp
+
+
+def logs_of(home: Path, cwd: str) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    """As `stamped_logs`, newest first, without most of what was started in another folder. Raises `StorageError`."""
+    for folder, stamp in sorted(stamped_logs(home), key=lambda each: each[1], reverse=True):
+        if not _is_of_another(folder, cwd):
             yield folder, stamp
 
 
@@ -372,7 +379,8 @@ def _stats(folder: Path) -> list[os.stat_result]:
     return found
 
 
-def _stamp(folder: Path) -> tuple[int, ...]:
+def stamp_of(folder: Path) -> tuple[int, ...]:
+    """What changes when the log of a session does; empty if it has none."""
     return tuple(number for stat in _stats(folder) for number in (stat.st_mtime_ns, stat.st_size))
 
 
@@ -428,11 +436,11 @@ class _Index:
     def knows(self, folder: Path) -> bool:
         """Whether the session in `folder` has not changed since it was last read."""
         known = self._known.get(folder.name)
-        return known is not None and known.stamp == _stamp(folder)
+        return known is not None and known.stamp == stamp_of(folder)
 
     def info(self, folder: Path) -> SessionInfo:
         """The session in `folder`; reads its log only if that has changed."""
-        known = self._known[folder.name] if self.knows(folder) else _Known(_stamp(folder), _facts(folder))
+        known = self._known[folder.name] if self.knows(folder) else _Known(stamp_of(folder), _facts(folder))
         if not known.facts.problem:
             self._seen[folder.name] = known
         return SessionInfo(id=folder.name, folder=folder, **msgspec.structs.asdict(known.facts))

@@ -7,6 +7,7 @@ it started with; a section that changes later reaches the model as a notice.
 import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from hashlib import blake2b
 from pathlib import Path
@@ -112,6 +113,11 @@ def news(prompt: str, sections: Sections, noticed: Mapping[str, str], own_memory
     return tuple(found)
 
 
+def memory_in(prompt: str) -> str:
+    """The section of a system prompt that is the index of the notes; empty if there is none."""
+    return prompt.partition("\n<memory>\n")[2].partition("\n</memory>")[0]
+
+
 def _tagged(tag: str, text: str) -> str:
     return f"<{tag}>\n{text.replace(f'</{tag}', f'< /{tag}')}\n</{tag}>"
 
@@ -171,7 +177,7 @@ class Knowledge:
     """
 
     def __init__(self, places: Places) -> None:
-        self._places = places
+        self.places = places
         self._seen: tuple[object, ...] = ()
         self._sections = Sections()
         self.style = places.style
@@ -181,7 +187,7 @@ class Knowledge:
 
     def sections(self) -> Sections:
         """The present sections. Cheap while nothing has changed: no file is read then."""
-        places = self._places
+        places = self.places
         files = [place / name for place in _places(places.root, places.folder) for name in places.names]
         seen = (
             *map(signature_of, files),
@@ -208,14 +214,14 @@ class Knowledge:
                 ),
                 style=style_text(places.extensions, self.style)[:INSTRUCTIONS_LIMIT],
             )
-            self.own_memory = self._sections.memory if self._places.notes.is_own else ""
+            self.own_memory = self._sections.memory if self.places.notes.is_own else ""
             self._seen = seen
         return self._sections
 
     def skills_text(self) -> str:
         """A listing of the skills, for people."""
-        found = find_skills(self._places.skills)
-        looked = ", ".join(shown(str(folder.path)) for folder in self._places.skills)
+        found = find_skills(self.places.skills)
+        looked = ", ".join(shown(str(folder.path)) for folder in self.places.skills)
         if not found:
             return f"There are no skills. They are looked for in: {looked}"
         lines = [
@@ -227,7 +233,7 @@ class Knowledge:
 
     def memory_text(self) -> str:
         """A listing of the notes, for people; it names a folder that cannot be read."""
-        notes = self._places.notes
+        notes = self.places.notes
         try:
             listed = notes.listed()
         except ToolFailure as failure:
@@ -237,8 +243,19 @@ class Knowledge:
         lines = [f"{note.name}{' (the file is gone)' * note.missing}\n  {note.description}" for note in listed]
         return "\n".join([*lines, f"In {shown(str(notes.folder))}"])
 
+    def written_down(self) -> str:
+        """All that the project's instructions and the notes say."""
+        notes = self.places.notes
+        texts = [self.sections().instructions, self.sections().skills]
+        with suppress(ToolFailure):
+            for note in notes.listed():
+                texts.append(note.description)
+                with suppress(OSError):
+                    texts.append(note.file.read_text(errors="replace"))
+        return "\n".join(texts)
+
     def _memory(self) -> str:
-        notes = self._places.notes
+        notes = self.places.notes
         try:
             lines = [line.rstrip() for line in notes.look().strip().splitlines()]
         except ToolFailure as failure:
@@ -249,7 +266,7 @@ class Knowledge:
         return bounded(
             _MEMORY.format(folder=folder, index=notes.index.name),
             lines,
-            self._places.memory_tokens,
+            self.places.memory_tokens,
             lambda left: f"[{left:,} more lines do not fit here: read {index}.]",
         )
 
@@ -271,7 +288,7 @@ class Briefing:
         self._write = write
         self._tools = tuple(tool for tool in tools if tool.name != RUN_AGENT)
         self._for_agents = tuple(tool for tool in tools if tool.name == RUN_AGENT)
-        self._knowledge = knowledge
+        self.knowledge = knowledge
         self._offered = offered
         self._sections = Sections()
         self._prefix = Prefix(system=write(self._sections), tools=self._tools)
@@ -295,8 +312,8 @@ class Briefing:
     async def refresh(self, window: int) -> None:
         """Check files and servers for changes, for a model with a `window` in tokens. Cheap if none changed."""
         sections = Sections()
-        if self._knowledge is not None:
-            sections = await asyncio.to_thread(self._knowledge.sections)
+        if self.knowledge is not None:
+            sections = await asyncio.to_thread(self.knowledge.sections)
         tools = (*self._tools, *(self._for_agents if sections.agents else ()))
         if self._offered is not None:
             self._offered.look(window)
@@ -310,27 +327,23 @@ class Briefing:
     @property
     def style(self) -> str:
         """The name of the output style; empty: none. Setting it takes effect at the next `refresh`."""
-        return self._knowledge.style if self._knowledge else ""
+        return self.knowledge.style if self.knowledge else ""
 
     @style.setter
     def style(self, name: str) -> None:
-        if self._knowledge is not None:
-            self._knowledge.style = name
+        if self.knowledge is not None:
+            self.knowledge.style = name
 
     async def skills_text(self) -> str:
         """A listing of the skills, for people."""
-        return await asyncio.to_thread(self._knowledge.skills_text) if self._knowledge else "There are no skills."
-
-    async def memory_text(self) -> str:
-        """A listing of the notes about the project, for people."""
-        return await asyncio.to_thread(self._knowledge.memory_text) if self._knowledge else "There are no notes."
+        return await asyncio.to_thread(self.knowledge.skills_text) if self.knowledge else "There are no skills."
 
     def news(self, log: Log, begun: Prefix) -> tuple[Message, ...]:
         """The notices that a conversation with the prefix `begun` needs now, without those it was given already.
 
         Takes time proportional to what was appended since it last returned none.
         """
-        if self._knowledge is None and self._offered is None:
+        if self.knowledge is None and self._offered is None:
             return ()
         settled, present = self._settled, (self._sections, begun.seq)
         if settled and settled[:2] == present and log.fork_point(settled[2], log.head) == settled[2]:
@@ -345,7 +358,7 @@ class Briefing:
                 noticed.setdefault(
                     entry.about, "".join(block.text for block in entry.blocks if isinstance(block, Text))
                 )
-        own = self._knowledge.own_memory if self._knowledge else ""
+        own = self.knowledge.own_memory if self.knowledge else ""
         # Say nothing of agents without a tool to run them: both come when the prefix is renewed.
         sections = self._sections._replace(agents="") if self.awaits_agents(begun) else self._sections
         found = news(begun.system, sections, noticed, own_memory=own)

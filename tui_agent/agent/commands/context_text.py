@@ -57,11 +57,13 @@ def _window(stats: ContextStats) -> list[str]:
 
 def _categories(stats: ContextStats) -> list[str]:
     whole = sum(stats.categories.values())
-    return [
-        f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / whole:>3.0f}%"
-        for category in CATEGORIES
-        if (tokens := stats.categories.get(category, 0))
-    ]
+    lines = []
+    for category in CATEGORIES:
+        if tokens := stats.categories.get(category, 0):
+            lines.append(f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / whole:>3.0f}%")
+        if category == "system" and stats.memory:
+            lines.append(f"    {'memory':<16}{stats.memory:>10,}  {100 * stats.memory / whole:>3.0f}%")
+    return lines
 
 
 def _thresholds(stats: ContextStats) -> list[str]:

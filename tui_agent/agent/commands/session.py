@@ -138,10 +138,6 @@ async def skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.briefing.skills_text())
 
 
-async def memory(agent: "Agent", _: str) -> Reply:
-    return Reply("Memory", await agent.briefing.memory_text())
-
-
 async def diagnostics(agent: "Agent", _: str) -> Reply:
     from tui_agent.tools.lsp.diagnosing import problem_text
 

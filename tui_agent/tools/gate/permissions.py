@@ -51,6 +51,8 @@ _RULE_ADVICE = (
 )
 _READ: Final = "read_file"
 _REFUSED_ADVICE = "The user declined this call. Do not repeat it: try something else, or ask what they want."
+REFUSED_BECAUSE = f"{_REFUSED_ADVICE} They said: "
+"""Before the user's own words in the result of a call that they declined."""
 
 
 class Confinement(Protocol):
@@ -257,7 +259,7 @@ class PermissionGate:
             )
             answer = await ask(question)
             if not answer.allowed:
-                advice = f"{_REFUSED_ADVICE} They said: {answer.feedback}" if answer.feedback else _REFUSED_ADVICE
+                advice = f"{REFUSED_BECAUSE}{answer.feedback}" if answer.feedback else _REFUSED_ADVICE
                 said = f"You declined it: {answer.feedback}" if answer.feedback else "You declined it."
                 return Verdict(False, said, "user", advice, accesses=accesses)
             notice = await asyncio.to_thread(self._remember, rules) if answer.always and rules else ""

@@ -204,6 +204,8 @@ def _window(seen: Overview) -> Iterator[Row]:
         yield Row(partial(ticks_line, bar))
     whole = stats.window or sum(stats.categories.values())
     yield from share_rows(stats.categories, whole)
+    if stats.memory:
+        yield _measure("of it memory", f"{stats.memory:,}", _percent(stats.memory, whole))
     if stats.reserve:
         yield _measure("Room for answer", f"{stats.reserve:,}", _percent(stats.reserve, whole))
     if kept := min(seen.protected, max(0, stats.tokens - _fixed(stats))):

@@ -1,0 +1,141 @@
+"""What came up in several sessions is proposed, shown, and only then written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.talking import put, say, talking
+from tui_agent.agent.commands.command import Reply
+from tui_agent.agent.commands.table import run_command
+from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.entries import Message
+from tui_agent.session import Session
+from tui_agent.settings import GivenValue
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+
+UNCONFINED: dict[str, GivenValue] = {"permissions.sandbox": "off"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
+
+
+def proposed(reply: Reply) -> list[str]:
+    """The lines that are proposed, without where they came up."""
+    lines = [line for line in reply.text.splitlines() if line[:1].isdigit()]
+    return [line.partition(". ")[2].rpartition(" (")[0] for line in lines]
+
+
+async def held(folder: Path, *prompts: str, then: Callable[[Session], object] = lambda _: None) -> None:
+    """A session in which this is said."""
+    async with talking(folder, UNCONFINED) as session:
+        for prompt in prompts:
+            await say(session, prompt)
+        then(session)
+
+
+async def memory(folder: Path, *arguments: str) -> Reply:
+    """The reply to the last of these, typed in one new session."""
+    async with talking(folder, UNCONFINED) as session:
+        for argument in arguments:
+            reply = await run_command(session.agent, f"/memory {argument}".strip())
+        return reply
+
+
+async def test_what_came_up_in_several_sessions_is_proposed_and_nothing_else(tmp_path: Path) -> None:
+    for number in range(3):
+        await held(
+            tmp_path,
+            f"read README.md and run `touch {number}` then run `ls` and run `touch done`",
+            "Bitte nimm uv statt pip. It has to be quick." if number else "Go on then. It has to be quick.",
+        )
+    reply = await memory(tmp_path, "")
+    assert proposed(reply) == [
+        "you: “It has to be quick.”",
+        "you: “Bitte nimm uv statt pip.”",
+        "`touch done` works",
+        "begins by reading README.md",
+    ]
+    assert "3 sessions, last on" in reply.text
+
+
+async def test_it_is_written_once_it_was_read_and_proposed_no_more(tmp_path: Path) -> None:
+    for _ in range(3):
+        await held(tmp_path, "run `touch done`", "Now go on. It has to be quick.")
+    project = tmp_path / "project"
+    (project / "AGENTS.md").write_text("# Rules\r\n\nBe kind.\n", newline="")
+    assert proposed(await memory(tmp_path, "")) == ["you: “It has to be quick.”", "`touch done` works"]
+    reply = await memory(tmp_path, "take 2")
+    assert reply.failed
+    assert "Read it first" in reply.title
+    assert "+- This works: `touch done`" in reply.text
+    assert (project / "AGENTS.md").read_bytes() == b"# Rules\r\n\nBe kind.\n"
+    reply = await memory(tmp_path, "take 2")
+    assert not reply.failed
+    written = (project / "AGENTS.md").read_bytes()
+    assert written == b"# Rules\r\n\nBe kind.\n\n## From earlier sessions\n\n- This works: `touch done`\n"
+    reply = await memory(tmp_path, "1", "take 1")
+    assert "/memory forget wishes takes it back" in reply.text
+    reply = await memory(tmp_path, "")
+    assert proposed(reply) == []
+    assert "wishes" in reply.text
+    async with talking(tmp_path, UNCONFINED) as session:
+        await say(session, "hello")
+        stats = session.agent.context_stats()
+        assert 0 < stats.memory < stats.categories["system"]
+        listed = await run_command(session.agent, "/memory")
+        assert f"takes {stats.memory:,} tokens" in listed.text
+        assert "memory" in (await run_command(session.agent, "/context text")).text
+    assert "- It has to be quick." in (await memory(tmp_path, "wishes")).text
+    assert "- Be quick." in (await memory(tmp_path, "edit wishes - Be quick.", "wishes")).text
+    assert (await memory(tmp_path, "forget wishes", "wishes")).failed
+
+
+async def test_what_was_dropped_or_stands_elsewhere_is_not_proposed(tmp_path: Path) -> None:
+    for _ in range(3):
+        await held(tmp_path, "run `touch done`", "Now go on. It has to be quick.")
+    await memory(tmp_path, "drop 1")
+    assert proposed(await memory(tmp_path, "")) == ["`touch done` works"]
+    async with talking(tmp_path, UNCONFINED, trusted=True) as session:
+        (tmp_path / "project/AGENTS.md").write_text("Check with `touch done`.\n")
+        assert proposed(await run_command(session.agent, "/memory")) == []
+    assert proposed(await memory(tmp_path / "another", "")) == []
+
+
+async def test_corrections_need_one_session(tmp_path: Path) -> None:
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
+        return PermissionAnswer(allowed=False, feedback="Never write to that file.")
+
+    async with talking(tmp_path, {"permissions.mode": "ask"}, ask=no) as session:
+        await say(session, 'write "x" to a.txt')
+        await put(session, Message(role="assistant", blocks=(Text("I go on"),), stop_reason="interrupted"))
+        await say(session, "Nein, das andere Verzeichnis ist gemeint.")
+    assert proposed(await memory(tmp_path, "")) == [
+        "you: “Never write to that file.”",
+        "you: “Nein, das andere Verzeichnis ist gemeint.”",
+    ]
+
+
+async def test_commands_in_a_row_make_a_skill(tmp_path: Path) -> None:
+    for _ in range(2):
+        await held(tmp_path, "run `touch one`", "run `touch two`", "run `touch three`")
+    assert proposed(await memory(tmp_path, "")) == ["`touch one; then touch two; then touch three`"]
+    await memory(tmp_path, "1", "take 1")
+    skill = (tmp_path / "project/.agents/skills/touch-three/SKILL.md").read_text()
+    assert skill.startswith("---\nname: touch-three\ndescription: ")
+    assert "1. `touch one`\n2. `touch two`\n3. `touch three`\n" in skill
+    async with talking(tmp_path, UNCONFINED, trusted=True) as session:
+        assert "touch-three" in await session.agent.briefing.skills_text()
+
+
+async def test_the_next_start_says_that_there_is_something(tmp_path: Path) -> None:
+    for _ in range(3):
+        async with talking(tmp_path, UNCONFINED) as session:
+            assert not [each for each in session.notices if each.title == "Memory"], session.notices
+            await say(session, "run `touch done`")
+    async with talking(tmp_path, UNCONFINED) as session:
+        (notice,) = [notice for notice in session.notices if notice.title == "Memory"]
+    assert notice.text.startswith("1 of what came up")
+    assert notice.hint == "/memory shows them"
