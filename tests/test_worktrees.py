@@ -1,5 +1,6 @@
 """Worktrees in real repositories, and the real command in one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -172,6 +173,31 @@ def test_a_setup_that_fails_keeps_it(repository: Path, monkeypatch: pytest.Monke
         raise AssertionError("the session must not open")
     assert (repository.with_name("shop-worktrees") / "side").is_dir()
     assert Path.cwd() == repository
+
+
+def test_the_users_hooks_make_and_clean_up_one(repository: Path, tmp_path: Path) -> None:
+    home, place = tmp_path / "home", tmp_path / "copies"
+    home.mkdir()
+    banner = r"printf '\033[1mbanner\033[0m\n'"
+    add = f"git -c core.hooksPath=/dev/null worktree add -q --detach {place}/x"
+    make = f"mkdir -p {place} && {add} && {banner} && echo {place}/x"
+    listed = {
+        "WorktreeCreate": [{"hooks": [{"type": "command", "command": f"cat > {tmp_path}/asked; {make}"}]}],
+        "WorktreeRemove": [{"hooks": [{"type": "command", "command": f"cat > {tmp_path}/told; rm -rf {place}/x"}]}],
+    }
+    (home / "hooks.json").write_text(json.dumps({"hooks": listed}))
+    environment = {**os.environ, "TUI_AGENT_HOME": str(home)}
+    command = [sys.executable, "-m", "tui_agent", "--worktree", "mine", "--model", "offline", "-p", "run pwd", "--yolo"]
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    assert str(place / "x") in done.stdout, done.stderr
+    assert json.loads((tmp_path / "asked").read_text())["name"] == "mine"
+    assert json.loads((tmp_path / "told").read_text())["worktree_path"] == str(place / "x")
+    assert not (place / "x").exists()
+    listed["WorktreeCreate"][0]["hooks"][0]["command"] = "echo no luck >&2; exit 1"
+    (home / "hooks.json").write_text(json.dumps({"hooks": listed}))
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no luck" in done.stderr
 
 
 @pytest.mark.skipif(mechanism().kind == "none", reason="no sandbox here")

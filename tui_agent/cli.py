@@ -458,12 +458,14 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
 
 
 def _talk_in_worktree(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+    from tui_agent.session import worktree_hooks
     from tui_agent.worktrees import WorktreeError, session_worktree
 
-    settings = _load(parsed, folder, home, environ)[1]
+    arguments, settings = _load(parsed, folder, home, environ)
     options = Namespace(**{**vars(parsed.options), "worktree": None})
     try:
-        with session_worktree(folder, parsed.options.worktree, settings.worktree.setup, _say) as place:
+        hooks = worktree_hooks(settings, arguments, _say)
+        with session_worktree(folder, parsed.options.worktree, settings.worktree.setup, _say, hooks) as place:
             return _talk(parsed._replace(options=options), place, home, environ)
     except WorktreeError as error:
         raise UsageError(f"worktree: {error}") from None

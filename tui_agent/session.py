@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -26,6 +26,7 @@ from tui_agent.agent.extensions.files import ExtensionFolder, style_text
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
+from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.inbox import WAITING, Inbox
 from tui_agent.agent.persistence import DiskPersistence, Persistence
@@ -318,6 +319,7 @@ async def _open(
         store.folder.name,
         arguments.folder,
         arguments.project,
+        arguments.home,
         mode=lambda: gate.mode,
         model=lambda: view.model or parent,
         resumed=bool(entries),
@@ -471,6 +473,20 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         skills_tokens=settings.context.skills_index_tokens,
         memory_tokens=settings.context.memory_index_tokens,
     )
+
+
+def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:
+    """The hooks that make and clean up the session's worktree."""
+    facts = Facts(
+        "",
+        arguments.folder,
+        arguments.project,
+        arguments.home,
+        mode=lambda: permission_mode(settings),
+        model=lambda: settings.model.id,
+        resumed=False,
+    )
+    return WorktreeHooks(Hooks(places_of(settings, arguments).extensions, facts), arguments.folder, say)
 
 
 def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> tuple[Telemetry | None, str]:

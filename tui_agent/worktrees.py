@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tui_agent.programs import find_program
 from tui_agent.text import one_line
@@ -66,19 +66,44 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
     return worktree
 
 
+class Makers(Protocol):
+    """The user's own way to make worktrees, in place of git's."""
+
+    def made(self, name: str) -> Path | None:
+        """The folder that it made; None if there is no such way. Raises `WorktreeError`."""
+
+    def unwanted(self, folder: Path) -> bool:
+        """Whether the user wants the folder removed, of which git cannot say whether anything changed."""
+
+    def removing(self, folder: Path) -> bool:
+        """A worktree is about to be removed; whether that was done by what this told."""
+
+
 @contextmanager
-def session_worktree(start: Path, name: str, setup: str, say: Callable[[str], None]) -> Iterator[Path]:
+def session_worktree(
+    start: Path, name: str, setup: str, say: Callable[[str], None], makers: Makers | None = None
+) -> Iterator[Path]:
     """A context in which the working folder is that of `start` in the worktree of this name (empty: a new one).
 
     `setup`: a shell command that is run in a new one. At the end it is removed if nothing changed; else `say` tells
     where it is. Raises `WorktreeError`.
     """
-    worktree = open_worktree(start, name or f"{datetime.now():%m%d-%H%M%S}")
+    name = name or f"{datetime.now():%m%d-%H%M%S}"
+    if makers is not None and (made := makers.made(name)) is not None:
+        with _working_in(made, start):
+            yield made
+        try:
+            unchanged = is_unchanged(worktree_at(made))
+        except WorktreeError:  # git does not know it
+            unchanged = makers.unwanted(made)
+        if not (unchanged and makers.removing(made)):
+            say(f"the worktree {made} is kept")
+        return
+    worktree = open_worktree(start, name)
     top = Path(_git(start, "rev-parse", "--path-format=absolute", "--show-toplevel").strip())
     place = worktree.folder / start.resolve().relative_to(top.resolve())
     place = place if place.is_dir() else worktree.folder
-    os.chdir(place)
-    try:
+    with _working_in(place, start):
         if worktree.new and setup:
             say(f"setting up {worktree.folder}: {setup}")
             # Standard output is for an answer alone.
@@ -88,12 +113,24 @@ def session_worktree(start: Path, name: str, setup: str, say: Callable[[str], No
                 raise WorktreeError(f"{told}, and opens as it is with --worktree {worktree.folder.name}")
         yield place
         if is_unchanged(worktree):
+            if makers is not None:
+                makers.removing(worktree.folder)
             remove_worktree(worktree)
         else:
             say(f"your changes are in {worktree.folder}, on the branch {worktree.branch}")
             say(f"`tui-agent --worktree {worktree.folder.name} -c` goes on, and /worktree there hands it back")
+
+
+@contextmanager
+def _working_in(folder: Path, before: Path) -> Iterator[None]:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise WorktreeError(f"{folder} cannot be entered: {error.strerror}") from None
+    try:
+        yield
     finally:
-        os.chdir(start)
+        os.chdir(before)
 
 
 def patch_of(worktree: Worktree) -> str:

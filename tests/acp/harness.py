@@ -1,20 +1,18 @@
-"""Harbor's own runner for ACP agents (the package `harbor`), as a process in an environment of its own."""
+"""Harbor's own agent for ACP (the package `harbor`), in an environment of its own."""
 
-import asyncio
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from tests.e2e.program import Program
 
 PACKAGES = ("harbor", "agent-client-protocol")
-RUNNER = "import harbor.agents.installed.acp_runner as runner; raise SystemExit(runner.main())"
+ROOT = Path(__file__).parents[2]
 
 
 def interpreter(folder: Path) -> Path | None:
@@ -34,19 +32,18 @@ def interpreter(folder: Path) -> Path | None:
     return None
 
 
-async def run_task(
-    python: Path, program: Program, instruction: str, model: str, *flags: str, **more: str
-) -> Mapping[str, Any]:
-    """Have the runner start the program in its project with one prompt; the runner's summary."""
-    logs, launcher = program.project.parent / "logs", program.project.parent / "launcher"
-    command = [sys.executable, "-m", "tui_agent", "acp", "--unattended", *flags]
-    launcher.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-    launcher.chmod(0o755)
-    environment = {**os.environ, **program.environment, **more, "HARBOR_ACP_REQUESTED_MODEL": model}
-    told = ("--instruction", instruction, "--logs-dir", str(logs), "--launcher", str(launcher))
-    process = await asyncio.create_subprocess_exec(
-        python, "-c", RUNNER, *told, cwd=program.project, env=environment, stdout=-1, stderr=-2
+def run_task(python: Path, program: Program, instruction: str, model: str, *flags: str, **more: str) -> Any:
+    """Have Harbor's agent run the program, as its registry entry says, in its project with one prompt; what its runner
+    and the trajectory say.
+    """
+    entry = json.loads((ROOT / "agent.json").read_text())
+    arguments = ["-m", "tui_agent", *entry["distribution"]["uvx"]["args"], *flags]
+    entry["distribution"] = {"local": {"cmd": sys.executable, "args": arguments}}
+    given = {"entry": entry, "instruction": instruction, "model": model, "project": str(program.project)}
+    environment = {**os.environ, **program.environment, **more, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    command: list[str | Path] = [python, ROOT / "tests/acp/harbor_agent.py", mkdtemp(dir=program.project.parent)]
+    done = subprocess.run(
+        command, input=json.dumps(given), env=environment, capture_output=True, text=True, check=False
     )
-    await process.communicate()
-    summary: Mapping[str, Any] = json.loads(await asyncio.to_thread((logs / "acp-summary.json").read_text))
-    return summary
+    assert done.returncode == 0, done.stderr[-3_000:]
+    return json.loads(done.stdout)

@@ -1,6 +1,8 @@
 """A session that nobody attends: Harbor's real runner, and what it relies on with the official client."""
 
+import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -65,6 +67,23 @@ async def test_a_model_that_cannot_be_asked_is_refused_and_not_replaced(tmp_path
         assert not asked(server.requests)
 
 
+async def test_a_refused_model_is_not_replaced_where_somebody_attends(tmp_path: Path) -> None:
+    with in_thread(AnthropicServer(SCRIPT)) as server:
+        program, editor = Program.in_folder(tmp_path, server.environment), Editor()
+        async with editing(program, editor, "--model", MODEL) as (connection, _):
+            session = await connection.new_session(cwd=str(program.project), mcp_servers=[])
+            chosen = partial(connection.set_config_option, config_id="model", session_id=session.session_id)
+            prompt = partial(connection.prompt, session_id=session.session_id, prompt=[text_block("mend it")])
+            with pytest.raises(RequestError):
+                await chosen(value="no such model")
+            with pytest.raises(RequestError, match="no such model"):
+                await prompt()
+            assert not asked(server.requests)
+            await chosen(value=MODEL)
+            await prompt()
+            assert asked(server.requests)
+
+
 async def test_a_plan_is_approved_by_its_first_choice(tmp_path: Path) -> None:
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program, editor = Program.in_folder(tmp_path, server.environment), Editor()
@@ -112,7 +131,7 @@ async def test_harbor_runs_it(tmp_path: Path, tmp_path_factory: pytest.TempPathF
         pytest.skip("Harbor needs Python 3.12 and a package index")
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program = Program.in_folder(tmp_path, server.environment)
-        summary = await run_task(python, program, "mend it", f"anthropic/{MODEL}")
+        summary = await asyncio.to_thread(run_task, python, program, "mend it", f"anthropic/{MODEL}", "--unattended")
         assert "error" not in summary
         assert summary["selected_authenticate_method_id"] == "anthropic"
         assert summary["resolved_session_model_id"] == f"anthropic/{MODEL}"
@@ -120,6 +139,7 @@ async def test_harbor_runs_it(tmp_path: Path, tmp_path_factory: pytest.TempPathF
         assert summary["latest_usage_update"]["cost"]["amount"] > 0
         assert (program.project / "calc.py").read_text() == FIXED_CALC
         before = len(asked(server.requests))
-        refused = await run_task(python, program, "mend it", "anthropic/nothing of the kind")
-        assert "No model was chosen" in refused["error"]["message"]
+        for flags in ((), ("--unattended",)):
+            refused = await asyncio.to_thread(run_task, python, program, "mend it", "anthropic/nothing here", *flags)
+            assert "Nothing was sent to another one" in refused["error"]["message"]
         assert len(asked(server.requests)) == before

@@ -189,7 +189,7 @@ class Conversation:
         Raises `RequestError` if the turn failed.
         """
         profile = self.agent.profile
-        if self._arguments.unattended and self._unusable:
+        if self._unusable:
             raise _wrong(f"{self._unusable} Nothing was sent to another one.")
         said = read_prompt(blocks, pictures=profile.images, model=profile.name)
         await self._tell_notices(said.problems)

@@ -1,5 +1,6 @@
 """Hooks over real programs: what they are told, what they may say, and that a bad one is named and costs nothing."""
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.extensions.hook_files import Hook
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
@@ -112,7 +114,7 @@ async def test_a_hook_has_a_call_asked_about(tmp_path: Path) -> None:
     [
         ("sleep 900 & sleep 900", "ended after 1 s"),
         ("echo '{oh'", "cannot be read"),
-        (specific(updatedInput=["no object"]), "cannot be read"),
+        (specific(updatedInput=["no object"]), "cannot be used"),
         ("echo '{'; head -c 3000000 /dev/zero", "cannot be read"),
         ("echo broken >&2; exit 1", "exit code 1. broken"),
         ("/nowhere/at-all", "exit code 127"),
@@ -440,11 +442,11 @@ async def test_a_hook_that_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_events_that_do_not_occur_here_are_listed_and_no_problem(tmp_path: Path) -> None:
-    hook(tmp_path / "home", "true", event="WorktreeCreate")
+    hook(tmp_path / "home", "true", event="TeammateIdle")
     async with talking(tmp_path) as session:
         told = await say(session, "list .")
         assert not [each for each in told if isinstance(each, events.Notice) and "hook" in each.title]
-        assert "WorktreeCreate" in await session.agent.own_commands.listed()
+        assert "TeammateIdle" in await session.agent.own_commands.listed()
 
 
 @pytest.mark.parametrize("provider", [AnthropicServer, GeminiServer])
@@ -465,8 +467,9 @@ async def test_a_prompt_is_judged_by_the_small_model(
         return steps[request.position]
 
     (tmp_path / "home").mkdir()
+    judge = {"type": "prompt", "prompt": "May this be read? $ARGUMENTS"}
     listed = {
-        "PreToolUse": [{"matcher": "Read", "hooks": [{"type": "prompt", "prompt": "May this be read? $ARGUMENTS"}]}],
+        "PreToolUse": [{"matcher": "Read", "hooks": [{**judge, "continueOnBlock": True}]}],
         "Stop": [{"hooks": [{"type": "prompt", "prompt": "Is all done?"}]}],
     }
     (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
@@ -483,3 +486,120 @@ async def test_a_prompt_is_judged_by_the_small_model(
             assert (ended.status, "calc.py is off limits." in ended.text) == ("denied", True)
     assert len(asked) == 2
     assert all(small in model for model in asked)
+
+
+async def test_a_refusal_by_a_prompt_ends_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in Claude Code, unless the hook says `continueOnBlock`."""
+
+    def answer(request: ParsedRequest) -> Step:
+        if "May this" in request.prompt:
+            return Step(text=json.dumps({"ok": False, "reason": "Off limits."}))
+        return Step(calls=(Call("read_file", {"path": "calc.py"}),))
+
+    (tmp_path / "home").mkdir()
+    listed = {"PreToolUse": [{"hooks": [{"type": "prompt", "prompt": "May this be read?"}]}]}
+    (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
+    with in_thread(AnthropicServer(answer)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
+            told = await say(session, "read it")
+    assert "Off limits." in str(told[-2])
+    assert sum(isinstance(event, events.ToolFinished) for event in told) == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "refused"),
+    [
+        ({"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}, 1, "no"),
+        ({"hookSpecificOutput": {"permissionDecision": "allow"}}, 2, "on standard error"),
+        ({"decision": "block", "reason": "by JSON"}, 2, "by JSON"),
+        ({"systemMessage": "only said"}, 1, ""),
+    ],
+)
+async def test_json_counts_beside_the_exit_code(
+    tmp_path: Path, printed: dict[str, object], code: int, refused: str
+) -> None:
+    hook(tmp_path / "home", f"{printing(**printed)}; echo on standard error >&2; exit {code}")
+    async with talking(tmp_path) as session:
+        told = await say(session, "list .")
+        (result,) = results(session)
+    assert not failed_hooks(told)
+    assert result.is_error == bool(refused)
+    assert refused in result.text
+
+
+async def test_a_program_and_its_arguments_get_the_places_without_a_shell(tmp_path: Path) -> None:
+    plugin = tmp_path / "my plugin"
+    (plugin / "hooks").mkdir(parents=True)
+    (plugin / ".claude-plugin").mkdir()
+    (plugin / ".claude-plugin" / "plugin.json").write_text('{"name": "mine"}')
+    script = plugin / "keep.sh"
+    script.write_text('#!/bin/sh\nprintf "%s|" "$@" >> "$CLAUDE_PLUGIN_DATA/kept"\n')
+    script.chmod(0o755)
+    listed = {
+        "type": "command",
+        "command": "${CLAUDE_PLUGIN_ROOT}/keep.sh",
+        "args": ["${CLAUDE_PROJECT_DIR}/x y", "it's $HOME", ""],
+    }
+    (plugin / "hooks" / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [listed]}]}}))
+    async with talking(tmp_path, {"session.plugins": [str(plugin)]}) as session:
+        told = await say(session, "list .")
+    assert not failed_hooks(told)
+    kept = tmp_path / "home" / "plugin-data" / "my plugin" / "kept"
+    assert kept.read_text() == f"{tmp_path / 'project'}/x y|it's $HOME||"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "runs"),
+    [
+        ("Bash(git *)", "FOO=bar git push", True),
+        ("Bash(git *)", "npm test && git push", True),
+        ("Bash(git:*)", "git", True),
+        ("Bash(rm *)", "echo $(rm -rf /)", True),
+        ("Bash(rm *)", "echo $(date)", False),
+        ("Bash(git *)", "gitk", False),
+        ("Edit(*.ts)", "git", False),
+    ],
+)
+def test_a_rule_of_a_hook_sees_each_command_of_a_line(rule: str, line: str, runs: bool) -> None:
+    wanted = Hook("PreToolUse", "true", "", 1, "yours", Path("x"), "x", only_if=rule)
+    assert wanted.wants("PreToolUse", ("Bash", "run_command"), line) is runs
+    assert not wanted._replace(event="Stop").wants("Stop", (), "")
+
+
+async def test_the_same_hook_in_two_files_runs_once(tmp_path: Path) -> None:
+    for folder in (tmp_path / "home", tmp_path / "project" / ".agents"):
+        hook(folder, f"echo >> {tmp_path}/ran")
+    async with talking(tmp_path) as session:
+        await say(session, "list .")
+    assert (tmp_path / "ran").read_text() == "\n"
+
+
+async def test_a_file_that_changes_is_told_of(tmp_path: Path) -> None:
+    named, any_file, project = tmp_path / "named", tmp_path / "any", tmp_path / "project"
+    named.mkdir()
+    any_file.mkdir()
+    watching = specific(watchPaths=[str(tmp_path / "other")])
+    hook(tmp_path / "home", f"cat > {named}/$$; {watching}", event="FileChanged", matcher="data.csv|new.txt")
+    hook(tmp_path / "home", f"cat > {any_file}/$$", event="FileChanged")
+
+    def told(path: Path) -> list[str]:
+        texts = [file.read_text() for folder in (named, any_file) for file in folder.iterdir()]
+        found = [json.loads(text) for text in texts if text]
+        return [each["event"] for each in found if each["file_path"] == str(path)]
+
+    project.mkdir()
+    (project / "data.csv").write_text("1")
+    async with talking(tmp_path) as session:
+        await say(session, "list .")
+        changes = (("data.csv", "change"), ("new.txt", "add"), ("data.csv", "unlink"), ("../other", "add"))
+        for file, wanted in changes:
+            path = (project / file).resolve()
+            if wanted == "unlink":
+                path.unlink()
+            else:
+                path.write_text(f"more {file}")
+            async with asyncio.timeout(60):
+                while wanted not in told(path):  # noqa: ASYNC110 (another process writes it)
+                    await asyncio.sleep(0.05)

@@ -99,6 +99,11 @@ def state(path: Path) -> tuple[object, ...]:
     return (str(path), found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+def is_there(found: tuple[object, ...]) -> bool:
+    """Whether a file had this state because it was there."""
+    return len(found) > 2
+
+
 def contents(root: ExtensionFolder, path: Path) -> bytes | None:
     """At most `MOST_BYTES` of a file; None if there is none, or it leads out. Raises `ToolFailure`, `OSError`."""
     real = Path(os.path.realpath(path))

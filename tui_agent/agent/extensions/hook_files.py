@@ -13,6 +13,7 @@ from tui_agent.agent.extensions.claude_forms import names_of
 from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.rules import SHELL, Rule, catching_line
 
 Event: TypeAlias = Literal[
     "SessionStart",
@@ -28,6 +29,9 @@ Event: TypeAlias = Literal[
     "PostCompact",
     "Stop",
     "SessionEnd",
+    "FileChanged",
+    "WorktreeCreate",
+    "WorktreeRemove",
 ]
 EVENTS: Final[dict[Event, str]] = {
     "SessionStart": "before the first turn, and after a summary (`compact`); its output goes to the model",
@@ -43,22 +47,27 @@ EVENTS: Final[dict[Event, str]] = {
     "PostCompact": "after a summary was entered",
     "Stop": "before a turn ends; may make it go on",
     "SessionEnd": "when the session is closed",
+    "FileChanged": "when a file of the session's folder that the matcher names has changed, whoever did it",
+    "WorktreeCreate": "in place of git, when `--worktree` makes one; the last line it prints is the folder",
+    "WorktreeRemove": "before the worktree of a session is removed",
 }
 """What each event is about."""
 
 ELSEWHERE: Final = frozenset(
     (
-        *("Setup", "ConfigChange", "CwdChanged", "DirectoryAdded", "Elicitation", "ElicitationResult", "FileChanged"),
+        *("Setup", "ConfigChange", "CwdChanged", "DirectoryAdded", "Elicitation", "ElicitationResult"),
         *("InstructionsLoaded", "MessageDisplay", "PermissionDenied", "PostToolBatch", "StopFailure", "TaskCompleted"),
-        *("TaskCreated", "TeammateIdle", "UserPromptExpansion", "WorktreeCreate", "WorktreeRemove"),
+        *("TaskCreated", "TeammateIdle", "UserPromptExpansion"),
     )
 )
 """Events of Claude Code that do not occur here: their hooks are listed, and never run."""
 
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 600.0
+"""The default, and the most."""
+PROMPT_TIMEOUT_S: Final = 30.0
+"""The default for hooks of the type ``prompt``, and on `UserPromptSubmit`."""
 END_TIMEOUT_S: Final = 5.0
 """The default for `SessionEnd`, so that closing does not wait long."""
-MOST_TIMEOUT_S: Final = 600.0
 
 _OURS: Final = "hooks.json"
 _SETTINGS: Final = ("settings.json", "settings.local.json")
@@ -68,6 +77,10 @@ _CALL_PYTHON: Final = (
     "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
     "print(json.dumps(said) if said is not None else '')"
 )
+_PLACES: Final = re.compile(r"(\$\{CLAUDE_(?:PROJECT_DIR|PLUGIN_ROOT|PLUGIN_DATA)\})")
+"""Variables that are filled in also in a program and arguments for which no shell is meant to be."""
+OF_CALLS: Final = frozenset(("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"))
+"""Events about a call: on others a hook with a rule never runs."""
 _NAMES: Final = r"[\w|, -]*"
 """A matcher of only these characters lists whole names; any other is a regular expression, found anywhere in a name."""
 
@@ -76,7 +89,7 @@ class Hook(NamedTuple):
     """One hook: a command line, or a `prompt` for the small model, for subjects that match `matcher` (empty: all).
 
     only_if: a rule such as ``Bash(git *)`` that the call has to match as well. waits: whether its answer is waited for.
-    root: the folder of the plugin it is from.
+    root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt.
     """
 
     event: Event
@@ -90,18 +103,20 @@ class Hook(NamedTuple):
     only_if: str = ""
     waits: bool = True
     root: Path | None = None
+    goes_on: bool = False
 
     def wants(self, event: Event, subjects: Sequence[str], about: str = "") -> bool:
         """Whether to run it for this event. subjects: what the event is about by all its names, such as a tool's; none:
         nothing. about: the command line or path of a call.
         """
-        if self.event != event or not (self.only_if == "" or _matches_rule(self.only_if, subjects, about)):
+        if self.event != event:
+            return False
+        if self.only_if and not (event in OF_CALLS and _matches_rule(self.only_if, subjects, about)):
             return False
         if self.matcher in {"", "*"} or not subjects:
             return True
         if re.fullmatch(_NAMES, self.matcher):
-            named = {name.strip() for name in re.split(r"[|,]", self.matcher)}
-            return any(subject in named for subject in subjects)
+            return not {name.strip() for name in re.split(r"[|,]", self.matcher)}.isdisjoint(subjects)
         return any(re.search(self.matcher, subject) is not None for subject in subjects)
 
 
@@ -126,7 +141,7 @@ def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
 
 def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
     """The hooks in all folders of extensions. Reads files: call it in a thread. Never raises."""
-    hooks: list[Hook] = []
+    hooks: dict[tuple[object, ...], Hook] = {}
     problems: list[str] = []
     idle: list[str] = []
     for root, path in ((each, file) for each in extensions for file in files_of(each)):
@@ -143,12 +158,13 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
             continue
         for found in _hooks_in(document, root, path):
             if isinstance(found, Hook):
-                hooks.append(found)
+                # The same one in several files of settings runs once; a plugin's stays apart.
+                hooks.setdefault(found._replace(file=root.folder if found.root else Path(), source="yours"), found)
             elif found.startswith(_NOT_HERE):
                 idle.append(found.removeprefix(_NOT_HERE))
             else:
                 problems.append(f"{path}: {found}")
-    return Found(tuple(hooks), tuple(problems), tuple(idle))
+    return Found(tuple(hooks.values()), tuple(problems), tuple(idle))
 
 
 _NOT_HERE: Final = "not here: "
@@ -189,11 +205,15 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
 
 def _hook(event: Event, given: Mapping[str, object], matcher: str, root: ExtensionFolder, path: Path) -> Hook | None:
     """The hook that an object describes; None if it is none."""
-    kind, default = given.get("type", "command"), END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
-    timeout, key = given.get("timeout", default), {"command": "command", "python": "call", "prompt": "prompt"}
+    kind = given.get("type", "command")
+    key = {"command": "command", "python": "call", "prompt": "prompt"}
     line = given.get(key[kind]) if isinstance(kind, str) and kind in key else None
     if not isinstance(line, str) or not line.strip():
         return None
+    default = END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
+    if kind == "prompt" or event == "UserPromptSubmit":
+        default = PROMPT_TIMEOUT_S
+    timeout = given.get("timeout", default)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         return None
     command, prompt, arguments = line.strip(), "", given.get("args")
@@ -204,13 +224,13 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
     elif kind == "prompt":
         command, prompt = "", line.strip()
     elif isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments):
-        command = shlex.join((line, *arguments))
+        command = " ".join(map(_word, (line, *arguments)))
     condition = given.get("if")
     return Hook(
         event,
         command,
         matcher,
-        min(float(timeout), MOST_TIMEOUT_S),
+        min(float(timeout), TIMEOUT_S),
         root.source,
         path,
         f"{event}, {' '.join(line.split())[:80]}",
@@ -218,13 +238,25 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         only_if=condition if isinstance(condition, str) else "",
         waits=True not in (given.get("async"), given.get("asyncRewake")),
         root=root.folder if root.kind == "plugin" else None,
+        goes_on=given.get("continueOnBlock") is True,
     )
 
 
+def _word(text: str) -> str:
+    """A word for the shell that stays as it is, but for the places of project and plugin."""
+    parts = [f'"{part}"' if _PLACES.fullmatch(part) else shlex.quote(part) for part in _PLACES.split(text) if part]
+    return "".join(parts) or "''"
+
+
 def _matches_rule(rule: str, names: Sequence[str], about: str) -> bool:
-    """Whether a call has one of the names that the rule is for, and what it is about fits the rule's pattern."""
+    """Whether a call has one of the names that the rule is for, and what it is about fits the rule's pattern: any
+    command of a line, also one that may be hidden in it.
+    """
     name, _, pattern = rule.strip().removesuffix(")").partition("(")
     if not any(fnmatchcase(each, name) for each in (*names, *(n for each in names for n in names_of(each)))):
         return False
-    pattern = f"{pattern.removesuffix(':*')}*" if pattern.endswith(":*") else pattern
-    return not pattern or fnmatchcase(about, pattern)
+    pattern = f"{pattern.removesuffix(':*')} *" if pattern.endswith(":*") else pattern
+    if SHELL in names:
+        line = re.sub(r"^(?:\w+=\S*\s+)+", "", about.strip())
+        return catching_line([Rule(SHELL, pattern)], line) is not None
+    return not pattern or any(fnmatchcase(each, pattern) for each in (about, Path(about).name))

@@ -16,17 +16,20 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder
+from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there, state
 from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.durable import make_private_folder
 from tui_agent.programs import with_search_path
 from tui_agent.regular import read_at_most
-from tui_agent.text import error_text
+from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
 
 MAX_CONTEXT_CHARS: Final = 10_000
 """The most characters of a hook's answer that reach the model."""
+PLUGIN_DATA: Final = "plugin-data"
+"""The folder in the program's home for what plugins keep."""
 MOST_STOPS: Final = 5
 """How often in a row hooks may keep a turn from ending."""
 BLOCKED: Final = 2
@@ -36,7 +39,12 @@ _OUTPUT_TO_MODEL: Final = frozenset(("SessionStart", "UserPromptSubmit", "Subage
 """Events for which plain-text output goes to the model."""
 _DONE: Final = frozenset(("PostToolUse", "PostToolUseFailure"))
 """Events after which nothing can be refused any more: a refusal is text for the model."""
-_NO_REFUSAL: Final = frozenset(("SessionStart", "SessionEnd", "Notification", "SubagentStart", "PostCompact"))
+_NO_REFUSAL: Final = frozenset(
+    (
+        *("SessionStart", "SessionEnd", "Notification", "SubagentStart", "PostCompact"),
+        *("FileChanged", "WorktreeRemove"),
+    )
+)
 """Events on which nothing can be refused: a refusal is text for the user."""
 _OF_SUBTASKS: Final[frozenset[Event]] = frozenset(
     (
@@ -46,6 +54,12 @@ _OF_SUBTASKS: Final[frozenset[Event]] = frozenset(
 )
 
 _MODES: Final = {"plan": "plan", "ask": "default", "auto": "acceptEdits", "allow": "bypassPermissions"}
+
+_STOPS: Final = frozenset(("Stop", "SubagentStop"))
+_ENDS_TURN: Final = frozenset(("PreToolUse", "PostToolUse"))
+"""Events on which a refusal by a prompt ends the turn, unless its hook says ``continueOnBlock``."""
+_WATCH_S: Final = 1.0
+"""Seconds between two looks at the files that hooks wait for."""
 
 _JUDGE: Final = (
     "You decide on an event of a coding agent's session for a hook of its user. Answer with nothing but a JSON object: "
@@ -66,6 +80,7 @@ class HookAnswer(NamedTuple):
 
     refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text
     for the model. arguments: a replacement for those of the call, as JSON text. ended: why the turn is to end.
+    worktree: the folder that a hook has made. watched: files to watch from now on; None: no change.
     """
 
     refused: str = ""
@@ -74,6 +89,8 @@ class HookAnswer(NamedTuple):
     context: str = ""
     arguments: str = ""
     ended: str = ""
+    worktree: str = ""
+    watched: tuple[str, ...] | None = None
 
 
 class Subtask(NamedTuple):
@@ -89,6 +106,7 @@ class Facts(NamedTuple):
     session: str
     folder: Path
     project: Path
+    home: Path
     mode: Callable[[], str]
     model: Callable[[], str]
     resumed: bool
@@ -119,6 +137,11 @@ class Hooks:
         self._starts = "resume" if facts is not None and facts.resumed else "startup"
         self._begun = False
         self._unawaited: set[asyncio.Task[object]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._watched: tuple[str, ...] = ()
+        """The files to watch that hooks have named in their answers."""
+        self._emit: Emit = lambda _: None
+        """Where the running or the last turn is told of."""
 
     def of_subtask(self, subtask: Subtask, transcript: Transcript | None) -> "Hooks":
         """The hooks for a subtask: those on its calls, its beginning and its end."""
@@ -149,10 +172,13 @@ class Hooks:
         if self._facts is None:
             return HookAnswer()
         before, found = self._reported, await asyncio.to_thread(self.look)
-        self._reported = found.problems
+        self._reported, self._emit = found.problems, emit
         for problem in found.problems if found.problems != before else ():
             emit(events.Notice(level="warning", title="A hook cannot be used", text=problem))
-        return await self.begin_step(emit)
+        said = await self.begin_step(emit)
+        if self._watching is None and self._facts.subtask is None and self._files():
+            self._watching = asyncio.create_task(self._watch(), name="files that hooks wait for")
+        return said
 
     async def begin_step(self, emit: Emit) -> HookAnswer:
         """Run the hooks for the start of the session or subtask, if they have not been, and again after a summary."""
@@ -164,10 +190,10 @@ class Hooks:
             return await self.fire("SubagentStart", {}, emit, (facts.subtask.kind,))
         return await self.fire("SessionStart", {"source": source, "model": facts.model()}, emit, (source,))
 
-    async def summarised(self, text: str, emit: Emit) -> None:
-        """A summary was entered."""
+    async def summarised(self, text: str, trigger: str, emit: Emit) -> None:
+        """A summary was entered, which was written because of `trigger`."""
         self._starts = "compact" if self._facts is not None and self._facts.subtask is None else ""
-        await self.fire("PostCompact", {"trigger": "auto", "compact_summary": text}, emit)
+        await self.fire("PostCompact", {"trigger": trigger, "compact_summary": text}, emit, (trigger,))
 
     async def may_end(self, fields: Mapping[str, object], emit: Emit) -> HookAnswer:
         """Run the hooks for the end of a turn, or of the subtask."""
@@ -177,6 +203,9 @@ class Hooks:
 
     async def close(self, reason: str = "other") -> None:
         """Run the hooks for the end of the session if it had a turn, and wait for those nobody has waited for."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         if self._begun and self._facts is not None and self._facts.subtask is None:
             await self.fire("SessionEnd", {"reason": reason}, lambda _: None, (reason,))
         if self._unawaited:
@@ -185,6 +214,31 @@ class Hooks:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+
+    def _files(self) -> dict[Path, tuple[object, ...]]:
+        """The states of the files that hooks wait for. Reads them: call it in a thread."""
+        facts = self._facts
+        matchers = [hook.matcher for hook in self._found.hooks if hook.event == "FileChanged"]
+        if facts is None or not matchers:
+            return {}
+        names = [name.strip() for matcher in matchers for name in matcher.split("|") if name.strip()]
+        return {path: state(path) for path in (*(facts.folder / name for name in names), *map(Path, self._watched))}
+
+    async def _watch(self) -> None:
+        """Run the hooks for files that have changed, until cancelled."""
+        seen = await asyncio.to_thread(self._files)
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            found = await asyncio.to_thread(self._files)
+            for path, now in found.items():
+                before = seen.get(path, now)
+                if now != before:
+                    was, there = map(is_there, (before, now))
+                    what = "change" if was and there else "add" if there else "unlink"
+                    fields = {"file_path": str(path), "event": what}
+                    said = await self.fire("FileChanged", fields, self._emit, (path.name,))
+                    self._watched = self._watched if said.watched is None else said.watched
+            seen = found
 
     def notify(self, kind: str, message: str, emit: Emit) -> None:
         """Run the hooks for a notification, without waiting for them."""
@@ -219,6 +273,8 @@ class Hooks:
             context=_joined(answer.context for answer in answers)[:MAX_CONTEXT_CHARS],
             arguments=next((answer.arguments for answer in reversed(answers) if answer.arguments), ""),
             ended=_joined(answer.ended for answer in answers),
+            worktree=next((answer.worktree for answer in answers if answer.worktree), ""),
+            watched=next((answer.watched for answer in answers if answer.watched is not None), None),
         )
 
     async def _payload(self, event: Event, fields: Mapping[str, object], facts: Facts, emit: Emit) -> dict[str, object]:
@@ -260,6 +316,8 @@ def _joined(texts: Iterable[str]) -> str:
 
 async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, emit: Emit) -> HookAnswer:
     def failed(why: str) -> HookAnswer:
+        if hook.event == "WorktreeCreate":
+            return HookAnswer(refused=f"{hook.name}: {why}")
         hint = f"everything goes on without it; it is in {hook.file}"
         emit(events.Notice(level="warning", title=f"A hook failed: {hook.name}", text=why, hint=hint))
         return HookAnswer()
@@ -267,27 +325,43 @@ async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, em
     try:
         if hook.prompt:
             async with asyncio.timeout(hook.timeout):
-                return await _judged(hook, data, judge)
+                return await _judged(hook, data, judge, emit)
         exit_code, output, errors = await _run(hook, data, facts)
     except TimeoutError:
         return failed(f"It was ended after {hook.timeout:g} s.")
     except (OSError, ValueError, ToolFailure) as error:
         return failed(f"It could not be run: {error_text(error, 300)}")
+    text = output.strip()
+    if hook.event == "WorktreeCreate":
+        folder = next((line.strip() for line in reversed(clean(text).splitlines()) if line.strip()), "")
+        if exit_code or not folder:
+            return failed(errors.strip()[:500] or f"It ended with exit code {exit_code} and named no folder.")
+        return HookAnswer(worktree=folder)
+    said, wrong = None, ""
+    if text.startswith("{"):
+        # JSON counts whatever the exit code is, but for a refusal, which it cannot take back.
+        try:
+            said = _decoder.decode(text)
+        except msgspec.ValidationError as error:
+            wrong = f"What it printed cannot be used ({error}): {text[:200]}"
+        except (msgspec.DecodeError, RecursionError):
+            wrong = f"What it printed cannot be read: {text[:200]}" if exit_code == 0 else ""
+    if said is not None and said.system_message:
+        emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MAX_CONTEXT_CHARS]))
+    answer = _interpreted(said, hook, emit) if said is not None else HookAnswer()
     if exit_code == BLOCKED:
-        return _refusing(hook, errors.strip() or f"The hook {hook.name} refuses it.", emit)
+        if answer.refused or answer.ended:
+            return answer
+        refusal = _refusing(hook, errors.strip() or f"The hook {hook.name} refuses it.", emit)
+        return refusal._replace(context=_joined((refusal.context, answer.context)))
+    if said is not None:
+        return answer
+    if wrong:
+        return failed(wrong)
     if exit_code:
         return failed(f"It ended with exit code {exit_code}. {errors.strip()[:500]}".strip())
-    text = output.strip()
-    if not text.startswith("{"):
-        # Of other events, what a hook prints is for whoever runs it by hand.
-        return HookAnswer(context=valid_text(text)) if hook.event in _OUTPUT_TO_MODEL else HookAnswer()
-    try:
-        said = _decoder.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        return failed(f"What it printed cannot be read ({error}): {text[:200]}")
-    if said.system_message:
-        emit(events.Notice(level="info", title=hook.name, text=said.system_message[:MAX_CONTEXT_CHARS]))
-    return _interpreted(said, hook, emit)
+    # Of other events, what a hook prints is for whoever runs it by hand.
+    return HookAnswer(context=valid_text(text)) if hook.event in _OUTPUT_TO_MODEL else answer
 
 
 def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
@@ -301,7 +375,7 @@ def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
     return HookAnswer(refused=reason)
 
 
-async def _judged(hook: Hook, data: bytes, judge: Judge | None) -> HookAnswer:
+async def _judged(hook: Hook, data: bytes, judge: Judge | None, emit: Emit) -> HookAnswer:
     """What the small model says to a hook's prompt. Raises ValueError if it does not answer in the form asked for."""
     if judge is None:
         raise ToolFailure("there is no small model to ask")
@@ -309,14 +383,17 @@ async def _judged(hook: Hook, data: bytes, judge: Judge | None) -> HookAnswer:
     question = hook.prompt.replace("$ARGUMENTS", event)
     answer = await judge(_JUDGE, question if "$ARGUMENTS" in hook.prompt else f"{question}\n\n{event}")
     verdict = msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1], type=_Judged)
-    if verdict.ok:
+    if verdict.ok or hook.event == "PermissionRequest" or (verdict.impossible and hook.event in _STOPS):
         return HookAnswer()
-    return _refusing(hook, verdict.reason or f"The hook {hook.name} refuses it.", lambda _: None)
+    reason = verdict.reason or f"The hook {hook.name} refuses it."
+    ends = hook.event in _ENDS_TURN and not hook.goes_on
+    return _refusing(hook, reason, emit)._replace(ended=reason if ends else "")
 
 
 class _Judged(msgspec.Struct, frozen=True):
     ok: bool
     reason: str = ""
+    impossible: bool = False
 
 
 async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
@@ -343,7 +420,7 @@ async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
             "TUI_AGENT_HOOK": str(place.files),
             "TUI_AGENT_PROJECT": str(facts.project),
             "CLAUDE_PROJECT_DIR": str(facts.project),
-            **({"CLAUDE_PLUGIN_ROOT": str(hook.root)} if hook.root is not None else {}),
+            **(await asyncio.to_thread(_places_of, hook.root, facts.home) if hook.root is not None else {}),
             **({"CLAUDE_ENV_FILE": str(place.files / "variables.sh")} if hook.event == "SessionStart" else {}),
         }
         line = f'exec <"$TUI_AGENT_HOOK/{given.name}" 2>"$TUI_AGENT_HOOK/{errors.name}"\n{hook.command}'
@@ -374,6 +451,14 @@ async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
         await asyncio.to_thread(place.remove)
 
 
+def _places_of(plugin: Path, home: Path) -> dict[str, str]:
+    """Where a plugin is, and where it keeps what outlasts its updates."""
+    data = home / PLUGIN_DATA / plugin.name
+    with suppress(OSError):
+        make_private_folder(data)
+    return {"CLAUDE_PLUGIN_ROOT": str(plugin), "CLAUDE_PLUGIN_DATA": str(data)}
+
+
 class _Decision(msgspec.Struct, frozen=True, rename="camel"):
     behavior: str | None = None
     message: str | None = None
@@ -386,6 +471,7 @@ class _Specific(msgspec.Struct, frozen=True, rename="camel"):
     permission_decision_reason: str | None = None
     updated_input: dict[str, object] | None = None
     additional_context: str | None = None
+    watch_paths: tuple[str, ...] | None = None
     decision: _Decision | None = None
 
 
@@ -412,7 +498,7 @@ def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
     ended = ""
     if said.goes_on is False or asked.interrupt:
         ended = valid_text(said.stop_reason or reason)[:MAX_CONTEXT_CHARS]
-        if hook.event in ("Stop", "SubagentStop"):
+        if hook.event in _STOPS:
             # On these events the turn ends anyway, and nothing keeps it.
             return HookAnswer(context=context, ended=ended)
     if decision in ("block", "deny"):
@@ -425,4 +511,5 @@ def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
         context=context,
         arguments=json.dumps(changed, ensure_ascii=False) if changed is not None else "",
         ended=ended,
+        watched=specific.watch_paths,
     )

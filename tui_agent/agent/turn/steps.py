@@ -125,6 +125,8 @@ class StepRunner:
         self.tell = tell
         self._writers = writers
         self._hooks = hooks
+        self._trigger = "auto"
+        """Why the last summary was written."""
         self._background: _Background | None = None
         self._awaited = self._closed = False
 
@@ -216,14 +218,14 @@ class StepRunner:
                 event = step_event(effect)
                 emit(event)
                 if event.step == "summary" and not event.error:
-                    await self._hooks.summarised(event.text, emit)
+                    await self._hooks.summarised(event.text, self._trigger, emit)
                 return None
             case BeforeSummary():
                 return await self._before_summary(effect, emit)
 
     async def _before_summary(self, effect: BeforeSummary, emit: Emit) -> Outcome:
         """What the user's hooks say before a summary is written: a veto, or what to keep besides."""
-        trigger = "manual" if effect.asked else "auto"
+        self._trigger = trigger = "manual" if effect.asked else "auto"
         fields = {"trigger": trigger, "custom_instructions": effect.focus, "reason": effect.reason}
         said = await self._hooks.fire("PreCompact", fields, emit, (trigger,))
         if said.refused or said.ended:
