@@ -66,10 +66,12 @@ def _give_up(stream: TextIO) -> None:
 
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
+    from tui_agent.programs import keep_out_of_project
     from tui_agent.settings import home_folder
 
     home = home_folder(environ)
     folder = _working_folder()
+    keep_out_of_project(folder)
     options = parsed.options
     match parsed.command:
         case "":

@@ -17,6 +17,13 @@ def keep_out_of(folders: Iterable[Path]) -> None:
     _written.update(os.path.realpath(folder) for folder in folders)
 
 
+def keep_out_of_project(folder: Path) -> None:
+    """The same for a folder and the project that it is in, if that is not the user's home."""
+    resolved = folder.resolve()
+    root = next((place for place in (resolved, *resolved.parents) if (place / ".git").exists()), resolved)
+    keep_out_of([folder] if os.path.expanduser("~").startswith(f"{root}".rstrip("/")) else [folder, root])  # noqa: PTH111
+
+
 def find_program(name: str, path: str | None = None) -> str | None:
     """The path of a program on the search path `path`, or that of this process; None if there is none to be trusted."""
     found = shutil.which(name, path=search_path(os.environ.get("PATH", os.defpath) if path is None else path))

@@ -29,6 +29,11 @@ def is_folder(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
+def is_regular(path: Path) -> bool:
+    """Whether a path leads to a regular file; False as `is_folder` is."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def read_bytes(path: Path | str, most: int | None = None) -> bytes:
     """The bytes of a regular file, following links. Raises OSError, also for anything else and for more than `most`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

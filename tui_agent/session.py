@@ -89,6 +89,7 @@ from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
+from tui_agent.tools.gate.repository import configured_in
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing
@@ -281,7 +282,8 @@ async def _open(
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     readable = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
     folders = map(Path, settings.permissions.folders)
-    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *readable), guarded=(arguments.home,))
+    guarded = (arguments.home, *await asyncio.to_thread(configured_in, arguments.project))
+    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *readable), guarded=guarded)
     keep_out_of(workspace.folders)
     gate = gate_of(settings, arguments, workspace)
     # What is read from skills and notes is never cleared.

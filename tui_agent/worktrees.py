@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple, Protocol
 
-from tui_agent.programs import find_program
+from tui_agent.programs import find_program, with_search_path
 from tui_agent.text import one_line
 
 INCLUDE: Final = ".worktreeinclude"
@@ -315,7 +315,7 @@ def _git(
     if program is None:
         raise WorktreeError("git is not installed, and worktrees are made with it.")
     safe = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false")
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", **more}
+    environment = with_search_path(os.environ) | {"GIT_TERMINAL_PROMPT": "0", **more}
     for name in ("GIT_DIR", "GIT_WORK_TREE", *(() if more else ("GIT_INDEX_FILE",))):
         environment.pop(name, None)
     command: Sequence[str] = (program, *safe, "-C", str(folder), *words)

@@ -22,6 +22,7 @@ from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, markdown_f
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.context.counting import Counter
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import Settings
 from tui_agent.settings.writing import keep_setting
 from tui_agent.text import counted, one_line
@@ -302,7 +303,7 @@ def _unused(about: dict[str, object], folder: Path) -> Iterator[str]:
 
 def _copied(url: str, ref: str, place: Path) -> Origin:
     """Copy the files of a repository. Raises `PluginError`."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environ = {name: value for name, value in with_search_path(os.environ).items() if not name.startswith("GIT_")}
     environ |= {
         "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
         "GIT_TERMINAL_PROMPT": "0",
@@ -336,8 +337,10 @@ def _changed(old: Path, new: Path) -> list[str]:
 
 
 def _git(words: Sequence[str], environ: dict[str, str]) -> str:
+    if (git := find_program("git")) is None:
+        raise FileNotFoundError("git")
     done = subprocess.run(
-        ["git", *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+        [git, *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
         check=True, timeout=COPY_S,
     )  # fmt: skip
     return done.stdout

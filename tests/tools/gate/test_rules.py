@@ -1,5 +1,6 @@
 """Rules, what was remembered by older versions, and running in and outside a sandbox."""
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -48,7 +49,11 @@ class Outside(RunCommand):
 
 
 PROJECT = {
-    "Makefile": "include rules.mk\ntest:\n\tsh tools/gen.sh\n",
+    "Makefile": "include rules.mk\ntest:\n\tsh tools/gen.sh\n\t@python tools/gen.py\n"
+    "\tnpm test && check\n\t$(MAKE) -C lib\n",
+    "lib/own.c": "",
+    "pkg/__main__.py": "",
+    "node_modules/x.js": "",
     "rules.mk": "X = 1\n",
     "package.json": '{"scripts": {"test": "true"}}\n',
     "conftest.py": "",
@@ -340,6 +345,15 @@ async def test_an_exact_rule_is_bound_to_its_folder(workspace: Workspace, tmp_pa
         ("pytest -q", "conftest.py", "evil()\n"),
         ("mytool --check", ".venv/bin/mytool", "#!/bin/sh\nevil\n"),
         ("mytool --check", ".venv/bin/mytool", "\0" * 300_000),
+        ("make test", "lib/Makefile", "all:\n\tevil\n"),
+        ("make test", "package.json", "{}"),
+        ("make test", "tools/json.py", "evil()\n"),
+        ("make test", "node_modules/.bin/check", "evil\n"),
+        ("npx check", "node_modules/.bin/check", "evil\n"),
+        ("python -m pkg", "pkg/__init__.py", "evil()\n"),
+        ("python -m pkg", "asyncio/__init__.py", "evil()\n"),
+        ("uvx a-server", "uv.toml", "index-url = 'evil'\n"),
+        ("some-builder", "Vagrantfile", "evil\n"),
     ],
 )
 async def test_an_exact_rule_is_bound_to_what_it_runs_first(
@@ -358,6 +372,7 @@ async def test_an_exact_rule_is_bound_to_what_it_runs_first(
 
     await gate().check(SHELL, run(line), Person(always=True))
     assert await outcome(gate(), SHELL, run(line)) == "pass"
+    (root / file).parent.mkdir(parents=True, exist_ok=True)
     (root / file).write_text(text)
     (root / file).chmod(0o755)
     (root / "own.c").write_text("the project's own code")
@@ -402,6 +417,39 @@ async def test_the_users_own_command_is_asked_about_only_if_what_it_runs_has_cha
 
     (workspace.root / "Makefile").write_text("test:\n\tother\n")
     assert await PermissionGate("allow", workspace).check_own("make test", nobody)
+
+
+async def test_hooks_and_programs_on_the_search_path_are_what_runs_first(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = workspace.root
+    for words in ("init -q", "config core.hooksPath hooks"):
+        process = await asyncio.create_subprocess_exec("git", "-C", root, *words.split())
+        assert await process.wait() == 0
+    for name, text in (("hooks/pre-commit", "sh tools/check.sh\n"), ("tools/check.sh", "true\n"), (".venv/bin/x", "")):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(text)
+    monkeypatch.setenv("PATH", f"{root}/.venv/bin:/usr/bin:/bin")
+
+    async def titles(line: str, *, allowed: bool = True) -> list[str]:
+        # A gate of a later start each time.
+        person = Person(allowed=allowed)
+        await PermissionGate("auto", workspace, approved=tmp_path / "approved").check_own(line, person)
+        return [change.title for question in person.questions for change in question.preview.changes]
+
+    assert await titles("git commit -m x") == []
+    (root / "tools" / "check.sh").write_text("evil\n")
+    (root / ".venv" / "bin" / "gcc").write_text("evil\n")
+    told = ["tools/check.sh has changed since", ".venv/bin was changed"]
+    assert await titles("git commit -m x", allowed=False) == told
+    assert await titles("git commit -m x") == told
+    assert await titles("git commit -m x") == []
+    assert await titles("make") == []
+    (root / ".venv" / "bin" / "x").write_text("evil\n")
+    assert await titles("make") == [".venv/bin was changed"]
+    (root / "Makefile").write_text("evil\n")
+    assert await titles("make", allowed=False) == ["Makefile is new or was changed"]
+    assert await titles("make") == ["Makefile is new or was changed"]
 
 
 async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Workspace) -> None:

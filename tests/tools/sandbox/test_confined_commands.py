@@ -16,10 +16,11 @@ import pytest
 from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure
+from tui_agent.tools.files.editing import WriteFile
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import common_git_folder
 from tui_agent.tools.sandbox.home import cargo_settings, pip_settings
-from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox
+from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, SandboxAware
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -189,6 +190,23 @@ async def test_a_guarded_file_that_a_command_makes_is_taken_out_again(shell: She
     assert (project / ".envrc").read_text() == "mine\n"
     assert (project / "AGENTS.md").read_text() == "Be kind.\n"
     assert (project / ".git" / "hooks").is_dir()
+
+
+async def test_what_a_background_command_puts_there_is_accepted_with_nothing_else(shell: Shell) -> None:
+    project = shell.place.project
+    (project / "sub").mkdir()
+    text = await shell.run("mkdir sub/.vscode; sleep 100", background=True)
+    process = int(re.findall(r"process (\d+)", text)[0])
+    assert (project / "sub" / ".vscode").exists()
+    await shell.run("echo x > sub/.envrc", outside=True)
+    edit = SandboxAware(WriteFile(), shell.sandbox)
+    for name in ("a.txt", "sub/.npmrc"):
+        arguments = json.dumps({"path": name, "content": "x\n"})
+        context = Call(shell.workspace, edit.access(arguments, shell.workspace), shell.place.state / "session")
+        await edit.run(arguments, context)
+    await StopCommand(shell.background).run(json.dumps({"process": process}), Call(shell.workspace, (), project))
+    await shell.background.close()
+    assert sorted(path.name for path in (project / "sub").iterdir()) == [".envrc", ".npmrc"]
 
 
 async def test_what_is_replaced_outside_between_commands_is_guarded_too(shell: Shell) -> None:

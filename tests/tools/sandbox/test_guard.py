@@ -197,3 +197,84 @@ def test_thousands_of_folders_in_each_other_are_no_trouble(tmp_path: Path) -> No
     assert guard.take_back(tmp_path / "aside", {}) == [project / ".envrc"]
     remove_tree(project)
     assert not project.exists()
+
+
+EVIL = "[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = evil\n"
+
+
+def bare(place: Path, config: str = EVIL) -> None:
+    """Make a folder a git folder."""
+    for name in ("objects", "refs"):
+        (place / name).mkdir(parents=True, exist_ok=True)
+    (place / "HEAD").write_text("ref: refs/heads/main\n")
+    (place / "config").write_text(config)
+
+
+def test_a_folder_that_becomes_a_repository_keeps_what_is_the_users(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "a.py").write_text("mine\n")
+    guard = Guard(FINDER, [project], frozen=False)
+    bare(project)
+    bare(project / "src")
+    assert sorted(guard.take_back(tmp_path / "aside", {})) == [project, project / "src"]
+    assert not any(place.exists() for place in (project / "HEAD", project / "config", project / "src" / "HEAD"))
+    assert (project / "src" / "a.py").read_text() == "mine\n"
+
+
+def test_a_harmless_repository_hides_nothing_below_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    guard = Guard(FINDER, [project], frozen=False)
+    git(project, "init", "-q", "--bare", ".")
+    git(project, "init", "-q", "x")
+    git(project / "x", "config", "core.fsmonitor", "evil")
+    (project / ".envrc").write_text("evil\n")
+    assert sorted(guard.take_back(tmp_path / "aside", {})) == [project / ".envrc", project / "x" / ".git"]
+    assert (project / "HEAD").exists()
+
+
+def test_a_repository_whose_settings_lie_elsewhere_is_found(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    module = project / ".git" / "modules" / "m"
+    git(tmp_path, "init", "-q", "project")
+    bare(module, "[core]\n\tworktree = ../../../m\n")
+    guard = Guard(FINDER, [project], frozen=False)
+    bare(project / "store")
+    (project / "store" / "HEAD").unlink()
+    (project / "new").mkdir()
+    (project / "new" / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / "new" / "commondir").write_text("../store\n")
+    (module / "refs").rmdir()
+    (module / "commondir").write_text("../../../store\n")
+    assert sorted(guard.take_back(tmp_path / "aside", {})) == [module / "commondir", project / "new"]
+    assert not (project / "new" / "commondir").exists()
+
+
+def test_what_the_settings_of_a_repository_name_is_guarded(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    git(tmp_path, "init", "-q", "project")
+    named = {"tools/hooks/pre-commit": "", "tools/clean.sh": "", "tools/more": "[diff]\n\texternal = tools/diff.sh\n"}
+    for name, text in (named | {"tools/diff.sh": "", "tools/other.sh": ""}).items():
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(text or "mine\n")
+    git(project, "config", "core.hooksPath", "tools/hooks")
+    git(project, "config", "filter.x.clean", "sh tools/clean.sh %f")
+    git(project, "config", "include.path", "../tools/more")
+    guard = Guard(FINDER, [project], frozen=False)
+    for name in ("tools/hooks/post-commit", "tools/clean.sh", "tools/more", "tools/diff.sh", "tools/other.sh"):
+        (project / name).write_text("evil\n")
+    assert len(guard.take_back(tmp_path / "aside", {})) == 4
+    assert not (project / "tools" / "hooks" / "post-commit").exists()
+    assert (project / "tools" / "clean.sh").read_text() == "mine\n"
+    assert (project / "tools" / "other.sh").read_text() == "evil\n"
+
+
+def test_more_folders_than_are_looked_into_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_agent.tools.sandbox.guarded.MAX_FOLDERS", 20)
+    guard = Guard(FINDER, [tmp_path], frozen=False)
+    assert guard.whole
+    for number in range(30):
+        (tmp_path / f"f{number}").mkdir()
+    guard.take_back(tmp_path / "aside", {})
+    assert not guard.whole

@@ -73,11 +73,11 @@ async def test_what_is_allowed_is_let_through_in_each_way() -> None:
         proxy = Proxy([f"a.example:{port}"], resolver=here, reaches=lambda address: True)
         async with serving(proxy) as at:
             assert (await say(at, connect("a.example", port))).endswith(ANSWER)
-            plain = f"GET http://a.example:{port}/x?y HTTP/1.1\r\nHost: a.example\r\nProxy-Authorization: z\r\n\r\n"
+            plain = f"GET http://a.example:{port}/x?y HTTP/1.1\r\nhOST : evil\r\nX: 1\r\nProxy-Authorization: z\r\n\r\n"
             assert await say(at, plain.encode()) == ANSWER
             socks = b"\x05\x01\x00\x05\x01\x00\x03\x09a.example" + port.to_bytes(2, "big")
             assert (await say(at, socks + b"GET / HTTP/1.1\r\n\r\n")).endswith(ANSWER)
-    assert told[1] == b"GET /x?y HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
+    assert told[1] == f"GET /x?y HTTP/1.1\r\nHost: a.example:{port}\r\nX: 1\r\nConnection: close\r\n\r\n".encode()
 
 
 async def test_it_asks_once_about_a_domain_and_those_that_belong_to_it() -> None:

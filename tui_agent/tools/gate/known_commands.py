@@ -68,7 +68,7 @@ def known(words: Sequence[Word]) -> Known:
     texts = [word.text for word in words]
     if texts[:1] == ["timeout"] and len(texts) > 2 and re.fullmatch(r"\d{1,6}[smh]?", texts[1], re.ASCII):
         return known(words[2:])
-    if special := _SPECIAL.get(texts[0]):
+    if special := SPECIAL.get(texts[0]):
         return special(words)
     records = known_commands()
     if texts[0] == "git":
@@ -82,7 +82,7 @@ def known(words: Sequence[Word]) -> Known:
 def may_be_known(words: Sequence[Word]) -> bool:
     """Whether a command that begins with these words may be known."""
     texts = tuple(word.text for word in words)
-    if not texts or texts[0] in _SPECIAL or texts == ("cd",):
+    if not texts or texts[0] in SPECIAL or texts == ("cd",):
         return bool(texts)
     for command in known_commands():
         named = tuple(command.split())
@@ -264,7 +264,8 @@ def _command(words: Sequence[Word]) -> Known:
     raise Unknown("`command` runs another program")
 
 
-_SPECIAL: Final[dict[str, Callable[[Sequence[Word]], Known]]] = {"find": _find, "test": _test, "command": _command}
+SPECIAL: Final[dict[str, Callable[[Sequence[Word]], Known]]] = {"find": _find, "test": _test, "command": _command}
+"""Commands that are not in the table."""
 
 
 # The table

@@ -176,7 +176,7 @@ class PermissionGate:
         self.confinement: Confinement = confinement or Unconfined()
         self.history = history
         self._unasked = unasked
-        self._approved = Approved(approved)
+        self._approved = Approved(approved, workspace.root)
         self._workspace = workspace
         self._allow, self._ask, self._deny = (tuple(map(Rule.read, rules)) for rules in (allow, ask, deny))
         self._remembered = remembered

@@ -5,90 +5,133 @@ package.json, a script, an included file, a program of the project's own environ
 compiled is not among them. `Approved` keeps what they contained when the user last allowed something that runs them.
 """
 
+import math
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.regular import is_folder, read_at_most
+from tui_agent.regular import is_folder, is_regular, read_at_most
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside
-from tui_agent.tools.gate.patterns import words
+from tui_agent.tools.gate.known_commands import SPECIAL, known_commands
+from tui_agent.tools.gate.patterns import matches, words
+from tui_agent.tools.gate.repository import hooks_of
 from tui_agent.tools.gate.workspace import named_path
 from tui_agent.visible import visible_line
 
-MAX_FILES: Final = 100
+MAX_FILES: Final = 300
 MAX_BYTES: Final = 256_000
 """The most files that are looked at for one command, and the most bytes of one that are read and kept."""
-
-_MAKE: Final = ("GNUmakefile", "makefile", "Makefile")
-_NODE: Final = ("package.json", ".npmrc")
-_PYTHON: Final = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "conftest.py", "noxfile.py")
-READ_BY: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("make", "gmake"), _MAKE),
-    **dict.fromkeys(("npm", "npx", "yarn", "pnpm", "bun", "node"), _NODE),
-    **dict.fromkeys(("pytest", "tox", "nox", "uv", "pip", "pip3", "poetry", "hatch", "pdm"), _PYTHON),
-    **dict.fromkeys(("just",), ("justfile", "Justfile", ".justfile")),
-    **dict.fromkeys(("task",), ("Taskfile.yml", "Taskfile.yaml")),
-    **dict.fromkeys(("cargo",), ("Cargo.toml", "build.rs")),
-    **dict.fromkeys(("go",), ("go.mod", "go.work")),
-    **dict.fromkeys(("mvn",), ("pom.xml",)),
-    **dict.fromkeys(("gradle", "gradlew"), ("build.gradle", "build.gradle.kts", "settings.gradle")),
-    **dict.fromkeys(("cmake",), ("CMakeLists.txt",)),
-    **dict.fromkeys(("rake", "bundle"), ("Rakefile", "Gemfile")),
-    **dict.fromkeys(("docker", "podman"), ("Dockerfile", "compose.yaml", "docker-compose.yml")),
+_MOST_ENTRIES: Final = 5_000
+_CHANGED: Final = " changed at "
+_TABLE: Final = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
+_READ_BY: Final = {
+    program: tuple(names.split())
+    for programs, _, names in (line.partition(": ") for line in _TABLE if line and not line.startswith("#"))
+    for program in programs.split()
 }
-"""The files that a program reads first, in its folder or above it."""
+"""The patterns of the files that a program reads first."""
+_ANY: Final = tuple(dict.fromkeys(name for names in _READ_BY.values() for name in names))
+_RUN_BY_NAME: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""Folders whose programs others run by their mere name."""
 
 _INTERPRETER: Final = re.compile(
     r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|tsx|ts-node|\.|-?include)[\d.]*"
 )
 _SCRIPTS: Final = words(".sh .bash .zsh .mk .mak .just .cmake")
 _TOKEN: Final = re.compile(r"[\w.@/+-]+")
+_PYTHONS: Final = frozenset({"python", "pytest", "uv", "uvx", "tox", "nox", "poetry", "hatch", "pdm", "pipenv"})
+"""Programs that look for modules in the folder where they start."""
 
 
-def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView) -> list[Path]:
-    """The files that these commands run or read first; also those that do not exist, but would be read if they did.
-
-    Reads files, within limits.
+def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unknown: bool = True) -> list[Path]:
+    """The files that these commands run or read first, within limits; `unknown`: of a program that stands in no table,
+    all that one of the table would read. Reads files.
     """
     found: dict[Path, None] = {}
     for step in steps:
-        for path in _named_by(step, workspace):
-            found[path] = None
+        found |= dict.fromkeys(_named_by(step, workspace, unknown=unknown))
     waiting = list(found)
-    while waiting and len(found) < MAX_FILES:
+    while waiting and len(found) <= MAX_FILES:
         path = waiting.pop(0)
-        tokens = _TOKEN.findall(_text(_content(path)))
+        # In a Makefile `@` before a command keeps it from being shown.
+        tokens = [token.lstrip("@+") for token in _TOKEN.findall(_text(_content(path)))]
+        others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
         for folder in dict.fromkeys((path.parent, workspace.root)):
-            for other in _run(tokens, folder, workspace):
-                if other not in found:
-                    found[other] = None
-                    waiting.append(other)
-    return list(found)[:MAX_FILES]
+            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace))
+        waiting += (other for other in dict.fromkeys(others) if other not in found)
+        found |= dict.fromkeys(others)
+    return list(found)
 
 
-def _named_by(step: PlainCommand, workspace: WorkspaceView) -> Iterator[Path]:
+def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) -> Iterator[Path]:
     if (own := program_inside(step.words[0], workspace)) is not None:
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _TOKEN.findall(word))]
     yield from _run(tokens, step.folder, workspace)
-    inside = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
-    for word in dict.fromkeys(tokens):
-        folder = Path(os.path.realpath(step.folder / word)) if "\0" not in word else step.folder
-        inside += [folder] if is_folder(folder) and workspace.contains(folder) else []
-    for word in tokens:
-        for name in READ_BY.get(word.rsplit("/", 1)[-1], ()):
-            yield from (folder / name for folder in dict.fromkeys(inside))
+    folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
+    is_known = step.words[0] in {*known_commands(), *SPECIAL, "cd"} or any(
+        _program(token) in _READ_BY for token in tokens
+    )
+    yield from _read_by(tokens, folders, workspace, besides=_ANY if unknown and not is_known else ())
+
+
+def _read_by(
+    tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, besides: Sequence[str] = ()
+) -> Iterator[Path]:
+    """What the programs among these words read first, in these folders and in those that are named with them."""
+    programs = dict.fromkeys(map(_program, tokens))
+    patterns = [*besides, *(name for program in programs for name in _READ_BY.get(program, ()))]
+    if patterns:
+        named = islice(dict.fromkeys(tokens), _MOST_ENTRIES)
+        for token in (token for token in named if len(token) < 1_000 and "\0" not in token):
+            folder = Path(os.path.realpath(folders[0] / token))
+            folders += [folder] if folder not in folders and is_folder(folder) and workspace.contains(folder) else []
+        for folder in folders:
+            names = _names_in(folder)
+            yield from (folder / name for name in names if any(matches(pattern, name) for pattern in patterns))
+            yield from (place for name in patterns if "/" in name and is_regular(place := folder / name))
+    if besides or not programs.keys().isdisjoint(_PYTHONS):
+        yield from (path for folder in folders for path in _shadowing(folder))
+    for place in (folder / name for folder in folders for name in _RUN_BY_NAME):
+        yield from (place / program for program in programs if program and is_regular(place / program))
+    if "git" in programs:
+        yield from hooks_of(folders[0], workspace)
+
+
+def _shadowing(folder: Path) -> Iterator[Path]:
+    """What in a folder that Python is started in, or whose script it runs, takes the place of its own modules."""
+    for name in _names_in(folder):
+        if name.removesuffix(".py") in sys.stdlib_module_names:
+            path = folder / name if name.endswith(".py") else folder / name / "__init__.py"
+            yield from (path,) if is_regular(path) else ()
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, _MOST_ENTRIES))
+    except OSError:
+        return []
+
+
+def _program(token: str) -> str:
+    """The name of a program: without its folder and the version of an interpreter."""
+    name = token.rsplit("/", 1)[-1].lower()
+    return name if name in _READ_BY else name.rstrip("0123456789.")
 
 
 def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
@@ -98,7 +141,9 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
             continue
         before = tokens[at - 1] if at else ""
         if before == "-m":
-            token = token.replace(".", "/") + ("/__main__.py" if is_folder(folder / token.replace(".", "/")) else ".py")
+            module = folder / token.replace(".", "/")
+            yield from (place for place in (module / "__init__.py", module / "__main__.py") if is_regular(place))
+            token = token.replace(".", "/") + ".py"
         path = Path(os.path.normpath(folder / token.partition("=")[2] if token.startswith("-") else folder / token))
         try:
             is_file = stat.S_ISREG(path.stat().st_mode)
@@ -118,7 +163,7 @@ def contents_of(
 
     Reads files.
     """
-    paths = dict.fromkeys((*read_first(steps, workspace), *also))
+    paths = dict.fromkeys((*read_first(steps, workspace, unknown=False), *also))
     found = {path: _as_kept(path, _content(path)).digest for path in paths}
     return {path: digest for path, digest in found.items() if digest}
 
@@ -148,19 +193,39 @@ class Seen(NamedTuple):
 class Approved:
     """What the files that commands run first contained when the user last allowed it, in the private folder `folder`.
 
-    `earlier` tells what a file contained when the session began, if its tools have changed it.
+    `earlier` tells what a file contained when the session began, if its tools have changed it. What was never allowed
+    counts as changed if that happened since the project was first opened.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, project: Path) -> None:
+        """Writes a file: when this was first done for the `project`."""
         self._folder = folder
         self._kept: dict[str, _Kept] = {}
         self._began_ns = time.time_ns()
+        if folder is not None:
+            began = self._place(str(project)).with_suffix(".began")
+            with suppress(OSError, ValueError):
+                if not began.exists():
+                    make_private_folder(folder)
+                    began.write_text(str(self._began_ns))
+                self._began_ns = int(began.read_text())
         self.earlier: Callable[[Path], bytes | None] = lambda _: None
 
     def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> Seen:
         """Look at what these commands run first. Reads files."""
-        files = [(path, _as_kept(path, _content(path))) for path in read_first(steps, workspace)]
+        paths = read_first(steps, workspace)
+        files = [(path, _as_kept(path, _content(path))) for path in paths]
         changes = [change for path, now in files if (change := self._change(path, now, workspace)) is not None]
+        for folder in _on_the_search_path(workspace):
+            now = _as_kept(folder, _listing(folder))
+            files.append((folder, now))
+            before = self._known(now.path) or _as_kept(folder, _listing(folder, until=self._began_ns))
+            differ = {line.rpartition(_CHANGED)[0] for line in set(now.text.split("\n")) ^ set(before.text.split("\n"))}
+            if differ - {visible_line(path.name) for path in paths if path.parent == folder}:
+                changes.append(_told(folder, now, before, "was changed", workspace))
+        if len(paths) > MAX_FILES:
+            told = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
+            changes.append(Change(told, ""))
         return Seen(tuple(now for _, now in files), tuple(changes))
 
     def accept(self, seen: Seen) -> None:
@@ -173,19 +238,16 @@ class Approved:
                     write_file(self._place(kept.path), msgspec.json.encode(kept))
 
     def _change(self, path: Path, now: _Kept, workspace: WorkspaceView) -> Change | None:
-        known, name = self._known(now.path), named_path(workspace, path)
+        known = self._known(now.path)
         if known is None:
-            if not now.digest or not self._is_of_this_session(path):
+            if not now.digest or not _changed_since(self._began_ns, path):
                 return None
             before = self.earlier(path)
             known = _as_kept(path, before)
-            told = f"{name} was changed in this session" if before is not None else f"{name} is new or was changed"
+            told = "was changed in this session" if before is not None else "is new or was changed"
         else:
-            told = f"{name} has changed since" if now.digest else f"{name} is gone"
-        if known.digest == now.digest:
-            return None
-        diff = unified(known.text, now.text, name, complete=True)
-        return Change(told if diff else f"{told}: it is not text, or too large to show", diff)
+            told = "has changed since" if now.digest else "is gone"
+        return _told(path, now, known, told, workspace) if known.digest != now.digest else None
 
     def _known(self, path: str) -> _Kept | None:
         if path not in self._kept and self._folder is not None:
@@ -199,11 +261,35 @@ class Approved:
     def _place(self, path: str) -> Path:
         return (self._folder or Path()) / f"{sha256(path.encode()).hexdigest()}.json"
 
-    def _is_of_this_session(self, path: Path) -> bool:
-        try:
-            return path.stat().st_ctime_ns > self._began_ns
-        except OSError:
-            return False
+
+def _told(path: Path, now: _Kept, before: _Kept, how: str, workspace: WorkspaceView) -> Change:
+    name = named_path(workspace, path)
+    diff = unified(before.text, now.text, name, complete=True)
+    return Change(f"{name} {how}" if diff else f"{name} {how}: it is not text, or too large to show", diff)
+
+
+def _on_the_search_path(workspace: WorkspaceView) -> list[Path]:
+    """The folders of PATH in which commands may write: what is in there may stand for any program."""
+    folders = (Path(os.path.realpath(each)) for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each)
+    return [folder for folder in dict.fromkeys(folders) if workspace.contains(folder) and is_folder(folder)]
+
+
+def _listing(folder: Path, *, until: float = math.inf) -> bytes:
+    """What is in a folder, as text: a line for each file, which changes when the file does."""
+    lines = []
+    for path in (folder / name for name in _names_in(folder)):
+        with suppress(OSError):
+            changed = path.stat().st_ctime_ns
+            if changed <= until:
+                lines.append(f"{visible_line(path.name)}{_CHANGED}{changed}\n")
+    return "".join(lines).encode()
+
+
+def _changed_since(time_ns: int, path: Path) -> bool:
+    try:
+        return path.stat().st_ctime_ns > time_ns
+    except OSError:
+        return False
 
 
 def _content(path: Path) -> bytes | None:

@@ -8,10 +8,11 @@ gitrepository-layout(5)). Only a few files of limited size are read.
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tui_agent.regular import read_bytes
+from tui_agent.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.patterns import words
 
@@ -21,7 +22,9 @@ MAX_INDEX: Final = 8_000_000
 MAX_HOOKS: Final = 100
 
 _SECTION: Final = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
-_VALUE: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[^\n]*[^\\\n])?", re.ASCII)
+_VALUE: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=(?P<value>[^\n]*[^\\\n]))?", re.ASCII)
+_PLACE: Final = re.compile(r"[\w.@/+~-]+")
+_MOST_INCLUDED: Final = 10
 _HARMLESS: Final = words(
     """
     core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.ignorecase core.precomposeunicode
@@ -79,7 +82,7 @@ def orders_in(own: Path, common: Path | None = None) -> str:
         return "the repository's files lie elsewhere"
     if any(own.glob("sharedindex.*")):
         return "the repository's index lies in several files"
-    if key := _unknown_key(read_bytes(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
+    for key, _ in _settings(read_bytes(common / "config", MAX_CONFIG).decode("utf-8", "replace")):
         return f"the repository sets `{key[:100]}`"
     if hook := _hook(common / "hooks"):
         return f"the repository has the hook `{hook[:100]}`"
@@ -89,8 +92,10 @@ def orders_in(own: Path, common: Path | None = None) -> str:
     return ""
 
 
-def _unknown_key(text: str) -> str:
-    """The first key of a configuration that is not known to be harmless; empty if there is none."""
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """The keys of a configuration that are not known to be harmless, with their values; of what is written in another
+    form, the line.
+    """
     section = ""
     for line in text.splitlines():
         rest = line.strip()
@@ -98,11 +103,60 @@ def _unknown_key(text: str) -> str:
             section, rest = found["name"].lower(), rest[found.end() :]
         if not rest or rest.startswith(("#", ";")):
             continue
-        value = _VALUE.fullmatch(rest)
-        key = f"{section}.{value['name'].lower()}" if value else rest
+        setting = _VALUE.fullmatch(rest)
+        key = f"{section}.{setting['name'].lower()}" if setting else rest
         if key not in _HARMLESS:
-            return key
-    return ""
+            yield key, (setting["value"] or "") if setting else rest
+
+
+def named_by(config: Path, tops: Iterable[Path]) -> tuple[Path, ...]:
+    """What a repository's configuration has git run or read besides: the folder of its hooks, the files named in the
+    commands of filters and the like, further configuration. Relative paths are seen from each of `tops`. Reads files.
+    """
+    found: dict[Path, None] = {}
+    waiting, read = [config], 0
+    while waiting and read < _MOST_INCLUDED:
+        file, read = waiting.pop(), read + 1
+        try:
+            text = read_bytes(file, MAX_CONFIG).decode("utf-8", "replace")
+        except OSError:
+            continue
+        for key, value in _settings(text):
+            if key == "core.worktree" or key.startswith("submodule."):
+                continue
+            includes = key.startswith("include")
+            bases = (file.parent,) if includes else tuple(tops)
+            for path in (Path(os.path.normpath(base / part)) for base in bases for part in _PLACE.findall(value)):
+                if is_regular(path) or (key == "core.hookspath" and path not in bases):
+                    found[path] = None
+                    waiting += [path] if includes else []
+    return tuple(found)
+
+
+def configured_in(top: Path) -> tuple[Path, ...]:
+    """The same for the repository whose work tree is `top`."""
+    common = _common(top)
+    return () if common is None else named_by(common / "config", (top,))
+
+
+def _common(top: Path) -> Path | None:
+    try:
+        return _folders(top / ".git")[1]
+    except (OSError, ValueError):
+        return None
+
+
+def hooks_of(folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
+    """What git runs by itself in the repository that `folder` is in: its hooks, and what its configuration names.
+
+    Reads files.
+    """
+    top = next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), folder)
+    if (common := _common(top)) is None or not workspace.contains(top):
+        return
+    for place in (common / "hooks", *configured_in(top)):
+        names = sorted(place.iterdir())[:MAX_HOOKS] if is_folder(place) else [place]
+        yield from (path for path in names if path.suffix != ".sample")
 
 
 def _hook(folder: Path) -> str:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most
 from tui_agent.tools.files.confined import folder_of
-from tui_agent.tools.sandbox.guarded import Finder, Found, at_the_top, runs_nothing, with_mode
+from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, Found, at_the_top, runs_nothing, with_mode
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_FILES: Final = 300
@@ -52,6 +52,8 @@ class Guard:
     def __init__(self, finder: Finder, folders: Sequence[Path], *, frozen: bool) -> None:
         self._finder, self._folders = finder, folders
         self._found = finder.look(folders)
+        self.whole = self._found.whole
+        """Whether everything guarded could be looked for, so far."""
         self.fixed = [path for path in sorted(self._found.paths) if at_the_top(path, folders)]
         """The existing guarded paths at the top of the folders."""
         frozen_paths = {path for path in self.fixed if frozen and not os.path.islink(path)}  # noqa: PTH114
@@ -59,6 +61,12 @@ class Guard:
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
         self._above = {place: number for place in sorted(tops) if (number := _number_of(place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
+
+    @property
+    def changed(self) -> dict[str, Snapshot]:
+        """What is at guarded paths now and was not when this was made. Reads files."""
+        now = {path: contents(Path(path)) for path in self._finder.look(self._folders).paths | self._noted.keys()}
+        return {path: found for path, found in now.items() if found is not None and found != self._noted.get(path, {})}
 
     def take_back(self, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         """Restore what has changed, except to a `known` state; what was there instead is moved to the folder `aside`.
@@ -92,13 +100,18 @@ class Guard:
     def _put_back(self, after: Found, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         changed: list[Path] = []
         harmless: set[str] = set()
-        for repository in map(Path, sorted(after.repositories - self._found.repositories)):
+        self.whole, knows_new = after.whole, self._found.whole
+        for repository in map(Path, sorted(after.repositories - self._found.repositories) if knows_new else ()):
             if runs_nothing(repository):
-                harmless.update(path for path in after.paths if path.startswith(f"{repository}/"))
-            elif _take_out(repository, aside):
+                harmless.update(f"{repository}/{name}" for name in IN_GIT)
+                continue
+            # Of a bare one only what makes it one: its folder may be the project, with all that is in it.
+            bare = () if repository.name.lower() == ".git" else ("HEAD", "config", "commondir")
+            taken = [_take_out(repository / name, aside) for name in bare or ("",)]
+            if any(taken):
                 changed.append(repository)
         copies = [(os.path.basename(path), found) for path, found in self._noted.items() if found]  # noqa: PTH119
-        for path in sorted(after.paths - self._found.paths - harmless):
+        for path in sorted(after.paths - self._found.paths - harmless) if knows_new else ():
             place = Path(path)
             found = contents(place)
             copied = not at_the_top(path, self._folders) and (place.name, found) in copies

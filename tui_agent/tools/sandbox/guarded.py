@@ -18,7 +18,7 @@ from tui_agent.tools.gate.guarded import (
     GUARDED_PLACES,
     folded,
 )
-from tui_agent.tools.gate.repository import orders_in
+from tui_agent.tools.gate.repository import named_by, orders_in
 
 IN_HOME: Final = frozenset(
     {".xsessionrc", ".pam_environment", "bin", ".pip", ".config", ".local", ".cargo", ".nix-profile"}
@@ -28,8 +28,8 @@ IN_GIT: Final = ("config", "config.worktree", "hooks", "commondir", "info/attrib
 """Guarded in a git folder: they name programs, or another place to read such names from. The rest, such as the objects
 and the index, is written by every commit."""
 
-MAX_FOLDERS: Final = 20_000
-MAX_PATHS: Final = 2_000
+MAX_FOLDERS: Final = 200_000
+"""The most folders that are looked into."""
 _INSTALLED: Final = frozenset(
     {
         *("node_modules", "site-packages", "bower_components", "vendor", "pods", "target", ".venv", "venv", ".tox"),
@@ -41,15 +41,18 @@ _READ_EVERYWHERE: Final = frozenset({".gitignore", ".gitattributes", ".ignore", 
 """Files that tools read in every folder: a pipe of such a name would stop them."""
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 _REPOSITORY: Final = {"HEAD", "objects", "refs"}
+_OF_GIT: Final = frozenset({"objects", "refs", "logs", "lfs", "hooks", "info", "worktrees"})
+"""Folders of a git folder in which no repository lies."""
 _RACY_NS: Final = 20_000_000
 
 
 class Found(NamedTuple):
-    """Existing guarded paths, git folders, and folders that could not be read."""
+    """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at."""
 
     paths: frozenset[str]
     repositories: frozenset[str]
     unreadable: frozenset[str]
+    whole: bool
 
 
 class _Folder(NamedTuple):
@@ -67,6 +70,7 @@ class Finder:
     def __init__(self, home: Path) -> None:
         self._home = str(home)
         self._known: dict[str, _Folder] = {}
+        self._configured: dict[str, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
 
     def look(self, folders: Iterable[Path]) -> Found:
         """Everything guarded below these folders. Reads folders."""
@@ -74,8 +78,9 @@ class Finder:
         repositories: set[str] = set()
         unreadable: set[str] = set()
         seen: dict[str, _Folder] = {}
-        waiting = [(str(folder), False) for folder in folders]
-        while waiting and len(seen) < MAX_FOLDERS and len(paths) < MAX_PATHS:
+        tops = tuple(folders)
+        waiting = [(str(folder), False) for folder in tops]
+        while waiting and len(seen) < MAX_FOLDERS:
             place, installed = waiting.pop()
             try:
                 found = seen[place] = self._read(place)
@@ -89,13 +94,31 @@ class Finder:
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
                 inner = (f"{git}/{name}" for git in (place, *trees) for name in IN_GIT)
                 paths.update(path for path in inner if os.path.lexists(path))
-                waiting += [(f"{place}/modules", True)] if "modules" in found.folders else []
-                continue
+                paths.update(self._named(place, tops))
+                exclude = f"{place}/info/exclude"  # ripgrep reads it, too
+                paths.update([exclude] if os.path.lexists(exclude) and not os.path.isfile(exclude) else [])  # noqa: PTH113
+                # Others may lie in it, such as the submodules' in `modules`.
+                installed = installed or os.path.basename(place).lower() == ".git"  # noqa: PTH119
             names = found.guarded if not installed else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
-            waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in found.folders]
+            inner_folders = (name for name in found.folders if not (found.is_repository and name in _OF_GIT))
+            waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in inner_folders]
         self._known = seen
-        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable))
+        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable), not waiting)
+
+    def _named(self, repository: str, tops: tuple[Path, ...]) -> list[str]:
+        """What the configuration of a repository names in these folders, if it exists."""
+        config = Path(repository, "config")
+        try:
+            status = config.stat()
+        except OSError:
+            return []
+        stamp = (status.st_ctime_ns, status.st_ino, status.st_size)
+        if self._configured.get(repository, ((), ()))[0] != stamp:
+            self._configured[repository] = (stamp, named_by(config, (config.parents[1], *tops)))
+        named = map(str, self._configured[repository][1])
+        found = dict.fromkeys(path for name in named for path in (name, os.path.realpath(name)))
+        return [path for path in found if any(path.startswith(f"{top}/") for top in tops) and os.path.lexists(path)]
 
     def _folders(self, place: str) -> list[str]:
         try:
@@ -131,12 +154,19 @@ class Finder:
                     or (plain in _PARENTS and entry.is_symlink())
                     or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
                     or plain.endswith(GUARDED_ENDINGS)
-                    or (plain in _READ_EVERYWHERE and not entry.is_file(follow_symlinks=False) and not is_folder)
+                    or ((plain in _READ_EVERYWHERE or above == ".git") and _would_block(entry))
                 ):
                     guarded.append(name)
                 elif is_folder:
                     folders.append(name)
-        return _Folder(stamp, tuple(guarded), tuple(folders), above == ".git" or names >= _REPOSITORY)
+        # With a `commondir`, the objects and references lie elsewhere.
+        is_repository = above == ".git" or names >= _REPOSITORY or names >= {"HEAD", "commondir"}
+        return _Folder(stamp, tuple(guarded), tuple(folders), is_repository)
+
+
+def _would_block(entry: "os.DirEntry[str]") -> bool:
+    """Whether opening it waits for another program: a pipe, a socket, a device."""
+    return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink())
 
 
 def with_mode(place: str, change: Callable[[int], int]) -> int | None:

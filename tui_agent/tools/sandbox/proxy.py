@@ -49,6 +49,7 @@ _CONNECT_S: Final = 20.0
 _IDLE_S: Final = 300.0
 _PIECE: Final = 65_536
 _REQUEST: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+_OF_THE_HOP: Final = {b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"}
 _SOCKS: Final = 5
 _SOCKS_REFUSED, _SOCKS_FAILED = 2, 1
 
@@ -215,9 +216,11 @@ def _http_request(head: bytes) -> tuple[str, int, bytes]:
         raise ValueError("no address")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = head[found.end() : -4].split(b"\r\n")
-    kept = [line for line in lines if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
+    kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in _OF_THE_HOP]
     first = found[1] + b" " + path.encode("ascii") + b" HTTP/1.1"
-    return parts.hostname, parts.port or 80, b"\r\n".join((first, *kept, b"Connection: close")) + b"\r\n\r\n"
+    # What was allowed is this host, whatever else the request may say.
+    host = b"Host: " + parts.netloc.rpartition("@")[2].encode("ascii")
+    return parts.hostname, parts.port or 80, b"\r\n".join((first, host, *kept, b"Connection: close")) + b"\r\n\r\n"
 
 
 def _http_refusal(host: str, why: str) -> bytes:

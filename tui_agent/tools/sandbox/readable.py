@@ -24,11 +24,20 @@ _OUTSIDE_THEM: Final = ("/etc/resolv.conf", "/etc/localtime", "/etc/mtab")
 
 TOOLCHAIN: Final = (
     *(".cargo/bin", ".cargo/env", ".cargo/registry", ".cargo/git", ".rustup", ".elan", "go/bin", "go/pkg/mod", "sdk"),
-    *(".pyenv", ".local/pipx", ".local/share/pipx", ".local/share/uv", ".local/share/virtualenvs", ".conda/envs"),
+    *(
+        ".pyenv",
+        ".local/pipx",
+        ".local/share/pipx",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+        ".local/share/virtualenvs",
+        ".conda/envs",
+    ),
     *("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".local/bin", ".local/lib"),
     *(".nvm", ".nodenv", ".volta", ".fnm", ".local/share/fnm", ".bun", ".deno", ".local/share/pnpm", ".npm-global"),
     *(".yarn/bin", ".config/yarn/global", ".rbenv", ".rvm", ".gem/ruby", ".local/share/gem", ".goenv", ".jenv"),
-    *(".sdkman", ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".dotnet", ".nuget/packages"),
+    *(".sdkman", ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".nuget/packages"),
+    *(f".dotnet/{name}" for name in ("dotnet", "host", "sdk", "shared", "packs", "templates", "tools")),
     *(".asdf", ".local/share/mise", ".local/share/rtx", ".ghcup", ".cabal/bin", ".cabal/packages", ".stack/programs"),
     *(".opam", ".juliaup", ".julia/packages", ".julia/artifacts", ".mix", ".hex/packages", ".pub-cache/hosted"),
     *(".composer/vendor", ".config/composer/vendor", "Android/Sdk", ".platformio/packages", ".foundry/bin"),

@@ -24,7 +24,7 @@ from tui_agent.temporary import LockedFolder, remove_left_over
 from tui_agent.tools.base import Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.guard import Guard, Snapshot, contents
+from tui_agent.tools.sandbox.guard import Guard, Snapshot
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.launcher import Request
@@ -129,6 +129,7 @@ class Sandbox:
         self._known: dict[str, Snapshot] = {}
         self._finder = Finder(places.home)
         self._taken = 0
+        self._guards = True
 
     @property
     def kind(self) -> Kind:
@@ -142,8 +143,10 @@ class Sandbox:
 
     @property
     def isolates(self) -> bool:
-        """Whether a command inside can change and reach only what the sandbox grants; False if it has the network."""
-        return self.confines and not self.network
+        """Whether a command inside can change and reach only what the sandbox grants; False if it has the network, and
+        once there were more folders than guarded files can be looked for in.
+        """
+        return self.confines and not self.network and self._guards
 
     @property
     def trouble(self) -> str:
@@ -233,25 +236,28 @@ class Sandbox:
         if request.mounts and (listener := launcher_of(request).proxy) is not None:
             await self.proxy.serve(listener, ask)
 
-    def guard(self) -> Guard:
-        """Record what is at guarded paths. Reads files: call it off the event loop."""
-        return Guard(self._finder, self._writable(), frozen=self.kind != "landlock")
+    def guard(self, *, confines: bool = True) -> Guard:
+        """Record what is at guarded paths. `confines`: before a command in the sandbox, which keeps some of them fixed.
+        Reads files: call it off the event loop.
+        """
+        guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
+        self._guards = guard.whole
+        return guard
 
     def take_back(self, guard: Guard) -> list[Path]:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
         loop.
         """
         self._taken += 1
-        return guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
+        changed = guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
+        self._guards = guard.whole
+        return changed
 
-    def note_known(self) -> list[str]:
-        """Accept what is at guarded paths now, since the user allowed it: it is not taken back after a command.
-
-        Returns no notes.
+    def accept(self, guard: Guard) -> list[str]:
+        """Accept what changed at guarded paths since `guard` was made, since the user allowed it: it is not taken back
+        after a command. What a command inside had put there before is. Returns no notes.
         """
-        for path in self._finder.look(self._writable()).paths:
-            if (found := contents(Path(path))) is not None:
-                self._known[path] = found
+        self._known |= guard.changed
         return []
 
     def close(self) -> None:
@@ -360,8 +366,10 @@ class SandboxAware(Wrapping):
         self._sandbox = sandbox
 
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        if not any(access.guarded for access in context.accesses):
+            return await self._tool.run(arguments, context)
+        guard = await asyncio.to_thread(self._sandbox.guard, confines=False)
         try:
             return await self._tool.run(arguments, context)
         finally:
-            if any(access.effect == "write" for access in context.accesses):
-                await asyncio.to_thread(self._sandbox.note_known)
+            await asyncio.to_thread(self._sandbox.accept, guard)

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
@@ -225,7 +226,9 @@ class RunCommand(BuiltIn):
         leaves = outside or any(access.outside for access in context.accesses)
         if sandbox is None or leaves or not sandbox.confines:
             request = Request(arguments, str(folder), child_environment(os.environ, self._keep) | variables())
-            return _Prepared(request, sandbox.note_known if sandbox is not None else list)
+            if sandbox is None or not sandbox.confines:
+                return _Prepared(request, list)
+            return _Prepared(request, partial(sandbox.accept, sandbox.guard(confines=False)))
         guard, aside = sandbox.guard(), sandbox.places.session / WITHHELD
         environment = sandboxed_environment(os.environ, self._keep) | variables()
         added = [Path(access.target) for access in context.accesses if access.effect == "read"]
