@@ -5,6 +5,7 @@ Prints the runner's summary. What Harbor would install into a container is there
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -55,7 +56,8 @@ async def main(root: Path, given: dict[str, Any]) -> None:
     )
     context = AgentContext()
     await agent.configure(here)
-    await agent.run(given["instruction"], here, context)
+    with contextlib.suppress(RuntimeError):  # it raises where its runner ends in an error, which the summary has
+        await agent.run(given["instruction"], here, context)
     agent.populate_context_post_run(context)
     summary = json.loads((logs / "acp-summary.json").read_text())
     trajectory = logs / "trajectory.json"

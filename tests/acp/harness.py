@@ -32,12 +32,12 @@ def interpreter(folder: Path) -> Path | None:
     return None
 
 
-def run_task(python: Path, program: Program, instruction: str, model: str, *flags: str, **more: str) -> Any:
+def run_task(python: Path, program: Program, instruction: str, model: str, entry_file: str, **more: str) -> Any:
     """Have Harbor's agent run the program, as its registry entry says, in its project with one prompt; what its runner
     and the trajectory say.
     """
-    entry = json.loads((ROOT / "agent.json").read_text())
-    arguments = ["-m", "tui_agent", *entry["distribution"]["uvx"]["args"], *flags]
+    entry = json.loads((ROOT / entry_file).read_text())
+    arguments = ["-m", "tui_agent", *entry["distribution"]["uvx"]["args"]]
     entry["distribution"] = {"local": {"cmd": sys.executable, "args": arguments}}
     given = {"entry": entry, "instruction": instruction, "model": model, "project": str(program.project)}
     environment = {**os.environ, **program.environment, **more, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}

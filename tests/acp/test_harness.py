@@ -26,6 +26,7 @@ PLAN = Call("submit_plan", {"plan": "Mend *add*.", "steps": ["mend", "run"]})
 MENDING = (Step(calls=(ASK,)), Step(calls=(EDIT,)), Step(text="Mended."))
 SCRIPT = Script((Turn(MENDING, "mend"), Turn((Step(calls=(PLAN,)), Step(text="I begin.")), "plan")))
 MODEL = MODELS["anthropic"]
+UNATTENDED = "agent.unattended.json"
 
 
 async def test_nobody_is_asked_and_the_model_is_the_one_named(tmp_path: Path) -> None:
@@ -110,8 +111,9 @@ async def test_there_is_a_way_to_sign_in_for_every_provider_with_a_key(tmp_path:
             await connection.authenticate(method_id="nothing")
 
 
-def test_the_registry_entry_names_this_version() -> None:
-    entry = json.loads((Path(__file__).parents[2] / "agent.json").read_text())
+@pytest.mark.parametrize("name", ["agent.json", UNATTENDED])
+def test_the_registry_entry_names_this_version(name: str) -> None:
+    entry = json.loads((Path(__file__).parents[2] / name).read_text())
     texts = {name: {"type": "string", "minLength": 1} for name in ("id", "name", "version", "description", "license")}
     package = {
         "type": "object",
@@ -131,7 +133,7 @@ async def test_harbor_runs_it(tmp_path: Path, tmp_path_factory: pytest.TempPathF
         pytest.skip("Harbor needs Python 3.12 and a package index")
     with in_thread(AnthropicServer(SCRIPT)) as server:
         program = Program.in_folder(tmp_path, server.environment)
-        summary = await asyncio.to_thread(run_task, python, program, "mend it", f"anthropic/{MODEL}", "--unattended")
+        summary = await asyncio.to_thread(run_task, python, program, "mend it", f"anthropic/{MODEL}", UNATTENDED)
         assert "error" not in summary
         assert summary["selected_authenticate_method_id"] == "anthropic"
         assert summary["resolved_session_model_id"] == f"anthropic/{MODEL}"
@@ -139,7 +141,9 @@ async def test_harbor_runs_it(tmp_path: Path, tmp_path_factory: pytest.TempPathF
         assert summary["latest_usage_update"]["cost"]["amount"] > 0
         assert (program.project / "calc.py").read_text() == FIXED_CALC
         before = len(asked(server.requests))
-        for flags in ((), ("--unattended",)):
-            refused = await asyncio.to_thread(run_task, python, program, "mend it", "anthropic/nothing here", *flags)
-            assert "Nothing was sent to another one" in refused["error"]["message"]
+        refused = await asyncio.to_thread(run_task, python, program, "mend it", "anthropic/nothing here", UNATTENDED)
+        assert "Nothing was sent to another one" in refused["error"]["message"]
         assert len(asked(server.requests)) == before
+        for name in ("anthropic/claude-opus-4-6", "claude-opus-4-6"):  # none that an editor's user would be offered
+            attended = await asyncio.to_thread(run_task, python, program, "mend it", name, "agent.json")
+            assert attended["resolved_session_model_id"] == "anthropic/claude-opus-4-6"

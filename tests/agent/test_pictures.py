@@ -152,6 +152,26 @@ def test_what_is_no_picture_is_told(data: bytes, why: str) -> None:
         fitted(data)
 
 
+def _wrong_sum(chunk: bytes) -> bytes:
+    """A PNG whose chunk of this name has a wrong check sum."""
+    target = io.BytesIO()
+    with Pillow.open(io.BytesIO(drawn(0, (300, 200), "PNG", "RGB"))) as opened:
+        opened.save(target, "PNG", dpi=(72, 72))
+    data = bytearray(target.getvalue())
+    at = data.index(chunk)
+    data[at + 4 + int.from_bytes(data[at - 4 : at], "big")] ^= 0xFF
+    return bytes(data)
+
+
+@pytest.mark.parametrize("chunk", [b"pHYs", b"IHDR"])
+def test_a_wrong_check_sum_that_others_do_not_look_at_is_mended(chunk: bytes) -> None:
+    found = fitted(_wrong_sum(chunk))
+    assert found.changed
+    with Pillow.open(io.BytesIO(found.data)) as opened:
+        opened.load()
+        assert opened.size == found.after
+
+
 def test_a_picture_of_too_many_pixels_is_never_decoded() -> None:
     """Its pixels are damaged, which only who decodes them can tell."""
     for side, why in ((20_000, "more than 89 megapixels"), (2_000, "damaged")):

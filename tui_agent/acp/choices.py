@@ -20,6 +20,7 @@ from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.table import ERRANDS, available_commands
 from tui_agent.models.catalogue import OFFLINE, Catalogue, catalogue_of
 from tui_agent.models.choice import TIERS, model_of_tier
+from tui_agent.models.provider import Provider
 from tui_agent.text import one_line
 from tui_agent.tools.gate.permissions import Mode
 
@@ -57,14 +58,14 @@ def model_names(agent: Agent, *, every: bool = False) -> list[str]:
     """
     settings, catalogue = agent.settings, catalogue_of(agent.settings)
     found = [agent.profile.name]
-    for provider in catalogue.providers:
+    for provider in filter(Provider.has_credentials, catalogue.providers):
         names = [model_of_tier(settings, provider.id, tier) for tier in TIERS]
         names += [str(catalogue.resolve(name)) for name in provider.suggested if provider.id != OFFLINE]
         if every:
             from tui_agent.models.prices import listed_models
 
             names += [f"{provider.id}:{model}" for model in listed_models(provider)]
-        found += [name for name in names if name and catalogue.missing_key(name) is None]
+        found += filter(None, names)
     return list(dict.fromkeys(map(as_offered, [*found, OFFLINE])))
 
 

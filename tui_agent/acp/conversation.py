@@ -100,6 +100,8 @@ class Conversation:
         self._introducing: asyncio.Task[None] | None = None
         self._has_forms = False
         self._terminals: Terminals | None = None
+        self.every_model = arguments.unattended
+        """Whether the client is offered all known models."""
         self._unusable = ""
         """Why the model that was asked for cannot be used; empty if it can, or none was."""
 
@@ -373,8 +375,8 @@ class Conversation:
         self._unusable = ""
 
     def options(self) -> list[SessionConfigOptionSelect]:
-        """What the client can choose. Imports the price catalogue if it is unattended: call it in a thread."""
-        return config_options(self.agent, every=self._arguments.unattended)
+        """What the client can choose. May import the price catalogue: call it in a thread."""
+        return config_options(self.agent, every=self.every_model)
 
     # The end
 

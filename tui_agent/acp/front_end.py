@@ -79,6 +79,8 @@ class FrontEnd:
         self._load = load
         self._client: Client | None = None
         self._able: ClientCapabilities | None = None
+        self._every_model = False
+        """Whether to offer all known models, as to a client that does not introduce itself: no user sees its list."""
         self._open: dict[str, Conversation] = {}
         self._opening = asyncio.Lock()
 
@@ -103,6 +105,7 @@ class FrontEnd:
         **_: object,
     ) -> InitializeResponse:
         self._able = client_capabilities
+        self._every_model = client_info is None
         return InitializeResponse(
             protocol_version=min(protocol_version, PROTOCOL_VERSION),
             agent_info=Implementation(name="tui-agent", title="tui-agent", version=__version__),
@@ -281,6 +284,7 @@ class FrontEnd:
                 made = await Conversation.opened(
                     self._client, settings, arguments._replace(resume=session_id), notices, self._able
                 )
+                made.every_model |= self._every_model
             self._open[made.id] = made
             return made
 

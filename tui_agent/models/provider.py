@@ -103,4 +103,8 @@ class Provider:
 
     def has_key(self) -> bool:
         """Whether there is a key, or it needs none."""
-        return not self.needs_key or not self.keys or any(map(os.environ.get, self.keys)) or self.signed_in()
+        return not self.needs_key or self.has_credentials()
+
+    def has_credentials(self) -> bool:
+        """Whether there is a key or a sign-in, or none exists for it."""
+        return not self.keys or any(map(os.environ.get, self.keys)) or self.signed_in()

@@ -84,10 +84,13 @@ def _resource_text(resource: object) -> str:
 
 def _is_said(structured: object, parts: Sequence[str]) -> bool:
     """Whether a text repeats the structured content, as servers should (MCP, tools: structured content)."""
+    said = [structured]
+    if isinstance(structured, dict) and len(structured) == 1:  # a single value is often said without its name
+        said += structured.values()
     for part in parts:
         try:
-            if json.loads(part) == structured:
+            if part in said or json.loads(part) in said:
                 return True
         except (ValueError, RecursionError):
             continue
-    return isinstance(structured, dict) and len(structured) == 1 and next(iter(structured.values())) in parts
+    return False
