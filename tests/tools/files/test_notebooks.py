@@ -91,7 +91,15 @@ def test_what_cannot_be_edited_is_refused_and_the_file_stays(path: Path, old: st
 
 
 @pytest.mark.parametrize(
-    "layout", [{"indent": 1}, {"indent": 4}, {"indent": None}, {"indent": 2, "ensure_ascii": False}]
+    "layout",
+    [
+        {"indent": 1},
+        {"indent": 4},
+        {"indent": None},
+        {"indent": 2, "ensure_ascii": False},
+        {"indent": 1, "separators": (", ", ": ")},
+        {"separators": (",", ":")},
+    ],
 )
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_its_layout_stays(layout: dict[str, object], end: str) -> None:

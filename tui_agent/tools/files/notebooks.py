@@ -134,9 +134,10 @@ class Notebook:
         """As JSON in the layout that the file has, or Jupyter's own where it has another."""
         before = json.loads(self._raw)
         end = "\n" if self._raw.endswith("\n") else ""
-        for indent, plain in product((1, 2, 4, None, "\t", 0), (False, True)):
-            if json.dumps(before, indent=indent, ensure_ascii=plain) + end == self._raw:
-                return json.dumps(self._content, indent=indent, ensure_ascii=plain) + end
+        # Before Python 3 a space followed each comma, also at the end of a line.
+        for indent, plain, marks in product((1, 2, 4, None, "\t", 0), (False, True), (None, (", ", ": "), (",", ":"))):
+            if json.dumps(before, indent=indent, ensure_ascii=plain, separators=marks) + end == self._raw:
+                return json.dumps(self._content, indent=indent, ensure_ascii=plain, separators=marks) + end
         return json.dumps(self._content, indent=1, ensure_ascii=False) + "\n"
 
 
