@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent, SessionParts
-from tui_agent.agent.briefing.briefing import Briefing, Knowledge, Places, system_prompt
+from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowledge, Places, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
@@ -474,6 +474,7 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
         style=settings.session.style,
         skills_tokens=settings.context.skills_index_tokens,
         memory_tokens=settings.context.memory_index_tokens,
+        own=arguments.home / OWN_INSTRUCTIONS,
     )
 
 

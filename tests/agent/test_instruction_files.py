@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from tests.agent.talking import say, talking
 from tui_agent.agent.briefing.briefing import INSTRUCTIONS_LIMIT, instructions
 
 
@@ -38,3 +39,19 @@ def test_a_file_of_any_size_is_read_up_to_a_bound(tmp_path: Path) -> None:
 def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
     assert told(tmp_path) == ""
+
+
+async def test_the_users_own_stand_before_the_projects_and_a_change_is_news(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    own = tmp_path / "home" / "AGENTS.md"
+    own.write_text("Be brief.")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "AGENTS.md").write_text("Be kind.")
+    async with talking(tmp_path) as session:
+        await say(session, "hello")
+        prefix = session.agent.engine.view.prefix
+        assert prefix is not None
+        assert prefix.system.index("Be brief.") < prefix.system.index("# AGENTS.md\n\nBe kind.")
+        own.write_text("Be long.")
+        await say(session, "hello again")
+        assert any("Be long." in str(message) for message in session.agent.engine.view.messages())

@@ -9,13 +9,15 @@ from tui_agent.reports.bringing import import_report
 from tui_agent.settings import load_settings
 
 CLAUDE = {
-    "model": "claude-opus-4-5",
+    "model": "claude-opus-4-5[1m]",
     "permissions": {
         "allow": ["Bash(git status:*)", "Bash(make test)", "Bash(npm run:*)", "mcp__git", "Read(~/notes/**)", "Bash"],
-        "deny": ["Bash(rm:*)"],
+        "ask": ["WebFetch(domain:example.org)", "Edit(//etc/**)", "Edit(/src/**)", "TodoWrite"],
+        "deny": ["Bash(rm:*)", "Read(./.env)", "Read(**/*.pem)"],
         "defaultMode": "plan",
     },
     "hooks": {},
+    "effortLevel": "high",
     "cleanupPeriodDays": 30,
 }
 
@@ -50,12 +52,24 @@ def test_claude_codes_settings_come_over_and_what_cannot_is_named(user: Path) ->
     assert settings.model.id == "anthropic:claude-opus-4-5"
     assert settings.mcp.servers["git"].args == ("mcp-server-git",)
     assert settings.mcp.servers["old"].type == "sse"
-    assert settings.permissions.allow == ("run_command(git status *)", "run_command(make test)", "mcp__git__*")
-    assert settings.permissions.deny == ("run_command(rm *)",)
+    assert settings.model.effort == "high"
+    assert settings.permissions.allow == (
+        "run_command(git status *)",
+        "run_command(make test)",
+        "mcp__git__*",
+        "read_file(~/notes/*)",
+    )
+    assert settings.permissions.ask == (
+        "fetch_url(https://example.org/*)",
+        "edit_file(/etc/*)",
+        "write_file(/etc/*)",
+    )
+    assert settings.permissions.deny == ("run_command(rm *)", "read_file(.env)", "read_file(*.pem)")
     left = told.partition("Not taken over:")[2]
     for name in (
         "Bash(npm run:*)",
-        "Read(~/notes/**)",
+        "Edit(/src/**)",
+        "TodoWrite",
         "allow: Bash:",
         "odd",
         "defaultMode",
@@ -74,7 +88,7 @@ def test_codex_and_gemini(user: Path) -> None:
     told, home = taken(user, "codex")
     assert load_settings(home, None).model.id == "openai:gpt-5.1"
     assert "approval_policy: " in told
-    assert "~/.codex/AGENTS.md is not read" in told
+    assert (home / "AGENTS.md").read_text() == "Be brief."
     gemini = {"model": {"name": "gemini-2.5-pro"}, "tools": {"allowed": ["run_shell_command(git log)"]}}
     (user / ".gemini/settings.json").write_text("// mine\n" + json.dumps(gemini))
     told, home = taken(user, "gemini", write=False)

@@ -23,8 +23,9 @@ def printed(name: str) -> Any:
     return json.loads((PRINTED / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_there_are_sixty() -> None:
+def test_there_are_a_hundred() -> None:
     assert sum(len(printed(name)) for name in ("servers", "settings", "hooks", "agents")) == 60
+    assert sum(len(printed(f"{name}_pages")) for name in ("server", "settings", "hook")) == 40
 
 
 @pytest.mark.parametrize("block", printed("servers"), ids=lambda block: json.dumps(block)[:60])
@@ -40,6 +41,35 @@ def test_servers_are_read_from_the_settings_and_from_a_project(block: dict[str, 
         assert "must begin with http" in problems[0]
         assert "must begin with http" in settings.notices[0]
     assert [each.server for each in servers] == list(settings.mcp.servers.values())
+
+
+@pytest.mark.parametrize("text", printed("server_pages"), ids=lambda text: text[:60])
+def test_a_part_of_a_page_is_read_as_it_stands_there(text: str, tmp_path: Path) -> None:
+    for name in ("config.json", ".mcp.json"):
+        (tmp_path / name).write_text(text)
+    settings = load_settings(tmp_path, None, environ={})
+    servers, _ = configured({}, tmp_path, tmp_path)
+    (server,) = settings.mcp.servers.values()
+    assert [each.server for each in servers] == [server]
+    assert server.command or server.url.startswith(("https://", "${API"))
+    if "YOUR_" in text:
+        assert server.headers["Authorization"].startswith("Bearer YOUR_")
+
+
+@pytest.mark.parametrize("text", printed("settings_pages"), ids=lambda text: text[:60])
+def test_what_does_not_fit_in_the_settings_of_others_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert load_settings(tmp_path, None, environ={}).notices
+
+
+@pytest.mark.parametrize("text", printed("hook_pages"), ids=lambda text: text[:60])
+async def test_a_session_with_hooks_of_a_page_answers(text: str, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "hooks.json").write_text(text)
+    async with talking(tmp_path) as session:
+        await say(session, "list .")
+        entries = session.agent.engine.view.log.path()
+        assert any(isinstance(entry, Message) and entry.role == "assistant" for entry in entries)
 
 
 @pytest.mark.parametrize("block", printed("settings"), ids=lambda block: json.dumps(block)[:60])

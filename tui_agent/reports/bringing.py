@@ -1,6 +1,7 @@
 """`tui-agent import`: takes the settings of another agent over into the user's settings file.
 
-Supported are Claude Code, codex and Gemini CLI: the model, MCP servers and permission rules. What cannot be taken over
+Supported are Claude Code, codex and Gemini CLI: the model, MCP servers, permission rules and the user's own
+instructions. What cannot be taken over
 is listed with the reason. The other agent's files are only read.
 """
 
@@ -11,11 +12,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS
+from tui_agent.agent.extensions.claude_forms import OURS
+from tui_agent.durable import make_private_folder, write_file
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.settings import Settings, ToolServer
+from tui_agent.settings.keys import settings_by_key
 from tui_agent.settings.writing import keep_servers, keep_setting
-from tui_agent.text import one_line
+from tui_agent.text import one_line, short_path
 from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
 from tui_agent.tools.mcp.importing import Foreign, foreign, read_settings
 
@@ -38,12 +43,12 @@ _LISTS: Final = ("allow", "ask", "deny")
 _GEMINI: Final = {"allow": "allowed", "deny": "exclude"}
 """The names of the lists in the settings of Gemini CLI."""
 _ELSEWHERE: Final = {
-    "hooks": "hooks in ~/.claude are used from there",
+    "hooks": "hooks are used from ~/.claude, of no other agent",
+    "enabledPlugins": "add plugins with `tui-agent plugin add`",
     "env": "set variables in your shell",
     "permissions.defaultMode": "choose a mode with --ask or permissions.mode",
     "approval_policy": "choose a mode with --ask or permissions.mode",
     "sandbox_mode": "see permissions.sandbox",
-    "model_reasoning_effort": "there is no such setting",
     "statusLine": "the status line is the app's own",
 }
 """Why some settings are not taken over."""
@@ -51,18 +56,22 @@ NOT_HERE: Final = "there is no such setting, or it means something else here"
 
 
 class Brought(NamedTuple):
-    """What another agent's files bring: a model, servers and rules by list; and sentences on what is left."""
+    """What another agent's files bring: a model, servers, rules by list, and the file of the user's instructions; and
+    sentences on what is left.
+    """
 
     model: str
+    effort: str
     servers: Mapping[str, ToolServer]
     rules: Mapping[str, tuple[str, ...]]
+    memory: Path | None
     left: tuple[str, ...]
     said: tuple[str, ...]
 
 
 def import_report(agent: str, user_home: Path, home: Path, project: Path, settings: Settings, *, write: bool) -> str:
     """What `tui-agent import --from AGENT` prints; with `write`, it is done as well. Raises SettingsError."""
-    found = _brought(AGENTS[agent], user_home, project, settings)
+    found = _brought(AGENTS[agent], user_home, home, project, settings)
     lines = [*_changes(found, settings)]
     if write:
         _write(found, home, settings)
@@ -81,16 +90,25 @@ def _changes(found: Brought, settings: Settings) -> Iterator[str]:
     if found.model:
         before = f" (instead of {settings.model.id})" if settings.model.id else ""
         yield f"model.id = {found.model}{before}"
+    if found.effort:
+        yield f"model.effort = {found.effort}"
     for name, server in found.servers.items():
         yield f"mcp.servers.{name}: {one_line(' '.join((server.command, *server.args)).strip() or server.url, 300)}"
+    if found.memory is not None:
+        yield f"your own instructions, for every project: {short_path(found.memory)}"
     for kind, rules in found.rules.items():
         yield from (f"permissions.{kind} + {rule}" for rule in rules)
 
 
 def _write(found: Brought, home: Path, settings: Settings) -> None:
-    """Raises SettingsError."""
+    """Raises SettingsError, and OSError."""
+    if found.memory is not None:
+        make_private_folder(home)
+        write_file(home / OWN_INSTRUCTIONS, found.memory.read_bytes())
     if found.model:
         keep_setting(home, "model.id", found.model)
+    if found.effort:
+        keep_setting(home, "model.effort", found.effort)
     if found.servers:
         keep_servers(home, {name: msgspec.to_builtins(server) for name, server in found.servers.items()})
     for kind, rules in found.rules.items():
@@ -103,7 +121,7 @@ def _users(settings: Settings, kind: str) -> tuple[str, ...]:
     return lists[kind]
 
 
-def _brought(agent: Agent, user_home: Path, project: Path, settings: Settings) -> Brought:
+def _brought(agent: Agent, user_home: Path, home: Path, project: Path, settings: Settings) -> Brought:
     path = user_home / agent.settings
     left: list[str] = []
     try:
@@ -123,16 +141,23 @@ def _brought(agent: Agent, user_home: Path, project: Path, settings: Settings) -
     rules = {kind: tuple(_rules(document, kind, settings, left)) for kind in _LISTS}
     left += [f"{one_line(key, 80)}: {_ELSEWHERE.get(key, NOT_HERE)}" for key in _others(document)]
     said = ["CLAUDE.md, AGENTS.md and GEMINI.md of a trusted project are read where they are."]
-    if (user_home / agent.memory).is_file():
-        said.append(f"~/{agent.memory} is not read: copy what matters of it into a project's AGENTS.md.")
+    memory: Path | None = user_home / agent.memory
+    if memory is not None and memory.is_file() and (home / OWN_INSTRUCTIONS).exists():
+        left.append(f"~/{agent.memory}: you have instructions of your own in {short_path(home / OWN_INSTRUCTIONS)}")
+    if memory is None or not memory.is_file() or (home / OWN_INSTRUCTIONS).exists():
+        memory = None
     if not document and not listed and not left:
         said.insert(0, f"{path}: there is no such file, or nothing in it.")
-    return Brought(model, servers, rules, tuple(left), tuple(said))
+    asked = document.get("effortLevel", document.get("model_reasoning_effort"))
+    effort = "low" if asked == "minimal" else str(asked)
+    if effort not in settings_by_key()["model.effort"].allowed.choices or effort == settings.model.effort:
+        effort = ""
+    return Brought(model, effort, servers, rules, memory, tuple(left), tuple(said))
 
 
 def _others(document: Mapping[str, object]) -> Iterator[str]:
     """The settings that nothing here looks at."""
-    known = {"model", "model_provider", "$schema", *_SERVERS}
+    known = {"model", "model_provider", "effortLevel", "model_reasoning_effort", "$schema", *_SERVERS}
     for key, value in document.items():
         lists = {"permissions": _LISTS, "tools": tuple(_GEMINI.values())}.get(key)
         if lists is not None and isinstance(value, dict):
@@ -156,7 +181,7 @@ def _new_servers(listed: list[Foreign], settings: Settings, left: list[str]) -> 
 def _model(name: object, settings: Settings, left: list[str]) -> str:
     """The model by our name; empty if there is none, or it is the present one."""
     try:
-        found = str(catalogue_of(settings).resolve(str(name)))
+        found = str(catalogue_of(settings).resolve(re.sub(r"\[\w+\]$", "", str(name))))  # opus[1m]
     except UnknownModel as error:
         left.append(f"the model {one_line(str(name), 80)}: {error.message}")
         return ""
@@ -172,25 +197,29 @@ def _rules(document: Mapping[str, object], kind: str, settings: Settings, left: 
     seen = set(_users(settings, kind))
     for text in given if isinstance(given, list) else ():
         try:
-            rule = _ours(str(text), kind).text
+            rules = [rule.text for rule in _ours(str(text), kind)]
         except (RuleError, ValueError) as error:
             left.append(f"permissions.{kind}: {one_line(str(text), 200)}: {one_line(str(error), 200)}")
             continue
-        if rule not in seen:
-            seen.add(rule)
-            yield rule
+        yield from (rule for rule in rules if rule not in seen)
+        seen.update(rules)
 
 
-def _ours(text: str, kind: str) -> Rule:
+def _ours(text: str, kind: str) -> list[Rule]:
     """A rule of another agent in our form. Raises ValueError or RuleError with the reason why there is none."""
     parts = re.fullmatch(r"(?P<tool>[\w*-]+)(?:\((?P<pattern>.*)\))?", text.strip(), re.DOTALL)
     if parts is None:
         raise ValueError("it is not a rule")
     tool, pattern = parts["tool"], parts["pattern"] or ""
     if tool.startswith("mcp__") and not pattern:
-        return Rule.read(tool if tool.count("__") > 1 else f"{tool}__*")
+        return [Rule.read(tool if tool.count("__") > 1 else f"{tool}__*")]
+    if tool in ("Edit", "Write", "MultiEdit", "write_file", "replace"):
+        return [Rule(each, _path(pattern)) for each in ("edit_file", "write_file")]
+    if (ours := OURS.get(tool.lower(), tool)) in ("read_file", "fetch_url", "web_search", "glob", "grep", "list_dir"):
+        domain = pattern.removeprefix("domain:")
+        return [Rule(ours, f"https://{domain}/*" if domain and ours == "fetch_url" else _path(pattern))]
     if tool not in ("Bash", "run_shell_command", "ShellTool"):
-        raise ValueError("only rules for commands and MCP tools are taken over")
+        raise ValueError("there is no such tool here, or it never asks")
     if not pattern and kind == "allow":
         raise ValueError("it would let every command run; choose a mode instead")
     if pattern and tool != "Bash":
@@ -201,4 +230,12 @@ def _ours(text: str, kind: str) -> Rule:
         raise ValueError(
             "a rule with * is accepted for commands that are known to change nothing; others need all words"
         )
-    return rule
+    return [rule]
+
+
+def _path(pattern: str) -> str:
+    """A pattern for paths in our form, in which ``*`` matches any text. Raises ValueError."""
+    if pattern.startswith("/") and not pattern.startswith("//"):
+        raise ValueError("it is relative to the folder of those settings")
+    pattern = pattern.removeprefix("./").removeprefix("/")
+    return re.sub(r"\*\*(?:/\*)?", "*", pattern.removeprefix("**/"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.settings.schema import Context
-from tui_agent.settings.servers import listed_servers, without_comments
+from tui_agent.settings.servers import listed_servers, plain_json
 from tui_agent.settings.trust import (
     CLAUDE_FOLDER,
     EDITORS_SERVERS_FILE,
@@ -179,7 +179,7 @@ def _document(path: Path) -> Mapping[str, object]:
     try:
         # Reading something that is not a regular file could block.
         data = path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b""
-        document = loads(without_comments(data.decode("utf-8-sig")))
+        document = loads(plain_json(data.decode("utf-8-sig")))
     except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

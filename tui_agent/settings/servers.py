@@ -17,7 +17,7 @@ _SAID: Final = frozenset(
     (
         *("type", "transport", "disabled", "timeout", "httpUrl", "serverUrl", "http_headers", "env_http_headers"),
         *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust", "auth"),
-        *("environment", "settings", "source"),
+        *("environment", "settings", "source", "transportType", "requestInit"),
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
@@ -32,14 +32,17 @@ class Printed(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def without_comments(text: str) -> str:
-    """JSON text without the comments and last commas that many programs allow. Line numbers stay."""
+def plain_json(text: str) -> str:
+    """JSON text without the comments and last commas that many programs allow, and with the braces around it that a
+    part of a page may lack. Line numbers stay.
+    """
 
     def plain(found: re.Match[str]) -> str:
         token = found[0]
         return token if token.startswith('"') else "\n" * token.count("\n")
 
-    return _TOKEN.sub(plain, text)
+    text = _TOKEN.sub(plain, text)
+    return f"{{{text.rstrip().rstrip(',')}}}" if text.lstrip().startswith('"') else text
 
 
 def server_from(given: object) -> Printed:
@@ -53,7 +56,12 @@ def server_from(given: object) -> Printed:
     for other in ("httpUrl", "serverUrl"):
         if "url" not in known and isinstance(given.get(other), str):
             known["url"] = given[other]
-    known["headers"] = {**_texts(given.get("headers")), **_texts(given.get("http_headers")), **_from_variables(given)}
+    request = given.get("requestInit")
+    sent = (given.get("headers"), given.get("http_headers"), request.get("headers") if _is_map(request) else None)
+    known["headers"] = {
+        **{name: text for each in sent for name, text in _texts(each).items()},
+        **_from_variables(given),
+    }
     known["env"] = {**{name: f"${{{name}}}" for name in _names(given.get("env_vars"))}, **_texts(given.get("env"))}
     known["env"] |= _texts(given.get("environment"))
     command = known.get("command")
@@ -98,9 +106,16 @@ def listed_servers(document: Mapping[str, object]) -> Mapping[str, object] | Non
         for name, each in inner.items()
         if name != "servers" and _is_map(each) and {"command", "url"} & each.keys()
     }
-    places = [document.get(name) for name in ("context_servers", "servers", "mcpServers")]
+    places = [_by_name(document.get(name)) for name in ("context_servers", "servers", "mcpServers")]
     found = [place for place in (own, *places, inner.get("servers")) if _is_map(place)]
     return {name: each for place in found for name, each in place.items()} if own or len(found) > 1 else None
+
+
+def _by_name(place: object) -> object:
+    """A list of servers that say their names, as a table."""
+    if isinstance(place, list) and place and all(_is_map(each) and isinstance(each.get("name"), str) for each in place):
+        return {each["name"]: each for each in place}
+    return place
 
 
 def servers_of_settings(document: Mapping[str, object], origin: str, notices: list[str]) -> Mapping[str, object]:

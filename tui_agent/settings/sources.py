@@ -38,6 +38,8 @@ USER_FILE = "config.json"
 PROJECT_FILE = Path(".agents") / "config.json"
 ENVIRONMENT_PREFIX = "TUI_AGENT__"
 MAX_FILE_BYTES = 1_000_000
+_LIMITING = frozenset({"permissions", "limits", "agent", "safety"})
+"""Sections of settings that limit what the agent may do or spend."""
 
 
 class SettingsError(Exception):
@@ -202,7 +204,12 @@ def _from_file(path: Path, problems: list[str], notices: list[str]) -> Iterator[
     settings = servers_of_settings(document, str(path), notices)
     if isinstance(name := settings.get("model"), str):  # as other agents write it
         settings = {**settings, "model": {"id": name}}
-    yield from _from_section("", settings, str(path), problems, notices)
+    # With keys that are none of ours it is another agent's file: what does not fit in it is left alone as well, but for
+    # what limits the agent, since a limit that does not count must not go unnoticed.
+    foreign = settings.keys() - section_keys()
+    for name, value in settings.items():
+        wrong = notices if foreign and name not in _LIMITING else problems
+        yield from _from_section("", {name: value}, str(path), wrong, notices)
 
 
 def _from_section(
@@ -290,10 +297,10 @@ def read_document(path: Path) -> Mapping[str, object] | None:
     import json
 
     try:
-        if "//" in text or "/*" in text or re.search(r",\s*[}\]]", text):
-            from tui_agent.settings.servers import without_comments
+        if "//" in text or "/*" in text or text.lstrip().startswith('"') or re.search(r",\s*[}\]]", text):
+            from tui_agent.settings.servers import plain_json
 
-            text = without_comments(text)
+            text = plain_json(text)
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
@@ -327,7 +334,9 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     section = dict(pairs)
     if len(section) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ours = {part for key in settings_by_key() for part in key.split(".")}
+        if (twice := next((name for name in names if names.count(name) > 1 and name in ours), None)) is None:
+            return section  # a field of a server, of which the last counts as everywhere
         raise ValueError(f"the key {twice[:80]!r} is there twice")
     return section
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.settings import OAuth, ToolServer, load_settings
-from tui_agent.settings.servers import server_from, without_comments
+from tui_agent.settings.servers import plain_json, server_from
 from tui_agent.tools.mcp.command_line import BadServer, run_action
 from tui_agent.tools.mcp.configuration import configured
 
@@ -103,8 +103,8 @@ def test_a_server_as_its_maker_prints_it(tmp_path: Path, case: str) -> None:
 
 def test_comments_and_last_commas_are_read(tmp_path: Path) -> None:
     text = '{\n  // one\n  "a": "http://x, }", /* two\n lines */ "b": [1, 2, ],\n}'
-    assert json.loads(without_comments(text)) == {"a": "http://x, }", "b": [1, 2]}
-    assert without_comments(text).count("\n") == text.count("\n")
+    assert json.loads(plain_json(text)) == {"a": "http://x, }", "b": [1, 2]}
+    assert plain_json(text).count("\n") == text.count("\n")
     (tmp_path / "config.json").write_text('{\n  // mine\n  "ui": {"theme": "light"},\n}')
     assert load_settings(tmp_path, None).ui.theme == "light"
 

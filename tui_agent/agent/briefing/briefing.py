@@ -28,6 +28,8 @@ from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.notes.skills import SkillFolder, find_skills, signature_of, skills_signature
 
+OWN_INSTRUCTIONS = "AGENTS.md"
+"""The file in the program's home with the user's own instructions."""
 INSTRUCTIONS_LIMIT = 40_000
 """The most characters of one instruction file in the prompt."""
 NEWS_LIMIT = 40_000
@@ -76,6 +78,12 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
         if text:
             sections.append(f"# {found.relative_to(root)}\n\n{text}")
     return "\n\n".join(sections)
+
+
+def own_instructions(file: Path | None) -> str:
+    """The user's own instructions, for every project; empty if there are none. Reads a file."""
+    text = _beginning(file) if file is not None and file.is_file() else ""
+    return f"# {OWN_INSTRUCTIONS} of the user, for every project\n\n{text}" if text else ""
 
 
 def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
@@ -168,6 +176,8 @@ class Places(NamedTuple):
     skills_tokens: int = 2_000
     """The most tokens that the index of skills, and that of agents, may take in the prompt."""
     memory_tokens: int = 2_000
+    own: Path | None = None
+    """The file of the user's own instructions."""
 
 
 class Knowledge:
@@ -189,6 +199,7 @@ class Knowledge:
         """The present sections. Cheap while nothing has changed: no file is read then."""
         places = self.places
         files = [place / name for place in _places(places.root, places.folder) for name in places.names]
+        files += [places.own] if places.own is not None else []
         seen = (
             *map(signature_of, files),
             *skills_signature(places.skills),
@@ -206,7 +217,12 @@ class Knowledge:
                 f"- {each.name}: {each.description}" for each in own_agents(places.extensions) if not each.problem
             ]
             self._sections = Sections(
-                instructions(places.root, places.folder, places.names) if places.names else "",
+                "\n\n".join(
+                    filter(
+                        None,
+                        (own_instructions(places.own), instructions(places.root, places.folder, places.names)),
+                    )
+                ),
                 bounded(_SKILLS, skills, places.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
                 agents=bounded(

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.agent.extensions.claude_forms import names_of
 from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
+from tui_agent.settings.servers import plain_json
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import SHELL, Rule, catching_line
@@ -148,7 +149,7 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
         try:
             if (data := contents(root, path)) is None:
                 continue
-            document = json.loads(data)
+            document = json.loads(plain_json(data.decode("utf-8-sig")))
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue
@@ -185,7 +186,8 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
             yield f"{name!r} is not an event, or has no list; the events are {', '.join(EVENTS)}."
             continue
         for group in groups:
-            listed = group.get("hooks") if isinstance(group, dict) else None
+            # Some programs write a hook where others have a group of them.
+            listed = group.get("hooks", [group] if "type" in group else None) if isinstance(group, dict) else None
             if not isinstance(group, dict) or not isinstance(listed, list):
                 yield f"{event}: every entry needs a list of `hooks`."
                 continue

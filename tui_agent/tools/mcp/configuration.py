@@ -20,7 +20,7 @@ from tui_agent.durable import make_private_folder, write_file
 from tui_agent.programs import is_written, written_folders
 from tui_agent.regular import read_bytes
 from tui_agent.settings import ToolServer
-from tui_agent.settings.servers import listed_servers, server_from, usable_name, without_comments
+from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.text import one_line
 from tui_agent.tracing import PARENT, STATE
@@ -134,7 +134,7 @@ def servers_in(document: object, origin: str) -> Found:
 
 def read_json(path: Path) -> object:
     """The JSON document in a file; None if there is no file. Raises ValueError with a sentence."""
-    return read_document(path, lambda text: json.loads(without_comments(text)))
+    return read_document(path, lambda text: json.loads(plain_json(text)))
 
 
 def read_document(path: Path, parse: Callable[[str], object]) -> object:
