@@ -391,6 +391,21 @@ async def test_files_with_odd_names_are_put_back(tmp_path: Path) -> None:
         assert names(project) == ["calc.py", os.fsdecode(b"other\xff"), "test_calc.py"]
 
 
+async def test_a_pipe_and_a_closed_file_are_put_back(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    async with talking(tmp_path) as session:
+        before = standing(project)
+        planned = await commanded(session, "rm calc.py; mkfifo calc.py; chmod 000 test_calc.py")
+        assert len(planned.ours) == 2
+        done = await session.agent.files.put_back(planned)
+        assert (len(done.done), done.failed) == (2, ())
+        assert standing(project) == before
+        # What somebody else has put there stays.
+        planned = await commanded(session, "rm calc.py")
+        (project / "calc.py").mkdir()
+        assert not (await plan_of(session.agent)).ours
+
+
 async def test_a_link_in_a_folder_that_holds_nothing_else_is_put_back(tmp_path: Path) -> None:
     project = tmp_path / "project"
     async with talking(tmp_path) as session:

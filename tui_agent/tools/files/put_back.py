@@ -124,7 +124,10 @@ def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutB
             now = ABSENT
         if now == file.then:
             continue
-        why = _impossible(file, now, read)
+        # A file that was closed to its owner, or a pipe, can be replaced; pipes are not among what is looked at.
+        mode = seen.found.st_mode if seen.found is not None and file.then.kind != "absent" else stat.S_IFDIR
+        is_pipe = stat.S_IFMT(mode) not in {stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK}
+        why = _impossible(file, now if stat.S_ISDIR(mode) else ABSENT, read)
         if why:
             impossible.append((name, why))
             continue
@@ -138,7 +141,7 @@ def plan(seq: int, past: FilesPast, folders: Sequence[Path], read: Read) -> PutB
                 now,
                 file.then,
                 diff,
-                _others(file, now),
+                _others(file, ABSENT if is_pipe else now),
                 file.made,
                 folder_first,
             )

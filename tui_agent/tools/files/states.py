@@ -63,6 +63,7 @@ def look_at(path: Path, keep: int) -> Seen:
 
 def look_in(folder: int, name: str, keep: int) -> Seen:
     """As `look_at`, for a name in the folder that the descriptor `folder` refers to."""
+    before: os.stat_result | None = None
     for _ in range(_ATTEMPTS):
         try:
             before = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -71,7 +72,7 @@ def look_in(folder: int, name: str, keep: int) -> Seen:
         except _NOT_THERE:
             return Seen(ABSENT)
         except OSError:
-            return Seen(UNREADABLE)
+            return Seen(UNREADABLE, found=before)
         if Stamp.of(before) == Stamp.of(after):
             return seen
     # It is being written to all the time.
