@@ -168,10 +168,12 @@ def test_a_repository_that_runs_nothing_stays_and_so_does_what_moves_with_its_fo
 
 def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> None:
     project = tmp_path / "project"
+    git(tmp_path, "init", "-q", "project")
     (project / ".husky").mkdir(parents=True)
     (project / ".husky" / "pre-commit").write_text("mine\n")
     guard = Guard(FINDER, [project], frozen=False)
     os.mkfifo(project / ".mcp.json")
+    os.mkfifo(project / ".git" / "index")
     with socket.socket(socket.AF_UNIX) as one, chdir(project):
         one.bind(".envrc")
     (project / ".husky" / "pre-commit").write_text("evil\n")
@@ -179,7 +181,9 @@ def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> No
     (project / "closed" / ".vscode").mkdir(parents=True)
     (project / "closed").chmod(0)
     taken = guard.take_back(tmp_path / "aside", {})
-    assert {str(path.relative_to(project)) for path in taken} == {".mcp.json", ".envrc", ".husky", "closed/.vscode"}
+    assert {str(path.relative_to(project)) for path in taken} == {
+        *(".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index")
+    }
     assert (project / ".husky" / "pre-commit").read_text() == "mine\n"
     (project / "closed").chmod(0o700)
     assert list((project / "closed").iterdir()) == []

@@ -89,6 +89,8 @@ class Finder:
                 continue
             except OSError:
                 continue  # it went meanwhile, or its name is too long for anybody
+            names = found.guarded if not installed else (name for name in found.guarded if _plain(name) == ".git")
+            paths.update(f"{place}/{name}" for name in names)
             if found.is_repository:
                 repositories.add(place)
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
@@ -99,8 +101,6 @@ class Finder:
                 paths.update([exclude] if os.path.lexists(exclude) and not os.path.isfile(exclude) else [])  # noqa: PTH113
                 # Others may lie in it, such as the submodules' in `modules`.
                 installed = installed or os.path.basename(place).lower() == ".git"  # noqa: PTH119
-            names = found.guarded if not installed else (name for name in found.guarded if _plain(name) == ".git")
-            paths.update(f"{place}/{name}" for name in names)
             inner_folders = (name for name in found.folders if not (found.is_repository and name in _OF_GIT))
             waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in inner_folders]
         self._known = seen
