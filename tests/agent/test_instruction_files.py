@@ -47,7 +47,7 @@ async def test_the_users_own_stand_before_the_projects_and_a_change_is_news(tmp_
     own.write_text("Be brief.")
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "AGENTS.md").write_text("Be kind.")
-    async with talking(tmp_path) as session:
+    async with talking(tmp_path, trusted=True) as session:
         await say(session, "hello")
         prefix = session.agent.engine.view.prefix
         assert prefix is not None
