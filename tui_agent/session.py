@@ -107,7 +107,7 @@ from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, 
 from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
 from tui_agent.tools.web.fetch_url import FetchUrl
-from tui_agent.tools.web.web_search import SERVICES, NotInPlan, ProviderSearch, WebSearch
+from tui_agent.tools.web.web_search import SERVICES, ProviderSearch, WebSearch
 from tui_agent.version import __version__
 
 REMEMBERED_FILE: Final = "permissions.json"
@@ -571,12 +571,14 @@ def searching_tools(
     settings: Settings, gate: PermissionGate, subtasks: SubtaskRunner, profile: ModelProfile
 ) -> list[Tool]:
     """The tool that searches the web, if somebody does."""
-    found: list[Tool] = []
+
+    def is_off() -> bool:
+        return gate.mode == "plan" and not settings.search.in_plan
+
     if settings.search.service in SERVICES:
-        found.append(WebSearch(settings.search))
-    elif not settings.search.service and profile.search_usd is not None:
-        found.append(ProviderSearch(subtasks))
-    return found if settings.search.in_plan else [NotInPlan(tool, gate) for tool in found]
+        return [WebSearch(settings.search, is_off)]
+    has_own = not settings.search.service and profile.search_usd is not None
+    return [ProviderSearch(subtasks, is_off)] if has_own else []
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:

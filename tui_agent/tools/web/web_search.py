@@ -6,7 +6,7 @@ https://docs.tavily.com/documentation/api-reference/endpoint/search.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -18,9 +18,8 @@ from tui_agent.settings import Search
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tls import tls
 from tui_agent.tools.agentic import answered_by
-from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.built_in import BuiltIn, Wrapping
-from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
@@ -83,21 +82,25 @@ SERVICES: Final[Mapping[str, Service]] = {
 }
 
 
-class NotInPlan(Wrapping):
-    """A tool that is refused in plan mode."""
+class _Search(BuiltIn):
+    """Asked about like any use of the network. is_off: whether it is refused just now."""
 
-    def __init__(self, tool: Tool, gate: PermissionGate) -> None:
-        super().__init__(tool)
-        self._gate = gate
-        self.access = self._access
+    name = NAME
+    effect: Effect = "network"
 
-    def _access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        if self._gate.mode == "plan":
+    def __init__(self, service: str, url: str, is_off: Callable[[], bool]) -> None:
+        super().__init__()
+        self._title, self._url, self._is_off = service, url, is_off
+
+    @override
+    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
+        query = str(self._signature.parse(arguments)["query"])
+        if self._is_off():
             raise ToolFailure("The web is not searched in plan mode (search.in_plan).", "Go on without.")
-        return self._tool.access(arguments, workspace)
+        return (Access("network", self._url or query, inside=False),)
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._tool.run(arguments, context)
+    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+        return Preview(f"Search the web with {self._title}", text=str(self._signature.parse(arguments)["query"]))
 
 
 class HostedSearch(BuiltIn):
@@ -123,22 +126,12 @@ class HostedSearch(BuiltIn):
         raise ToolFailure("The provider searches by itself: nothing is to be called for it.")
 
 
-class ProviderSearch(BuiltIn):
+class ProviderSearch(_Search):
     """Has a subtask search by its provider's own tool. That one's answer and sources are the result."""
 
-    name = NAME
-    effect: Effect = "network"
-
-    def __init__(self, subtasks: Subtasks) -> None:
-        super().__init__()
+    def __init__(self, subtasks: Subtasks, is_off: Callable[[], bool] = lambda: False) -> None:
+        super().__init__("the provider's own search", "", is_off)
         self._subtasks = subtasks
-
-    @override
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        return (Access("network", str(self._signature.parse(arguments)["query"]), inside=False),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview("Search the web", text=str(self._signature.parse(arguments)["query"]))
 
     @override
     async def _do(self, context: ToolContext, /, query: str) -> ToolOutput:
@@ -154,30 +147,16 @@ class ProviderSearch(BuiltIn):
         output = await answered_by(self._subtasks, spec, context)
         if output.is_error:
             return output
-        heading = _HEADING.format(service="the provider's search")
+        heading = _HEADING.format(service=self._title)
         return msgspec.structs.replace(output, text=f"{heading}\n\n{output.text}")
 
 
-class WebSearch(BuiltIn):
+class WebSearch(_Search):
     """Asks one service. Its price, from the settings or the service's page, counts as the session's."""
 
-    name = NAME
-    effect: Effect = "network"
-
-    def __init__(self, settings: Search) -> None:
-        super().__init__()
-        self._service = SERVICES[settings.service]
-        self._settings = settings
-        self._url = settings.url or self._service.url
-
-    @override
-    def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
-        self._signature.parse(arguments)
-        return (Access("network", self._url, inside=False),)
-
-    def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        query = str(self._signature.parse(arguments)["query"])
-        return Preview(f"Search the web with {self._service.title}", text=query)
+    def __init__(self, settings: Search, is_off: Callable[[], bool] = lambda: False) -> None:
+        self._service, self._settings = SERVICES[settings.service], settings
+        super().__init__(self._service.title, settings.url or self._service.url, is_off)
 
     @override
     async def _do(self, _context: ToolContext, /, query: str) -> ToolOutput:
