@@ -54,6 +54,7 @@ async def test_it_is_searched_by_a_subtask_whose_sources_are_told_and_kept(
             (question,) = asked
             assert question.tool == "web_search"
             assert question.preview.text == "what harbours"
+            assert question.rules == ("every call of web_search",)
             (done,) = [event for event in seen if isinstance(event, events.ToolFinished)]
             assert done.status == "ok"
             assert "Two of them are large." in done.text

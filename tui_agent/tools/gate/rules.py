@@ -204,7 +204,8 @@ def proposed(tool: str, access: Access, workspace: WorkspaceView) -> tuple[Rule,
         return (Rule(tool),)
     if access.effect == "network":
         parts = urlsplit(access.target)
-        return (Rule(tool, f"{escaped(f'{parts.scheme}://{parts.netloc}/')}*"),) if parts.netloc else ()
+        # What is no address is searched for, by whoever the tool asks.
+        return (Rule(tool, f"{escaped(f'{parts.scheme}://{parts.netloc}/')}*") if parts.netloc else Rule(tool),)
     path = Path(access.target)
     if access.guarded or (not access.inside and access.effect == "write"):
         return (Rule(tool, escaped(_forms(access, workspace)[0])),)
