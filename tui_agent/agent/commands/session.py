@@ -151,8 +151,9 @@ async def diagnostics(agent: "Agent", _: str) -> Reply:
     root = agent.folder
     names = [each.path.relative_to(root) if each.path.is_relative_to(root) else each.path for each in found]
     lines = [problem_text(each, one_line(str(name), 300)) for each, name in zip(found, names, strict=True)]
+    so_far = " so far" if agent.languages.is_looking else ""
     return Reply(
-        f"{counted(len(found), 'problem')} in the files edited here and in those that use them",
+        f"{counted(len(found), 'problem')}{so_far} in the files edited here and in those that use them",
         "\n".join([*lines, *states]),
     )
 

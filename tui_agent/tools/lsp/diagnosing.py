@@ -73,7 +73,7 @@ def _with(output: ToolOutput, found: list[str]) -> ToolOutput:
         lines.append(f"… and {len(found) - SHOWN} more")
     told = f"[{counted(len(found), 'new problem')} since this edit; what was wrong before is left out:]"
     text = "\n".join((output.text, told, *lines))
-    summary = f"{output.summary}, {counted(len(found), 'new problem')}".lstrip(", ")
+    summary = f"{output.summary} · {counted(len(found), 'new problem')}".removeprefix(" · ")
     return structs.replace(output, text=text, summary=summary, outcome=output.outcome.with_notes(len(lines) + 1))
 
 

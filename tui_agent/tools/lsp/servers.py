@@ -67,6 +67,11 @@ class LanguageServers:
         return tuple(problem for problem in found if problem.is_error or self._settings.warnings)
 
     @property
+    def is_looking(self) -> bool:
+        """Whether an edit is being looked at just now."""
+        return self._looking is not None and not self._looking.done()
+
+    @property
     def states(self) -> Mapping[str, str]:
         """What each server that was started is doing now, in words."""
         return {name: _state(task) for name, task in self._servers.items()}
@@ -79,9 +84,9 @@ class LanguageServers:
         self._edits[path] = first, after
         self._edited.pop(path, None)
         self._edited[path] = None
-        if self._looking is None or self._looking.done():
+        if not self.is_looking:
             self._looking = asyncio.create_task(self._look_at_all(), name="language servers")
-        await asyncio.wait((self._looking,), timeout=self._settings.wait_s)
+        await asyncio.wait(filter(None, (self._looking,)), timeout=self._settings.wait_s)
         owed, self._owed = self._owed, []
         return [problem for problem in owed if problem.is_error or self._settings.warnings]
 

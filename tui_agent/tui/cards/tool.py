@@ -251,6 +251,7 @@ class ToolBlock(Card, eq=False, kw_only=True):
                 sections.append(blank_section())
         if self.diff:
             sections += diff_sections(self.diff, indent=BODY_INDENT)
+            sections += text_sections(self.notes, muted, indent=BODY_INDENT) if self.notes else []
         body = self.result or self.tail
         if body and not (self.diff and self.state is ToolState.OK):
             sections += text_sections(body, muted, indent=BODY_INDENT)
@@ -263,6 +264,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
         if self.diff:
             added, removed = counts(self.diff)
             told.append(Run(f"+{added} -{removed}", quiet))
+            if self.notes:
+                told.append(Run(self.note.rpartition(NOTE_PARTS)[2], look.palette.warning))
         elif self.state is ToolState.OK and self.note:
             note = f" {look.glyphs.dot} ".join(self.note.split(NOTE_PARTS))
             told.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), quiet))
@@ -278,6 +281,12 @@ class ToolBlock(Card, eq=False, kw_only=True):
         if tokens and (tokens >= LARGE_TOKENS or not self.collapsed):
             told.append(Run(f"{compact_count(tokens)} tokens", quiet))
         return told
+
+    @property
+    def notes(self) -> str:
+        """What the result of an edit ends with."""
+        count = self.facts.notes if self.diff and self.state is ToolState.OK else 0
+        return "\n".join(self.result.split("\n")[-count:]) if count else ""
 
     @property
     def shows_diff(self) -> bool:
