@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tui_agent.regular import read_bytes
 from tui_agent.settings.schema import Context
 from tui_agent.settings.servers import listed_servers, plain_json
 from tui_agent.settings.trust import (
@@ -177,9 +178,7 @@ def _document(path: Path) -> Mapping[str, object]:
     from json import loads
 
     try:
-        # Reading something that is not a regular file could block.
-        data = path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_READ else b""
-        document = loads(plain_json(data.decode("utf-8-sig")))
+        document = loads(plain_json(read_bytes(path, MAX_READ).decode("utf-8-sig")))
     except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

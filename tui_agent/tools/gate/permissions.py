@@ -64,15 +64,6 @@ class Confinement(Protocol):
         ...
 
 
-class Unconfined:
-    """No sandbox."""
-
-    @property
-    def isolates(self) -> bool:
-        """Always False."""
-        return False
-
-
 class History(Protocol):
     """Tells whether what a command changes can be undone."""
 
@@ -173,7 +164,7 @@ class PermissionGate:
     ) -> None:
         self._mode: Mode = mode
         self.before_plan: Mode = "ask" if mode == "plan" else mode
-        self.confinement: Confinement = confinement or Unconfined()
+        self.confinement = confinement
         self.history = history
         self._unasked = unasked
         self._approved = Approved(approved, workspace.root)
@@ -200,7 +191,7 @@ class PermissionGate:
 
         The first use takes about 0.1 s: call it off the event loop.
         """
-        return self._unasked == "sandboxed" and self.history is not None and self.confinement.isolates
+        return self._unasked == "sandboxed" and self.history is not None and self._isolates
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -300,6 +291,10 @@ class PermissionGate:
         decided = self._decide(tool, (access,), "", "")
         return isinstance(decided, Verdict) and decided.allowed
 
+    @property
+    def _isolates(self) -> bool:
+        return self.confinement is not None and self.confinement.isolates
+
     async def _gap(self, tool: str) -> str:
         """Why what a command changes could not be undone; empty if it could, or if that decides nothing."""
         if tool != SHELL or self.mode != "auto" or self.history is None:
@@ -318,7 +313,7 @@ class PermissionGate:
     def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> Seen:
         """What the commands of a call would run first; nothing if a sandbox confines them."""
         lines = [access.target for access in accesses if access.effect == "run" and tool == SHELL]
-        if not lines or (self.confinement.isolates and not stopped):
+        if not lines or (self._isolates and not stopped):
             return Seen()
         return self._look(tuple(step for line in lines for step in steps_of(line, self._workspace)))
 
@@ -406,7 +401,7 @@ class PermissionGate:
 
     def _run(self, tool: str, access: Access, stopped: str, gap: str) -> Judgement:
         """Judge a command. One that may run outside the sandbox is judged as running outside."""
-        confined = tool == SHELL and self.confinement.isolates
+        confined = tool == SHELL and self._isolates
         if confined or stopped:
             outside = judge_outside(access.target, (*self._allow, *self._kept), self._workspace)
             if stopped or outside.outcome == "allow":
@@ -440,7 +435,7 @@ class PermissionGate:
         return None
 
     def _changes(self, tool: str, access: Access) -> bool:
-        if access.effect == "run" and tool == SHELL and self.confinement.isolates:
+        if access.effect == "run" and tool == SHELL and self._isolates:
             # In plan mode the sandbox lets commands write nothing.
             return access.outside
         return access.effect not in {"read", "none"}

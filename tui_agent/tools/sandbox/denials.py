@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.launcher import Request
+from tui_agent.tools.sandbox.supervisor import deepest
 
 _FILES: Final = re.compile(
     r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM|PermissionError)\b",
@@ -54,10 +55,10 @@ class Bounds(NamedTuple):
             name = str(self.home) + name.removeprefix("~").removeprefix(own)
         for path in (name, os.path.dirname(name)):  # noqa: PTH120 - it may be no path at all
             real = os.path.realpath(path)
-            seen = _deepest(real, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
+            seen = deepest(real, (*request.readonly, *request.writable, request.temporary, *_KERNEL))
             if path != name and request.mounts and path in _PRIVATE:
                 continue
-            if real != "/" and (not seen or seen <= _deepest(real, request.hidden)) and os.path.lexists(path):
+            if real != "/" and (not seen or seen <= deepest(real, request.hidden)) and os.path.lexists(path):
                 return path
         return ""
 
@@ -109,7 +110,3 @@ def _unseen(output: str, bounds: Bounds) -> list[str]:
     missed = "\n".join(line for line in output.splitlines() if _MISSING.search(line))
     found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_PATH.finditer(missed), _LOOKED_AT))
     return [path for name in found if (path := bounds.unseen(name))]
-
-
-def _deepest(path: str, places: Iterable[str]) -> int:
-    return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)

@@ -41,11 +41,11 @@ class Bounds(NamedTuple):
 
     def may_change(self, path: str) -> bool:
         """Whether a command may write at this path."""
-        return _deepest(path, self.writable) > _deepest(path, (*self.readonly, *self.hidden))
+        return deepest(path, self.writable) > deepest(path, (*self.readonly, *self.hidden))
 
     def may_see(self, path: str) -> bool:
         """Whether this path is shown."""
-        return _deepest(path, (*self.writable, *self.readonly)) > _deepest(path, self.hidden)
+        return deepest(path, (*self.writable, *self.readonly)) > deepest(path, self.hidden)
 
 
 class _Call(NamedTuple):
@@ -305,7 +305,7 @@ def _field(status: str, name: str) -> list[int]:
     return [int(number) for number in status.partition(f"\n{name}:")[2].partition("\n")[0].split()]
 
 
-def _deepest(path: str, places: Sequence[str]) -> int:
+def deepest(path: str, places: Sequence[str]) -> int:
     """The length of the longest of the places that contain `path`; 0 if none does."""
     return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)
 
