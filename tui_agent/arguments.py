@@ -175,7 +175,7 @@ OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 _EPILOG = """\
 commands: sessions | trace [SESSION] | replay SESSION | exam SESSION | usage | config | doctor
-          acp | web | mcp | plugin | import | completion SHELL
+          acp | batch | web | mcp | plugin | import | completion SHELL
           (each has its own --help; `tui-agent -- sessions` sends the word as a prompt)
 exit: 0 success, 1 the turn failed, 2 wrong usage or configuration, 3 needs an approval that nobody can give,
       130 interrupted, 141 nobody reads the output"""

@@ -67,8 +67,10 @@ def _give_up(stream: TextIO) -> None:
 
 def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
     from tui_agent.programs import keep_out_of_project
-    from tui_agent.settings import home_folder
+    from tui_agent.settings.sources import home_folder, replace_missing_home
 
+    if (made := replace_missing_home()) is not None and not environ.get("TUI_AGENT_HOME"):
+        _say(f"you have no home folder: {made} takes its place; TUI_AGENT_HOME names another place for sessions")
     home = home_folder(environ)
     folder = _working_folder()
     keep_out_of_project(folder)

@@ -1,9 +1,11 @@
 """One-shot mode as scripts use it: what answers, what is sent, what comes back, and how it ends."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,3 +216,19 @@ def test_an_effort_that_the_model_does_not_take_is_said_once_and_the_turn_goes_o
         refused = program.run("-p", "read it", "--effort", "much")
         assert refused.returncode == 2
         assert "expected default|low|medium|high|xhigh|max" in refused.stderr
+
+
+def test_without_a_home_folder_one_in_the_temporary_folder_takes_its_place(tmp_path: Path) -> None:
+    """As in containers that run as a user nobody knows. The folder must be the user's alone."""
+    command = [sys.executable, "-m", "tui_agent", "--model", "offline", "-p", "list ."]
+    environment = {"PATH": os.environ["PATH"], "HOME": "nowhere", "TMPDIR": str(tmp_path)}
+    made = tmp_path / f"tui-agent-{os.getuid()}"
+    for mode, is_used in ((None, True), (0o700, True), (0o755, False)):
+        if mode is not None:
+            made.chmod(mode)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "you have no home folder" in done.stderr
+        assert (f"{made} takes" in done.stderr) == is_used
+    assert len(list(made.rglob("checkpoints.sqlite"))) == 2
+    assert not (tmp_path / "nowhere").exists()

@@ -6,9 +6,11 @@ the parts of a key are separated by two underscores: `TUI_AGENT__COMPACTION__THR
 full only once the user trusts that folder; before, it can only tighten settings (`trust.tightens`).
 """
 
+import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
@@ -84,6 +86,26 @@ def home_folder(environ: Mapping[str, str]) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("tui-agent", appauthor=False))
+
+
+def replace_missing_home() -> Path | None:
+    """Give a user without a home folder, as in some containers, one in the temporary folder, for this process and all
+    that it starts; returns it, None if they have one.
+    """
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home raises if there is none
+    nearest = next(each for each in (home.absolute(), *home.absolute().parents) if each.exists())
+    if home.is_absolute() and (home.is_dir() or os.access(nearest, os.W_OK)):
+        return None
+    import tempfile
+
+    made = Path(tempfile.gettempdir()) / f"tui-agent-{os.getuid()}"
+    with suppress(OSError):
+        made.mkdir(mode=0o700)
+    state = made.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        made = Path(tempfile.mkdtemp(prefix="tui-agent-"))  # that one is somebody else's
+    os.environ["HOME"] = str(made)
+    return made
 
 
 def load_settings(
