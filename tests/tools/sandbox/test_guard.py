@@ -174,6 +174,7 @@ def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> No
     guard = Guard(FINDER, [project], frozen=False)
     os.mkfifo(project / ".mcp.json")
     os.mkfifo(project / ".git" / "index")
+    (project / ".ignore").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as one, chdir(project):
         one.bind(".envrc")
     (project / ".husky" / "pre-commit").write_text("evil\n")
@@ -182,7 +183,7 @@ def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> No
     (project / "closed").chmod(0)
     taken = guard.take_back(tmp_path / "aside", {})
     assert {str(path.relative_to(project)) for path in taken} == {
-        *(".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index")
+        *(".mcp.json", ".envrc", ".husky", "closed/.vscode", ".git/index", ".ignore")
     }
     assert (project / ".husky" / "pre-commit").read_text() == "mine\n"
     (project / "closed").chmod(0o700)

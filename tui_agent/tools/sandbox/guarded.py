@@ -154,7 +154,7 @@ class Finder:
                     or (plain in _PARENTS and entry.is_symlink())
                     or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
                     or plain.endswith(GUARDED_ENDINGS)
-                    or ((plain in _READ_EVERYWHERE or above == ".git") and _would_block(entry))
+                    or (not (is_folder or entry.is_file(follow_symlinks=False)) and _may_block(entry, plain, above))
                 ):
                     guarded.append(name)
                 elif is_folder:
@@ -164,9 +164,9 @@ class Finder:
         return _Folder(stamp, tuple(guarded), tuple(folders), is_repository)
 
 
-def _would_block(entry: "os.DirEntry[str]") -> bool:
-    """Whether opening it waits for another program: a pipe, a socket, a device."""
-    return not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink())
+def _may_block(entry: "os.DirEntry[str]", plain: str, above: str) -> bool:
+    """Whether tools wait for ever if they read this, which is no file: a pipe or a device, or a link to one."""
+    return plain in _READ_EVERYWHERE or (above == ".git" and not entry.is_symlink())
 
 
 def with_mode(place: str, change: Callable[[int], int]) -> int | None:
