@@ -31,6 +31,7 @@ from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.inbox import WAITING, Inbox
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.presence import Presence
+from tui_agent.agent.remembering import Remembering
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
 from tui_agent.agent.turn.sharing import TODAY, Sharing, ledger_of_today
@@ -356,6 +357,8 @@ async def _open(
     closing.push_async_callback(asyncio.to_thread, sandbox.close)
     for part in (sandbox.proxy, servers, languages, background, small, agent):
         closing.push_async_callback(part.close)
+    if settings.memory.by_model and not store.read_only:
+        closing.push_async_callback(Remembering(agent, inbox, store.folder.name).close)
     if not store.read_only:
         closing.push_async_callback(presence.close)
         await presence.show(agent)

@@ -1,11 +1,16 @@
 """What came up in several sessions is proposed, shown, and only then written."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.agent.talking import put, say, talking
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.running import in_thread
+from tests.servers.script import ParsedRequest, Step
+from tui_agent.agent import remembering
 from tui_agent.agent.commands.command import Reply
 from tui_agent.agent.commands.table import run_command
 from tui_agent.conversation.blocks import Text
@@ -128,6 +133,29 @@ async def test_commands_in_a_row_make_a_skill(tmp_path: Path) -> None:
     assert "1. `touch one`\n2. `touch two`\n3. `touch three`\n" in skill
     async with talking(tmp_path, UNCONFINED, trusted=True) as session:
         assert "touch-three" in await session.agent.briefing.skills_text()
+
+
+async def test_the_small_model_proposes_only_if_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "IDLE_S", 0.01)
+
+    def answers(request: ParsedRequest) -> Step:
+        asked = "said to a coding agent in one session" in request.system
+        return Step(text="- The port is 8080.\n- \x1b[2JUse uv.\nnone") if asked else Step(text="Yes.")
+
+    with in_thread(AnthropicServer(answers)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        for by_model in (False, True):
+            settings: dict[str, GivenValue] = {"model.id": "claude-opus-5-5", "memory.by_model": by_model}
+            async with talking(tmp_path, settings) as session:
+                await say(session, "Please look at the port of the server " * 8)
+                for _ in range(300):
+                    reply = await run_command(session.agent, "/memory")
+                    if not by_model or proposed(reply):
+                        break
+                    await asyncio.sleep(0.05)
+                assert (session.agent.tracker.subtask_count == 1) is by_model
+        assert proposed(reply) == ["The port is 8080.", "Use uv."]
 
 
 async def test_the_next_start_says_that_there_is_something(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 They are found by rule, from the logs, and by how things were done, not by what words mean: commands that succeeded in
 several sessions, one or some in a row; files that sessions begin by reading; sentences that the user has typed beside
 others in several sessions; and what they said when they had stopped the model or declined a call, or while it worked.
-What the project's instructions or the notes have already is left out.
+What the project's instructions or the notes have already is left out. If the settings say so, the small model proposes
+some, too (`remembering`).
 
 What is found in a session is kept in a file, so only sessions that have changed are read again.
 """
@@ -17,7 +18,7 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -38,8 +39,8 @@ SESSIONS: Final = 200
 """The newest sessions of a project that are looked at."""
 READING_S: Final = 2.0
 """Seconds after which no further session is read; the next look goes on."""
-IN_SESSIONS: Final[Mapping["Kind", int]] = {"command": 3, "steps": 2, "file": 3, "said": 2, "correction": 1}
-"""In how many sessions something has to come up."""
+IN_SESSIONS: Final[Mapping["Kind", int]] = {"command": 3, "steps": 2, "file": 3, "said": 2}
+"""In how many sessions something has to come up, if not in one."""
 STEPS: Final = 3
 """Commands in a row that make a procedure."""
 FIRST_CALLS: Final = 5
@@ -53,7 +54,8 @@ WAITING: Final = "{} of what came up in sessions of this project could be rememb
 AT_END: Final = 4_000_000
 """Bytes of the largest log that is read at a session's end."""
 
-Kind: TypeAlias = Literal["command", "steps", "file", "said", "correction"]
+Kind: TypeAlias = Literal["correction", "said", "model", "steps", "command", "file"]
+"""In the order in which they are proposed."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -68,9 +70,12 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Kept(msgspec.Struct):
-    """`decided`: proposals that the user has taken or dropped; `read`: those whose change they were shown."""
+    """`decided`: proposals that the user has taken or dropped; `read`: those whose change they were shown. `thought`:
+    what the small model proposed, by session.
+    """
 
     sessions: dict[str, _Seen] = {}
+    thought: dict[str, list[str]] = {}
     decided: list[str] = []
     waiting: int = 0
     read: dict[str, str] = {}
@@ -112,6 +117,13 @@ class Inbox:
                 kept.sessions[session.name] = _seen_in(stamp, read_entries(log_file(session)))
                 kept.waiting = len(list(islice(_proposed(kept, ""), PROPOSED)))
                 self._save(kept)
+
+    def add(self, session: str, lines: Iterable[str]) -> None:
+        """Propose these lines too, which the small model has made of a session. Raises OSError."""
+        kept = self._load()
+        kept.thought[session] = list(dict.fromkeys((*kept.thought.get(session, ()), *lines)))
+        kept.waiting += 1
+        self._save(kept)
 
     def waiting(self) -> int:
         """How many proposals there were at the last look. Cheap."""
@@ -277,15 +289,16 @@ def _proposed(kept: _Kept, written: str) -> Iterator[Proposal]:
         lines += [("steps", "\n".join(steps)) for steps in rows]
         lines += [("command", text) for text in seen.commands]
         lines += [("file", text) for text in seen.files]
+        lines += [("model", text) for text in kept.thought.get(session, ())]
         for kind, text in lines:
             where.setdefault((kind, _plain(text)), {})[session] = text
     repeated = {plain for (kind, plain), found in where.items() if kind == "said" and len(found) > 1}
     in_steps: Counter[str] = Counter()
-    for kind in ("correction", "said", "steps", "command", "file"):
+    for kind in get_args(Kind):
         for (each, plain), found in sorted(where.items(), key=lambda item: -len(item[1])):
             newest, text = list(found.items())[-1]
             known_already = plain in written or (kind == "correction" and plain in repeated) or in_steps[plain]
-            if each != kind or len(found) < IN_SESSIONS[kind] or known_already:
+            if each != kind or len(found) < IN_SESSIONS.get(kind, 1) or known_already:
                 continue
             if kind == "steps":
                 if len(set(text.split("\n"))) < STEPS:

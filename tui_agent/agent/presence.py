@@ -92,7 +92,7 @@ class Presence:
     async def show(self, agent: "Agent") -> None:
         """Begin to say what this agent does."""
         self._agent = agent
-        agent.turns.began = self._began
+        agent.turns.on_begin.append(self._began)
         await asyncio.to_thread(self._told.unlink, missing_ok=True)
         await self._look()
 

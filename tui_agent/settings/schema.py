@@ -436,6 +436,13 @@ class Search(Struct, frozen=True, kw_only=True):
     """The price of a search in USD; null: what the service's page says."""
 
 
+class Memory(Struct, frozen=True, kw_only=True):
+    """What is remembered of a project."""
+
+    by_model: bool = False
+    """Have the small model propose notes too, from what you said, once a session was idle for two minutes."""
+
+
 class Worktree(Struct, frozen=True, kw_only=True):
     """Sessions in a git worktree of their own (`--worktree`)."""
 
@@ -556,6 +563,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mcp: Mcp = Mcp()
     search: Search = Search()
     diagnostics: Diagnostics = Diagnostics()
+    memory: Memory = Memory()
     worktree: Worktree = Worktree()
     watchdog: Watchdog = Watchdog()
     session: Session = Session()

@@ -1,5 +1,6 @@
 """Probes of whole sessions: with the offline model, or with a provider's server behind the real SDK."""
 
+import asyncio
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.settings.effects.probe import Observe, Probe
 from tests.tools.support import call
 from tests.tools.web.test_fetch_url import answer, server
-from tui_agent.agent import events
+from tui_agent.agent import events, remembering
 from tui_agent.settings import Settings
 from tui_agent.telemetry.telemetry import spans_for, wanted
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -90,6 +91,18 @@ def set_up(settings: Settings, folder: Path) -> object:
             return sorted(path.name for path in place.iterdir())
     finally:
         os.chdir(before)
+
+
+async def remembered(settings: Settings, folder: Path) -> object:
+    """How many subtasks follow what was said, once a session is idle."""
+    async with without_delay() as patch, talking(folder, settings) as session:
+        patch.setattr(remembering, "IDLE_S", 0.0)
+        await say(session, "It matters that the port stays what it is. " * 8)
+        for _ in range(200 if settings.memory.by_model else 1):
+            await asyncio.sleep(0.05)
+            if session.agent.tracker.subtask_count:
+                break
+        return session.agent.tracker.subtask_count
 
 
 def search_tool(settings: Settings, folder: Path) -> object:
@@ -291,6 +304,7 @@ PROBES: Mapping[str, Probe] = {
     "worktree.setup": Probe("touch made", set_up, OFFLINE),
     "search.service": Probe("brave", search_tool, OFFLINE),
     "search.url": Probe("http://127.0.0.1:9/other", search_tool, SEARXNG),
+    "memory.by_model": Probe(True, remembered, OFFLINE),
     "search.in_plan": Probe(
         False,
         doing('call web_search query="x"'),

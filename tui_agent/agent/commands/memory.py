@@ -33,6 +33,7 @@ _NOTES: "Final[Mapping[Kind, tuple[str, str]]]" = {
     "file": ("where-to-begin", "Files that several sessions began by reading"),
     "said": ("wishes", "What the user has said in several sessions, or to correct the model"),
     "correction": ("wishes", "What the user has said in several sessions, or to correct the model"),
+    "model": ("facts", "What sessions have shown of this project"),
 }
 """The note for each kind of proposal, and its description."""
 _HEADING: Final = "## From earlier sessions"
@@ -70,7 +71,7 @@ def _listed(agent: "Agent") -> str:
 
 def _line(proposal: "Proposal") -> str:
     said = one_line(proposal.text.replace("\n", "; then "), 300)
-    told = {"command": f"`{said}` works", "steps": f"`{said}`", "file": f"begins by reading {said}"}
+    told = {"model": said, "command": f"`{said}` works", "steps": f"`{said}`", "file": f"begins by reading {said}"}
     return told.get(proposal.kind, f"you: “{said}”")
 
 

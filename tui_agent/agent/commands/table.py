@@ -100,11 +100,11 @@ COMMANDS: Final = (
     Command("recall", "search everything ever said", context.recall, "[--all] <text>"),
     Command("permissions", "list what is allowed unasked; remove a rule", session.permissions, "[number]"),
     Command("mcp", "MCP servers: state, cost, on and off", servers.mcp, "[name]", uses_profile=True),
-    Command("diagnostics", "what language servers find wrong", session.diagnostics, aliases=("problems",)),
+    Command("diagnostics", "what language servers find wrong", session.diagnostics),
     Command("extensions", "list your and the project's commands and hooks", session.extensions),
     Command("style", "show or choose how answers are written", session.style, "[name]"),
     Command("skills", "list the skills the model can use", session.skills),
-    Command("memory", "notes on this project, and what could be one", memory.memory, "[number|name|verb ...]"),
+    Command("memory", "notes on this project, and proposals for some", memory.memory, "[number]"),
     Command(
         "continue-spending",
         "spend more",

@@ -72,7 +72,7 @@ class Turns:
         self._holder: asyncio.Task[object] | None = None
         self._finishing = asyncio.Lock()
         self._next = _Next()
-        self.began: Callable[[], None] = lambda: None
+        self.on_begin: list[Callable[[], None]] = []
         """Called when a turn begins."""
 
     def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> AsyncGenerator[events.AgentEvent, None]:
@@ -116,7 +116,8 @@ class Turns:
                 self._worker = None
             stream.put_nowait(None)
 
-        self.began()
+        for told in self.on_begin:
+            told()
         # A callback, because a task cancelled before its first step never runs its own `finally`.
         worker.add_done_callback(over)
         try:

@@ -123,7 +123,7 @@ class HostedSearch(BuiltIn):
         Args:
             query: The words to look for.
         """
-        raise ToolFailure("The provider searches by itself: nothing is to be called for it.")
+        raise ToolFailure("The provider searches by itself.", "Nothing is to be called for it.")
 
 
 class ProviderSearch(_Search):
