@@ -150,12 +150,12 @@ class AnthropicServer(ProtocolServer):
         ).reply()
         if checked.body.get("diagnostics") is not None:
             self._fingerprints[str(reply.message["id"])] = checked.body
-        if checked.compacting and reply.message["content"]:
-            self._summarised[checked.ends[0]] = 0
         if checked.body.get("stream"):
             await self.stream(recorded.number, reply, step, fault, exchange)
         else:
             await self.whole(recorded.number, reply, fault, exchange)
+        if checked.compacting and reply.message["content"]:
+            self._summarised[checked.ends[0]] = 0
 
     def _summary(self, checked: Checked, step: Step) -> Step:
         """The step that answers a request for a summary: the script's if that says how it ends, else one by rule."""

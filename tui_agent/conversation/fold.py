@@ -513,6 +513,9 @@ class Fold:
                     self._mark_dirty(bisect_left(self._numbers, self.boundaries[seq].first))
             state.covered_by = covered_by
             self.words_stale = True
+            if state.is_annex:
+                # Without it, the facts stand behind the summary itself.
+                self._mark_dirty(bisect_left(self._numbers, self.boundaries[state.seq].first))
         self._touch(state)
 
     def _is_pinned(self, state: MessageState) -> bool:

@@ -56,6 +56,13 @@ def binds_reasoning(model: str) -> bool:
     return version >= ((5, 1) if line in ("fable", "mythos") else (5, 5))
 
 
+def signs_summaries(model: str) -> bool:
+    """Whether the model writes summaries that the API signs and takes back, until the Models API says it: from 4.6 on
+    (Anthropic, compaction on demand).
+    """
+    return parse_id(model).version >= (4, 6)
+
+
 def thinking_of(model: str) -> Thinking:
     """The kind of thinking to request (Anthropic, extended thinking: adaptive from 4.6 on, a budget from 3.7 on)."""
     version = parse_id(model).version

@@ -7,7 +7,13 @@ from pathlib import Path
 from msgspec import structs
 
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.models.anthropic.claude import PICTURE_BYTES, binds_reasoning, cache_minimum_of, most_pictures
+from tui_agent.models.anthropic.claude import (
+    PICTURE_BYTES,
+    binds_reasoning,
+    cache_minimum_of,
+    most_pictures,
+    signs_summaries,
+)
 from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.provider import Provider
 from tui_agent.settings.schema import Models
@@ -26,6 +32,7 @@ def claude_profile(provider: str, model: str, catalogue: str = "anthropic") -> M
         id=model,
         cache="marked",
         bound_reasoning=binds_reasoning(model),
+        signs_summaries=signs_summaries(model),
         cache_minimum=cache_minimum_of(model),
         picture_bytes=PICTURE_BYTES,
         most_pictures=most_pictures(0),
