@@ -92,7 +92,7 @@ class TokenMeter:
             return
         self._learned = call.seq
         if usage.input_tokens or self._raised_once:
-            self._raised, self._raised_once = 1.0, False
+            self.forget_refusal()
         before = self._tail_before(view, call)
         if before is not None and not before.edited and call.model == view.model:
             self._learn_growth(view, before, usage)
@@ -101,7 +101,7 @@ class TokenMeter:
     def refused(self, view: View, tokens: int, *, bound: bool = False) -> None:
         """Take in the size that a provider reported when it refused the next request as too long.
 
-        Until the next measurement, all estimates are scaled up accordingly. Before the first measurement it is also a
+        Until the call is answered or given up, all estimates are scaled up accordingly. Before the first measurement it is also a
         sample: some servers report sizes at no other time. A `bound` is no sample, and counts until the next answer.
         """
         call = view.last_call
@@ -117,10 +117,14 @@ class TokenMeter:
 
     def forget_bound(self) -> bool:
         """No longer scale estimates by a bound; False if they are not."""
-        if not self._raised_once:
-            return False
+        bound = self._raised_once
+        if bound:
+            self.forget_refusal()
+        return bound
+
+    def forget_refusal(self) -> None:
+        """No longer scale estimates by what was refused: a restart would not, either."""
         self._raised, self._raised_once = 1.0, False
-        return True
 
     def _exact(self, view: View) -> int:
         """Tokens whose estimate is not scaled: a bound says nothing of system prompt and tools, which are prose."""
@@ -206,6 +210,7 @@ class TokenMeter:
         if view.moves != self._moves:
             self._moves, self._before = view.moves, None
             self._tail = self._tail_of_branch(view)
+            self.forget_refusal()  # it was of the branch that was left
         seq = call.seq if call is not None and call.usage is not None and call.usage.input_tokens > 0 else 0
         if seq < self._tail.call:
             self._before, self._tail = None, _Tail(seq, len(view.log), edited=True)

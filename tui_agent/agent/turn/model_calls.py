@@ -182,6 +182,7 @@ class ModelCalls:
     async def break_off(self) -> None:
         """End a call that was not answered: save the text streamed so far, and count what it cost."""
         await self._account.broke_off()
+        self._engine.meter.forget_refusal()
         if self._reply.text.strip():
             await self._record.append(cut_short(self._reply.text, self._active.profile.name))
             self.answer = self._reply.text
