@@ -5,7 +5,7 @@ import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar, overload
 
 from msgspec import structs
 from typing_extensions import Unpack
@@ -25,7 +25,6 @@ from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
-from tui_agent.agent.inbox import Inbox
 from tui_agent.agent.own_commands import OwnCommands
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.record import Record
@@ -71,6 +70,9 @@ from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 from tui_agent.tools.web.web_search import HostedSearch
 
+if TYPE_CHECKING:
+    from tui_agent.agent.inbox import Inbox
+
 T = TypeVar("T")
 
 REPAIRS: Final = 2
@@ -97,7 +99,7 @@ class SessionParts(NamedTuple):
     is_subtask: bool = False
     telemetry: Telemetry | None = None
     languages: LanguageServers | None = None
-    inbox: Inbox | None = None
+    inbox: "Inbox | None" = None
 
 
 class AgentOptions(TypedDict, total=False):

@@ -101,8 +101,9 @@ class TokenMeter:
     def refused(self, view: View, tokens: int, *, bound: bool = False) -> None:
         """Take in the size that a provider reported when it refused the next request as too long.
 
-        Until the call is answered or given up, all estimates are scaled up accordingly. Before the first measurement it is also a
-        sample: some servers report sizes at no other time. A `bound` is no sample, and counts until the next answer.
+        Until the call is answered or given up, all estimates are scaled up accordingly. Before the first measurement
+        it is also a sample: some servers report sizes at no other time. A `bound` is no sample, and counts until the
+        next answer.
         """
         call = view.last_call
         self._raised_once = bound

@@ -6,6 +6,7 @@ first lines.
 
 import asyncio
 import json
+import os
 import time
 from contextlib import suppress
 from functools import partial
@@ -90,8 +91,8 @@ def _of_others(cwd: str) -> list[tuple[float, Path]]:
     for pattern in (pattern for each in FOLDERS.values() for pattern in each):
         found.update(Path.home().glob(pattern.removeprefix("~/")))
     # Gemini CLI writes the folder's hash.
-    texts = (json.dumps(cwd), json.dumps(cwd, ensure_ascii=False), sha256(cwd.encode()).hexdigest())
-    signs = [text.encode() for text in texts]
+    texts = (json.dumps(cwd), json.dumps(cwd, ensure_ascii=False), sha256(os.fsencode(cwd)).hexdigest())
+    signs = [os.fsencode(text) for text in texts]
     named: list[tuple[float, Path]] = []
     for path in found:
         with suppress(OSError), path.open("rb") as stream:

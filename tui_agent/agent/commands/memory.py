@@ -39,7 +39,8 @@ _NOTES: "Final[Mapping[Kind, tuple[str, str]]]" = {
 _HEADING: Final = "## From earlier sessions"
 
 
-async def memory(agent: "Agent", argument: str) -> Reply:
+async def notes_and_proposals(agent: "Agent", argument: str) -> Reply:
+    """What /memory answers."""
     verb, _, rest = argument.partition(" ")
     try:
         if verb in ("take", "drop"):

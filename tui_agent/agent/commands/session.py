@@ -134,6 +134,12 @@ async def style(agent: "Agent", name: str) -> Reply:
     return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
 
 
+async def memory(agent: "Agent", argument: str) -> Reply:
+    from tui_agent.agent.commands.memory import notes_and_proposals
+
+    return await notes_and_proposals(agent, argument)
+
+
 async def skills(agent: "Agent", _: str) -> Reply:
     return Reply("Skills", await agent.briefing.skills_text())
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands import branches, context, memory, servers, session, worktree
+from tui_agent.agent.commands import branches, context, servers, session, worktree
 from tui_agent.agent.commands.command import AT_ONCE, Command, Reply, command_name
 from tui_agent.resources import prompt_text
 from tui_agent.text import sentence
@@ -104,7 +104,7 @@ COMMANDS: Final = (
     Command("extensions", "list your and the project's commands and hooks", session.extensions),
     Command("style", "show or choose how answers are written", session.style, "[name]"),
     Command("skills", "list the skills the model can use", session.skills),
-    Command("memory", "notes on this project, and proposals for some", memory.memory, "[number]"),
+    Command("memory", "notes on this project, and proposals for some", session.memory, "[number]"),
     Command(
         "continue-spending",
         "spend more",

@@ -259,7 +259,7 @@ class Approved:
         return self._kept.get(path)
 
     def _place(self, path: str) -> Path:
-        return (self._folder or Path()) / f"{sha256(path.encode()).hexdigest()}.json"
+        return (self._folder or Path()) / f"{sha256(os.fsencode(path)).hexdigest()}.json"
 
 
 def _told(path: Path, now: _Kept, before: _Kept, how: str, workspace: WorkspaceView) -> Change:
