@@ -51,7 +51,7 @@ def test_short_walks_with_signed_summaries(tmp_path: Path) -> None:
     walks("anthropic", range(WALKS), 2 * STEPS, tmp_path, signed=True)
 
 
-@pytest.mark.parametrize(("provider", "seed"), [("anthropic", 1225)])
+@pytest.mark.parametrize(("provider", "seed"), [("anthropic", 1225), ("responses", 1144)])
 def test_walks_that_failed_once(provider: str, seed: int, tmp_path: Path) -> None:
     walks(provider, range(seed, seed + 1), SOAK_STEPS, tmp_path)
 

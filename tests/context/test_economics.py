@@ -267,7 +267,6 @@ def test_the_summariser_must_have_room() -> None:
     assert choose_summariser(same, alone).way == "separate"
     assert choose_summariser(same, alone._replace(limit=100_000)).way == "separate"
     assert choose_summariser(same._replace(limit=900_000), alone._replace(limit=100_000)).way == "same_prefix"
-    assert choose_summariser(same, None).way == "same_prefix"
     unpriced = choose_summariser(same._replace(limit=900_000, rates=None), alone)
     assert (unpriced.way, unpriced.usd, unpriced.reason) == (
         "same_prefix",

@@ -179,6 +179,16 @@ def test_a_compaction_that_is_due_is_written_archived_entered_and_told_in_this_o
     assert chat.caller.effects == []
 
 
+@pytest.mark.parametrize("turns", [17, 18, 20, 24, 32])
+def test_no_request_for_a_summary_is_larger_than_the_window(turns: int) -> None:
+    chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(turns)
+    chat.run(chat.engine.prepare())
+    asked = [effect for effect in chat.caller.effects if isinstance(effect, AskModel)]
+    assert asked
+    assert [each for each in asked if each.tokens + each.request.max_tokens > 20_000] == []
+    assert chat.caller.done[0].after < 20_000
+
+
 def test_the_cost_of_writing_is_in_the_log_apart_from_the_summary() -> None:
     chat = Chat(20_000, SUMMARIES, writing=written(SUMMARY)).grow(17)
     chat.run(chat.engine.prepare())

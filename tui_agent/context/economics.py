@@ -200,14 +200,13 @@ class WriterChoice(NamedTuple):
     reason: str
 
 
-def choose_summariser(same: Summariser, separate: Summariser | None) -> WriterChoice:
-    """Choose the cheaper of the conversation's own model, which re-uses its cached prefix, and the small model.
+def choose_summariser(same: Summariser, separate: Summariser) -> WriterChoice:
+    """Choose the cheaper of the conversation's own model, which re-uses its cached prefix, and one that reads only what
+    is summarised.
 
     If prices are unknown, the conversation's own model writes, since it knows everything. A way that does not fit its
     window is only chosen if neither does: then the separate model, whose input can be split.
     """
-    if separate is None:
-        return WriterChoice("same_prefix", same.usd, "there is no other model to ask")
     if not same.fits:
         return WriterChoice(
             "separate", separate.usd, f"the conversation leaves {same.model} no room to write a summary"

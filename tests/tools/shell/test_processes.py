@@ -57,6 +57,15 @@ def pids(folder: Path, count: int) -> list[int]:
     return list(map(int, found)) if len(found) >= count else []
 
 
+async def test_last_words_that_nobody_has_read_yet_are_passed_on(tmp_path: Path) -> None:
+    said: list[bytes] = []
+    command = start("trap 'echo bye; exit 0' TERM; touch up; while :; do sleep 0.01; done", tmp_path, said.append)
+    await until((tmp_path / "up").exists)
+    asyncio.get_running_loop().remove_reader(command._output)  # as if the loop had other things to do
+    await command.stop()
+    assert b"".join(said).endswith(b"bye\n")
+
+
 GROUP = """
 echo $$ > shell.pid
 (trap '' TERM; echo $BASHPID > stubborn.pid; while :; do sleep 1; done) &

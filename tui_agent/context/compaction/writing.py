@@ -266,11 +266,12 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situ
         reads=plan.before,
         instruction=math.ceil(len(asked.same_prefix) / 3),
         writes=writes,
-        limit=_room(model, here),
+        limit=_window(model, here) - writes,
         cached=not here.cold,
     )
-    if small is None:
-        return choose_summariser(same, None)
+    if small is None and same.fits:
+        return WriterChoice("same_prefix", same.usd, "there is no other model to ask")
+    small = small or model
     reads = math.ceil(sum(map(len, parts)) / 3)
     alone = Summariser(
         model=small.name,
@@ -314,8 +315,12 @@ def _small(here: Situation) -> ModelProfile | None:
 
 def _room(model: ModelProfile, here: Situation) -> int:
     """The largest request, in tokens, that leaves `model` room for its answer."""
-    window = model.window or here.settings.context.default_window
+    window = _window(model, here)
     return window - answer_tokens(window)
+
+
+def _window(model: ModelProfile, here: Situation) -> int:
+    return model.window or here.settings.context.default_window
 
 
 def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[str, ...]:
@@ -367,7 +372,10 @@ def _write(
             return (yield from _answered(AskWriter(plan.step, material.parts, asked.separate, plan.subject), answers))
         case "same_prefix":
             tokens = here.tokens + estimate(size_of_text(asked.same_prefix))
-            request = _with_instruction(running, asked.same_prefix, answer_tokens(here.budget.window))
+            most = answer_tokens(here.budget.window)
+            if here.budget.window:
+                most = min(most, max(plan.writes, here.budget.window - tokens))
+            request = _with_instruction(running, asked.same_prefix, most)
             return (yield from _answered(AskModel("session", request, "summary", tokens, True), answers))
         case "whole" | "parts":
             for place, part in enumerate(way.materials):

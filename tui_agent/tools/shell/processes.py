@@ -28,6 +28,8 @@ DRAIN_GRACE = 0.25
 """Seconds to go on reading after the command itself has ended and something else keeps the pipe open."""
 
 _PIECE = 16_384  # small enough that emulating a piece of even the worst output does not delay a key
+_PIPE: Final = 1 << 20
+"""Bytes that a pipe holds at most, if its size was not raised by root (pipe(7))."""
 _WATCHED: Final = "exec 3<&0; { trap '' HUP INT TERM; read end || kill -KILL -$$; } <&3 >/dev/null 2>&1 3<&- & "
 """What a shell does before it becomes the command: a process of its group waits for the end of this program."""
 
@@ -112,6 +114,7 @@ class RunningCommand:
         except TimeoutError:
             pass
         finally:
+            self._read_rest()
             self.kill()
         await self._child.exited.wait()
         with contextlib.suppress(TimeoutError):
@@ -146,6 +149,12 @@ class RunningCommand:
             self.stop_reading()
         elif not self._pass_on(data):
             self.kill()
+
+    def _read_rest(self) -> None:
+        """Read what the pipe holds: its writers may have ended before the loop has come to it."""
+        for _ in range(_PIPE // _PIECE):
+            if self._output >= 0:
+                self._read()
 
     def _pass_on(self, data: bytes) -> bool:
         try:
