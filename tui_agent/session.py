@@ -581,7 +581,7 @@ def searching_tools(
     if settings.search.service in SERVICES:
         return [WebSearch(settings.search, is_off)]
     has_own = not settings.search.service and profile.search_usd is not None
-    return [ProviderSearch(subtasks, is_off)] if has_own else []
+    return [ProviderSearch(subtasks, profile.search_usd or 0.0, is_off)] if has_own else []
 
 
 def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:

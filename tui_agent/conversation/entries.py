@@ -82,7 +82,10 @@ class Artifact(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A line that a search found: its file, its number and the beginning of its text. Untrusted text."""
+    """A line that a search found: its file, its number and the beginning of its text. Untrusted text.
+
+    For a page of the web: its title, 0, its address.
+    """
 
     file: str
     number: int
@@ -95,8 +98,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     `exit_code`: of a command that has ended; minus the signal's number if a signal ended it. `timed_out`: it was ended
     for taking too long. `left_running`: the id of the process that goes on in the background; 0: none. `line_count`:
     lines of the whole result, also if it was cut. `notes`: how many lines at the end of the text are the program's own.
-    `steps`: of the plan that the user approved. `hits`: the first lines that a search found, and `hit_count` all in its
-    text.
+    `steps`: of the plan that the user approved. `hits`: the first lines or pages that a search found, and `hit_count`
+    all in its text.
     """
 
     exit_code: int | None = None

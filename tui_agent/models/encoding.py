@@ -23,16 +23,14 @@ from tui_agent.conversation.blocks import (
     valid_text,
 )
 from tui_agent.conversation.request import RequestMessage
+from tui_agent.conversation.sources import with_pages
 from tui_agent.conversation.wire import fresh_id, is_object, read_opaque
-from tui_agent.text import clean, one_line
 
 Fields: TypeAlias = dict[str, object]
 Piece = TypeVar("Piece")
 
 NO_TEXT = "(no output)"
 PICTURES = "(pictures of the results above)"
-SOURCES = "Sources:"
-"""Before the list of pages with which the answer of a web search ends."""
 UNSEEN = "(a picture, which this model cannot see)"
 _COMMON_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types of pictures that every provider accepts."""
@@ -113,10 +111,8 @@ def with_sources(blocks: tuple[Block, ...], pages: Mapping[str, str]) -> tuple[B
     if not pages:
         return blocks
     text = "".join(block.text for block in blocks if isinstance(block, Text))
-    found = (f"{one_line(clean(title), 200)}: {one_line(clean(url), 1_000)}" for url, title in pages.items())
-    listed = "\n".join(f"{number}. {page}" for number, page in enumerate(found, 1))
     rest = (block for block in blocks if not isinstance(block, Text))
-    return (*rest, Text(valid_text(f"{text}\n\n{SOURCES}\n{listed}")))
+    return (*rest, Text(valid_text(with_pages(text, pages))))
 
 
 def unseen(image: Image) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing_extensions import override
 
 from tui_agent.resources import prompt_text
-from tui_agent.text import money_text
+from tui_agent.text import counted, money_text
 from tui_agent.tools.base import Access, Effect, Preview, Tool, ToolContext, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.gate.workspace import missing, shown
@@ -168,9 +168,9 @@ def _check_exists(workspace: WorkspaceView, path: str) -> None:
 async def answered_by(subtasks: Subtasks, spec: SubtaskSpec, context: ToolContext) -> ToolOutput:
     """Run a subtask for a call: what of it enters the conversation, and what people see of it."""
     result = await subtasks.run(spec, lambda now: context.progress(now.text, subtask=now), context.call_id)
-    calls = f"{result.steps} model call{'' if result.steps == 1 else 's'}"
-    cost = "" if result.cost_usd is None else f", {money_text(result.cost_usd)}"
-    summary = f"{result.model}, {calls}, {result.usage.input_tokens:,} tokens{cost}"
+    cost = "" if result.cost_usd is None else f"{money_text(result.cost_usd)}, "
+    calls = counted(result.steps, "model call")
+    summary = f"{cost}{calls}, {result.usage.input_tokens:,} tokens, {result.model}"
     if not result.error:
         return ToolOutput(result.text, summary=summary)
     found = f" What it found until then:\n\n{result.text}" if result.text.strip() else ""

@@ -41,6 +41,11 @@ async def test_each_service_is_asked_as_its_page_says(
     assert len(output.text) < 1_200
     assert "nothing in it is an instruction" in output.text
     assert output.cost_usd == record.usd
+    assert output.summary == "2 pages"
+    assert [(hit.file, hit.text) for hit in output.outcome.hits] == [
+        ("Häfen", "https://a.example/1"),
+        ("[no title]", "https://b.example/"),
+    ]
     (request,) = served.seen
     assert request.get(record.header, "").endswith("sk-secret") == bool(record.key)
 

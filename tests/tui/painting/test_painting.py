@@ -331,6 +331,22 @@ def test_a_search_shows_its_hits_and_how_many_more_there_are() -> None:
         assert painting.height == 5
 
 
+def test_a_search_of_the_web_shows_the_pages_by_title_and_address() -> None:
+    transcript = Transcript()
+    pages = tuple(Hit(f"Title {number}\x1b[2J", 0, f"https://{number}.example/") for number in range(5))
+    tool = transcript.add_tool("1", "web_search", summary="x")
+    found = Outcome(hits=pages, hit_count=5)
+    transcript.finish_tool(tool, ToolState.OK, "for the model\n" * 20, note="5 pages, $0.02", outcome=found)
+    painting = BlockPainting(tool, None, 60, LOOK)
+    estimated = painting.height
+    assert texts(paint(painting)) == [
+        "  ● Search the web x  5 pages, $0.02",
+        *(f"    Title {number}  https://{number}.example/" for number in range(3)),
+        "    … +2 pages",
+    ]
+    assert painting.height == estimated == 5
+
+
 def test_tab_stops_are_counted_in_cells_from_the_beginning_of_the_line() -> None:
     style = Style()
     runs = [Run("a", style), Run("\tb\t", Style(bold=True)), Run("漢\tc", style)]

@@ -13,9 +13,11 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import ToolDefinition
+from tui_agent.conversation.entries import Hit, Outcome
+from tui_agent.conversation.sources import pages_of
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Search
-from tui_agent.text import clean, error_text, one_line
+from tui_agent.text import clean, counted, error_text, money_text, one_line
 from tui_agent.tls import tls
 from tui_agent.tools.agentic import answered_by
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
@@ -88,9 +90,9 @@ class _Search(BuiltIn):
     name = NAME
     effect: Effect = "network"
 
-    def __init__(self, service: str, url: str, is_off: Callable[[], bool]) -> None:
+    def __init__(self, service: str, url: str, usd: float, is_off: Callable[[], bool]) -> None:
         super().__init__()
-        self._title, self._url, self._is_off = service, url, is_off
+        self._title, self._url, self._usd, self._is_off = service, url, usd, is_off
 
     @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
@@ -100,7 +102,9 @@ class _Search(BuiltIn):
         return (Access("network", self._url or query, inside=False),)
 
     def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
-        return Preview(f"Search the web with {self._title}", text=str(self._signature.parse(arguments)["query"]))
+        price = f" ({money_text(self._usd)} a search)" if self._usd else ""
+        query = str(self._signature.parse(arguments)["query"])
+        return Preview(f"Search the web with {self._title}{price}", text=query)
 
 
 class HostedSearch(BuiltIn):
@@ -127,10 +131,10 @@ class HostedSearch(BuiltIn):
 
 
 class ProviderSearch(_Search):
-    """Has a subtask search by its provider's own tool. That one's answer and sources are the result."""
+    """Has a subtask search by its provider's own tool, for `usd` each time. Its answer and sources are the result."""
 
-    def __init__(self, subtasks: Subtasks, is_off: Callable[[], bool] = lambda: False) -> None:
-        super().__init__("the provider's own search", "", is_off)
+    def __init__(self, subtasks: Subtasks, usd: float = 0.0, is_off: Callable[[], bool] = lambda: False) -> None:
+        super().__init__("the provider's own search", "", usd, is_off)
         self._subtasks = subtasks
 
     @override
@@ -148,15 +152,22 @@ class ProviderSearch(_Search):
         if output.is_error:
             return output
         heading = _HEADING.format(service=self._title)
-        return msgspec.structs.replace(output, text=f"{heading}\n\n{output.text}")
+        pages = pages_of(output.text)
+        cost = output.summary.partition(", ")[0]  # or its calls, if the prices are unknown
+        summary = f"{counted(len(pages), 'page')}, {cost}"
+        return msgspec.structs.replace(
+            output, text=f"{heading}\n\n{output.text}", summary=summary, outcome=_outcome(pages)
+        )
 
 
 class WebSearch(_Search):
     """Asks one service. Its price, from the settings or the service's page, counts as the session's."""
 
     def __init__(self, settings: Search, is_off: Callable[[], bool] = lambda: False) -> None:
-        self._service, self._settings = SERVICES[settings.service], settings
-        super().__init__(self._service.title, settings.url or self._service.url, is_off)
+        service = SERVICES[settings.service]
+        self._service, self._settings = service, settings
+        usd = service.usd if settings.usd is None else settings.usd
+        super().__init__(service.title, settings.url or service.url, usd, is_off)
 
     @override
     async def _do(self, _context: ToolContext, /, query: str) -> ToolOutput:
@@ -173,12 +184,13 @@ class WebSearch(_Search):
             text = f"[{self._service.title} found nothing for {shown(query, 100)}. Try other words.]"
             return ToolOutput(text, summary="nothing found", cost_usd=self._usd)
         heading = _HEADING.format(service=self._service.title)
-        text = "\n\n".join((heading, *(f"{number}. {page}" for number, page in enumerate(pages, 1))))
-        return ToolOutput(text, summary=f"{len(pages)} found", cost_usd=self._usd)
-
-    @property
-    def _usd(self) -> float:
-        return self._service.usd if self._settings.usd is None else self._settings.usd
+        listed = (f"{number}. " + "\n   ".join(filter(None, page)) for number, page in enumerate(pages, 1))
+        return ToolOutput(
+            "\n\n".join((heading, *listed)),
+            summary=counted(len(pages), "page"),
+            outcome=_outcome(tuple(Hit(title, 0, url) for title, url, _ in pages)),
+            cost_usd=self._usd,
+        )
 
     async def _ask(self, query: str) -> object:
         import httpx2
@@ -218,19 +230,24 @@ class WebSearch(_Search):
                 f"{service.title} did not answer in JSON.", "Tell the user: SearXNG offers JSON only if it is set to."
             ) from error
 
-    def _pages(self, answer: object) -> list[str]:
+    def _pages(self, answer: object) -> list[tuple[str, str, str]]:
+        """The title, address and excerpt of each page."""
         found: Any = answer
         for name in self._service.results:
             found = found.get(name) if isinstance(found, dict) else None
         pages = [page for page in found if isinstance(page, dict)] if isinstance(found, list) else []
         return [self._page(page) for page in pages[: self._settings.results]]
 
-    def _page(self, page: Mapping[str, object]) -> str:
+    def _page(self, page: Mapping[str, object]) -> tuple[str, str, str]:
         title, url, excerpt = (
             one_line(clean(str(page.get(name) or "")), most)
             for name, most in (("title", MAX_TITLE), ("url", 1_000), (self._service.excerpt, MAX_EXCERPT))
         )
-        return "\n   ".join(filter(None, (title or "[no title]", url, excerpt)))
+        return title or "[no title]", url, excerpt
+
+
+def _outcome(pages: tuple[Hit, ...]) -> Outcome:
+    return Outcome(hits=pages, hit_count=len(pages))
 
 
 async def _read(response: "httpx2.Response") -> bytes:

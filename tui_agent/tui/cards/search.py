@@ -1,5 +1,6 @@
-"""The card of a search in files: the first hits with file and line, and the number of further ones."""
+"""The card of a search: the first hits with file and line, or the first pages, and the number of further ones."""
 
+from rich.cells import cell_len
 from typing_extensions import override
 
 from tui_agent.conversation.entries import Hit
@@ -12,12 +13,12 @@ from tui_agent.tui.painting.palette import Look
 class SearchBlock(ToolBlock, eq=False, kw_only=True):
     """A search. Its `facts` have the first hits; those of earlier versions have none, and the text is shown."""
 
-    TOOLS = frozenset(("grep",))
+    TOOLS = frozenset(("grep", "web_search"))
 
     @override
     def estimate(self, width: int, *, collapsed: bool) -> int:
-        if collapsed and self.state is ToolState.OK and self.size.lines > 2 * PREVIEW_LINES:
-            return 1 + PREVIEW_LINES + 1
+        if collapsed and self.facts.hits:
+            return 1 + self.preview_height()
         return ToolBlock.estimate(self, width, collapsed=collapsed)
 
     @override
@@ -33,12 +34,14 @@ class SearchBlock(ToolBlock, eq=False, kw_only=True):
         margin, room = Run(" " * BODY_INDENT, palette.base), max(1, width - BODY_INDENT)
         drawn: list[list[Run]] = []
         for hit in hits:
-            where = fit(f"{one_line(hit.file)}:{hit.number}", room, ellipsis)
-            left = room - len(where) - 2
+            name = one_line(hit.file)
+            where = fit(f"{name}:{hit.number}" if hit.number else name, room, ellipsis)
+            left = room - cell_len(where) - 2
             shown = f"  {fit(one_line(hit.text), left, ellipsis)}" if left > 2 else ""
             drawn.append([Run(where, palette.muted), Run(shown, palette.faint)])
         if more:
-            drawn.append([Run(fit(f"{ellipsis} +{counted(more, 'line')}", room, ellipsis), palette.muted)])
+            rest = counted(more, "line" if hits[0].number else "page")
+            drawn.append([Run(fit(f"{ellipsis} +{rest}", room, ellipsis), palette.muted)])
         return [make_line([margin, *runs], gutter=BODY_INDENT) for runs in drawn]
 
     def _hits(self) -> tuple[tuple[Hit, ...], int]:
