@@ -9,7 +9,7 @@ import pytest
 
 from tests.agent.talking import talking
 from tests.servers.anthropic import AnthropicServer
-from tests.servers.script import Call, Script, Step, Turn
+from tests.servers.script import Call, Fault, Script, Step, Turn
 from tui_agent.agent import events
 from tui_agent.agent.turn.goals import Goal
 from tui_agent.session import Session
@@ -42,7 +42,7 @@ async def pursue(session: Session, argument: str) -> list[events.AgentEvent]:
 
 def told(seen: list[events.AgentEvent]) -> list[str]:
     lines = [event.title if isinstance(event, events.Notice) else getattr(event, "message", "") for event in seen]
-    return [line for line in lines if "goal" in line or "Not there" in line]
+    return [line for line in lines if "goal" in line or "Not there" in line or line.startswith("It ")]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,9 @@ def test_what_is_typed(argument: str, goal: Goal) -> None:
     assert Goal.of(argument) == goal
 
 
-@pytest.mark.parametrize("argument", ["", "--until x", "do --max-usd x", "do --max-usd 0", "do --max-turns 0"])
+@pytest.mark.parametrize(
+    "argument", ["", "--until x", "do --until", "--max-turns", "do --max-usd x", "do --max-usd 0", "do --max-turns 0"]
+)
 def test_what_is_typed_wrongly_is_refused(argument: str) -> None:
     with pytest.raises(ToolFailure):
         Goal.of(argument)
@@ -67,7 +69,11 @@ def test_what_is_typed_wrongly_is_refused(argument: str) -> None:
 async def test_it_goes_on_until_the_command_succeeds(server: AnthropicServer, tmp_path: Path) -> None:
     async with talking(tmp_path, OPUS) as session:
         seen = await pursue(session, 'make it --until "test -f made.txt"')
-        assert told(seen) == ["Not there yet: test -f made.txt fails (exit code 1)", "The goal is reached"]
+        not_yet, reached = told(seen)
+        assert not_yet.startswith("Not there yet after 1 turn, $0.")
+        assert not_yet.endswith(": test -f made.txt fails (exit code 1)")
+        assert reached.startswith("The goal is reached after 2 turns, $0.")
+        assert sum(isinstance(event, events.GoalCheck) for event in seen) == 2
         ended = [event.stop_reason for event in seen if isinstance(event, events.TurnFinished)]
         assert ended == ["end_turn", "end_turn"]
         # The next turn is one like any other.
@@ -78,12 +84,26 @@ async def test_it_ends_at_its_bounds(server: AnthropicServer, tmp_path: Path) ->
     async with talking(tmp_path, OPUS) as session:
         seen = await pursue(session, "wait --until false --max-turns 2")
         assert len(told(seen)) == 2
-        assert told(seen)[-1].startswith("The goal is not reached after 2 turns")
+        assert told(seen)[-1].startswith("It is not reached after 2 turns")
         seen = await pursue(session, "wait --until false --max-usd 0.000001")
-        assert told(seen)[-1].startswith("The goal has cost")
+        assert told(seen)[-1].startswith("It has cost")
         seen = await pursue(session, "wait --max-turns 1")
         assert told(seen) == [told(seen)[0]]
         assert "the model has not said that it is done" in told(seen)[0]
+
+
+async def test_it_ends_once_the_watchdog_objects(server: AnthropicServer, tmp_path: Path) -> None:
+    async with talking(tmp_path, {**OPUS, "watchdog.tools_without_text": 1}) as session:
+        seen = await pursue(session, "make it --until 'test -f other.txt'")
+    assert [event.signal for event in seen if isinstance(event, events.Alert)] == ["tools-without-text"]
+    assert "The watchdog objects: " in told(seen)[-1]
+    assert sum(isinstance(event, events.GoalCheck) for event in seen) == 2
+
+
+async def test_it_ends_with_a_turn_that_fails(server: AnthropicServer, tmp_path: Path) -> None:
+    server.script = lambda _: Step(fault=Fault(kind="bad_request", message="no"))
+    async with talking(tmp_path, OPUS) as session:
+        assert told(await pursue(session, "make it --until false"))[-1] == "The goal has ended too"
 
 
 async def test_stopping_it_ends_it(server: AnthropicServer, tmp_path: Path) -> None:
@@ -98,5 +118,5 @@ async def test_stopping_it_ends_it(server: AnthropicServer, tmp_path: Path) -> N
                 with pytest.raises(ToolFailure, match="running"):
                     await commands.expand(prompt, "another --until true")
                 asyncio.get_running_loop().call_later(0.1, session.agent.interrupt)
-        assert told(seen) == []
+        assert told(seen) == ["The goal has ended: its command was stopped"]
         assert told([event async for event in session.agent.run("go on")]) == []

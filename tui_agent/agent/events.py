@@ -24,6 +24,12 @@ class TurnStarted(Event, frozen=True, kw_only=True, tag="turn_started"):
     text: str
 
 
+class GoalCheck(Event, frozen=True, kw_only=True, tag="goal_check"):
+    """The command of a goal (``/goal``) is run after a turn; a `Notice` or `TurnFailed` tells what came of it."""
+
+    command: str
+
+
 class UserMessage(Event, frozen=True, kw_only=True, tag="user_message"):
     """The user's message as it entered the conversation. `queued`: the number of the queued entry if it was delivered
     during a turn, else 0. `typed`: what they typed, if that is not the text. `kind` is ``user_shell`` for a command of
@@ -282,6 +288,7 @@ class TurnFinished(Event, frozen=True, kw_only=True, tag="turn_finished"):
 
 AgentEvent: TypeAlias = (
     TurnStarted
+    | GoalCheck
     | UserMessage
     | ModelCallStarted
     | TextDelta

@@ -301,3 +301,15 @@ async def test_what_runs_is_named_and_an_answer_ends_where_a_call_begins(screen:
     assert screen.status.status.activity == "running a command"
     screen.show(result("b"))
     assert screen.status.status.activity == "thinking"
+
+
+async def test_a_further_turn_of_a_goal_is_shown_as_running(screen: Screen) -> None:
+    ended = events.TurnFinished(stop_reason="end_turn", text="", steps=1, usage=Usage(), cost_usd=0.0, duration_ms=10)
+    activity: list[str] = []
+    screen.turns.begin()
+    for event in (ended, events.GoalCheck(command="false"), events.TurnStarted(seq=9, text=""), ended):
+        screen.show(event)
+        activity.append(screen.status.status.activity)
+    assert activity == ["", "checking the goal", "sending", ""]
+    screen.show(events.TurnFailed(kind="goal", message="It is not reached.", retryable=False))
+    assert "The goal has ended" in screen.transcript.blocks[-1].plain_text

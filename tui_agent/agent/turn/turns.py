@@ -156,7 +156,7 @@ class Turns:
             pursuit = Pursuit(asked.goal, self._parts, tell) if asked.goal is not None else None
             async with self._lock, self._answered_by(model):
                 with self._parts.guards.also(pursuit.check_cost if pursuit else None):
-                    await self._turns(message, waits, tell, pursuit)
+                    await self._turns(message, waits, pursuit.tell if pursuit else tell, pursuit)
         finally:
             self._worker = None
             if finished < begun:

@@ -153,7 +153,10 @@ class TurnView:
             return
         match event:
             case events.TurnStarted():
-                pass
+                # The first one was shown by `begin`; others follow it, towards a goal or for texts sent too late.
+                self._status.show(activity="sending", since=monotonic())
+            case events.GoalCheck():
+                self._status.show(activity="checking the goal", since=monotonic())
             case events.PermissionAsked():
                 self._tool_state(event.question.call_id, ToolState.ASKING)
                 self._active("your answer is needed")
@@ -211,7 +214,8 @@ class TurnView:
                 self._settle(ToolState.INTERRUPTED)
                 self.failed = True
                 kept = event.hint or f"everything up to here is kept; {AGAIN} and Enter sends it again"
-                self._transcript.add_notice(Level.ERROR, "The turn stopped", event.message, kept)
+                title = "The goal has ended" if event.kind in _GOAL_ENDS else "The turn stopped"
+                self._transcript.add_notice(Level.ERROR, title, event.message, kept)
             case events.TurnFinished():
                 self._on_finish(event)
             case _:
@@ -449,6 +453,7 @@ _CHANGES: Final = (
 )
 """Events that change the context."""
 
+_GOAL_ENDS: Final = ("goal", "goal_cost")
 _STEPS_RUNNING: Final = {
     "summary": "summarising older turns",
     "checkpoint": "writing the task's record",
