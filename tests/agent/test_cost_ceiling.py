@@ -16,7 +16,6 @@ from tui_agent.agent.turn.guards import (
     CostCeiling,
     CostCeilingReached,
     Limits,
-    input_cost_usd,
     probably_cached,
 )
 from tui_agent.conversation.entries import Message, Usage
@@ -119,9 +118,9 @@ def test_calls_under_way_count_with_their_input_until_they_are_recorded() -> Non
 
 def test_input_costs_what_the_catalogue_says_cliffs_included() -> None:
     prices = Prices(1.0, 5.0, cache_read=0.1, above=((200_000, Prices(2.0, 10.0, cache_read=0.2)),))
-    assert input_cost_usd(prices, 100_000) == pytest.approx(0.1)
-    assert input_cost_usd(prices, 100_000, cached=50_000) == pytest.approx(0.055)
-    assert input_cost_usd(prices, 300_000, cached=999_999) == pytest.approx(0.06)
+    assert prices.of_input(100_000) == pytest.approx(0.1)
+    assert prices.of_input(100_000, cached=50_000) == pytest.approx(0.055)
+    assert prices.of_input(300_000, cached=999_999) == pytest.approx(0.06)
 
 
 def test_the_cache_counts_while_it_is_warm_and_the_model_the_same() -> None:

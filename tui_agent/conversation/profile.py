@@ -51,6 +51,12 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True):
                 holding = prices
         return holding
 
+    def of_input(self, tokens: int, cached: int = 0) -> float:
+        """The cost in USD of `tokens` tokens of input, `cached` of them read from the provider's cache."""
+        rates, held = self.of(tokens), min(cached, tokens)
+        read = rates.input if rates.cache_read is None else rates.cache_read
+        return ((tokens - held) * rates.input + held * read) / 1_000_000
+
     def for_an_hour(self) -> "Prices":
         """These prices if all that is written to the cache is kept for an hour."""
         above = tuple((start, more.for_an_hour()) for start, more in self.above)

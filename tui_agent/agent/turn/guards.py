@@ -19,10 +19,10 @@ from tui_agent.agent.turn.hints import WATCHDOG
 from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
 from tui_agent.conversation.entries import CeilingReached, CeilingReset, Message
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.profile import HOUR_S, ModelProfile, Prices
+from tui_agent.conversation.profile import HOUR_S, ModelProfile
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.models.base import ModelError
-from tui_agent.models.usage import MTOK, UsageTracker
+from tui_agent.models.usage import UsageTracker
 from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
@@ -150,7 +150,7 @@ class CostCeiling:
         a limit. `cached`: how many of them the provider probably has cached.
         """
         self.check()
-        expected = 0.0 if profile.prices is None else input_cost_usd(profile.prices, tokens, cached)
+        expected = 0.0 if profile.prices is None else profile.prices.of_input(tokens, cached)
         others = sum(self._under_way)
         beside = f", with {money_text(others)} for the input of calls under way" if others else ""
         for bound, spent, most in self._bounds() if expected else ():
@@ -226,14 +226,6 @@ class CostCeiling:
         self._reached = CostCeilingReached(message, bound)
         self._unreported = self._unreset = CeilingReached(bound=bound, message=message, limit_usd=limit_usd)
         return self._reached
-
-
-def input_cost_usd(prices: Prices, tokens: int, cached: int = 0) -> float:
-    """The cost in USD of `tokens` tokens of input, `cached` of them read from the provider's cache."""
-    rates = prices.of(tokens)
-    read = rates.input if rates.cache_read is None else rates.cache_read
-    held = min(cached, tokens)
-    return ((tokens - held) * rates.input + held * read) / MTOK
 
 
 def probably_cached(last: Message | None, profile: ModelProfile, now: float | None = None) -> int:

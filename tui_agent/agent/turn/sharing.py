@@ -7,7 +7,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from tui_agent.agent.turn.guards import input_cost_usd
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import make_private_folder, to_completion
 from tui_agent.models.base import ModelError
@@ -71,7 +70,7 @@ class Sharing:
         least = most = 0.0
         if profile.prices is not None:
             rates = profile.prices.of(tokens)
-            least = input_cost_usd(profile.prices, tokens, cached)
+            least = profile.prices.of_input(tokens, cached)
             # The dearest it can be: all of it written to the cache for an hour.
             most = (2 * tokens * rates.input + (profile.max_output or USUAL_OUTPUT) * rates.output) / MTOK
         while True:
