@@ -79,9 +79,8 @@ class ContextEngine(KnownContext):
 
     never_clear: folders (of memory and skills); results of reading their files are never cleared. checkpoints: the
     model can declare tasks done. own_writers: the steps whose text the caller writes itself. thread: the name of the
-    history to which replaced turns go. more: custom layers, asked after the built-in ones. renewed_prefix: system
-    prompt and tools to adopt when the cache is lost anyway; None: no change. running: returns the command lines running
-    in the background, by process id.
+    history to which replaced turns go. more: custom layers, asked after the built-in ones. running: returns the
+    command lines running in the background, by process id.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class ContextEngine(KnownContext):
             pauses=pauses,
             clock=clock,
         )
-        self.renewed_prefix: Prefix | None = None
+        self._renewed_prefix: Prefix | None = None
         self.running: Callable[[], Mapping[int, str]] = dict
         self.layers = Layers(
             CheckpointLayer(on=checkpoints),
@@ -125,6 +124,16 @@ class ContextEngine(KnownContext):
         self._thread = thread
         self._summary: _InBackground | None = None
         self._kept_after = 0
+
+    @property
+    def renewed_prefix(self) -> Prefix | None:
+        """System prompt and tools to adopt with the first call, or when the cache is lost anyway; None: no change."""
+        return self._renewed_prefix
+
+    @renewed_prefix.setter
+    def renewed_prefix(self, prefix: Prefix | None) -> None:
+        self._renewed_prefix = prefix
+        self.meter.expect(prefix)
 
     def turn_ended(self) -> None:
         """Note the end of a turn."""
@@ -564,8 +573,7 @@ class ContextEngine(KnownContext):
     def stats(self, *, between_turns: bool = True) -> ContextStats:
         """How full the window is, what comes next, and what was done; the caller adds costs and models."""
         ahead = self.forecast(between_turns=between_turns)
-        coming = self.renewed_prefix if self.view.prefix is None else None
-        seen = stats_of(self.view, self.meter, self.limits(), self.model.name, ahead, coming)
+        seen = stats_of(self.view, self.meter, self.limits(), self.model.name, ahead)
         return structs.replace(seen, cache_until=self.cache.until if self.model.cache != "none" else 0.0)
 
 

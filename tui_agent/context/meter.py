@@ -7,7 +7,7 @@ server's wrong count must not make a conversation too large to continue.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import NOTHING, Category, Size
+from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_text, size_of_tools
 from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
@@ -84,6 +84,13 @@ class TokenMeter:
         self._moves = 0
         self._believed = True
         self._raised, self._raised_once = 1.0, False
+        self._coming: dict[Category, Size] = {}
+
+    def expect(self, prefix: Prefix | None) -> None:
+        """Count this system prompt and these tools for as long as the view has none."""
+        self._coming = {}
+        if prefix is not None:
+            self._coming = {"system": size_of_text(prefix.system), "tools": size_of_tools(prefix.tools)}
 
     def measure(self, view: View, usage: Usage) -> None:
         """Take in the usage of the call just recorded in the view, and learn the model's ratios from it."""
@@ -158,14 +165,15 @@ class TokenMeter:
 
     def categories(self, view: View) -> dict[Category, int]:
         """Estimated tokens of the next request by category, for the active model."""
-        return {
-            category: math.ceil(count * self._ratio(view, CLASS_OF[category]))
-            for category, count in self.counter.categories(view).items()
-        }
+        raw = self.counter.categories(view)
+        if view.prefix is None:
+            raw |= {category: self.counter.size(size, "fixed") for category, size in self._coming.items()}
+        return {category: math.ceil(count * self._ratio(view, CLASS_OF[category])) for category, count in raw.items()}
 
     def fixed(self, view: View) -> int:
         """Tokens of the fixed part of the next request (system prompt and tools), for the active model."""
-        sizes, ratio = view.sizes(), self._ratio(view, "fixed")
+        sizes: Mapping[Category, Size] = (self._coming if view.prefix is None else None) or view.sizes()
+        ratio = self._ratio(view, "fixed")
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
     def breakdown(self, view: View) -> dict[Category, int]:

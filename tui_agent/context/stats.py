@@ -7,8 +7,8 @@ import msgspec
 from tui_agent.context.budget import ModelLimits, Threshold
 from tui_agent.context.forecast import Forecast
 from tui_agent.context.meter import TokenMeter
-from tui_agent.conversation.entries import Checkpointed, Prefix, Summarized
-from tui_agent.conversation.sizes import Category, size_of_text, size_of_tools
+from tui_agent.conversation.entries import Checkpointed, Summarized
+from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
 
 LABELS: dict[Category, str] = {
@@ -120,27 +120,10 @@ class ContextStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stats_of(
-    view: View,
-    meter: TokenMeter,
-    limits: ModelLimits,
-    model: str,
-    ahead: Forecast | None = None,
-    coming: Prefix | None = None,
+    view: View, meter: TokenMeter, limits: ModelLimits, model: str, ahead: Forecast | None = None
 ) -> ContextStats:
-    """The snapshot without costs, in time proportional to the number of context entries.
-
-    `ahead`: what comes next. `coming`: the prefix that the first request will have.
-    """
+    """The snapshot without costs, in time proportional to the number of context entries. `ahead`: what comes next."""
     tokens, hidden, shown, entries = meter.tokens(view), view.counts(), view.boundaries(), view.context_entries()
-    categories = meter.breakdown(view)
-    if coming is not None:
-        categories["system"] = meter.tokens_of(view, size_of_text(coming.system), "fixed")
-        categories["tools"] = meter.tokens_of(view, size_of_tools(coming.tools), "fixed")
-        more = categories["system"] + categories["tools"]
-        tokens += more
-        if ahead is not None and ahead.ahead is not None:
-            step = msgspec.structs.replace(ahead.ahead, distance=max(0, ahead.ahead.distance - more))
-            ahead = msgspec.structs.replace(ahead, ahead=step)
     # A wait counts even if its step was undone later.
     waited = [each.waited_s for each, _ in entries if isinstance(each, Summarized | Checkpointed) and each.waited_s]
     summaries = [entry for entry, counts in entries if counts and isinstance(entry, Summarized)]
@@ -151,7 +134,7 @@ def stats_of(
         window=limits.window.tokens,
         reserve=limits.budget.reserve,
         measured=meter.measured,
-        categories=categories,
+        categories=meter.breakdown(view),
         messages=view.message_count,
         evicted=hidden.evicted,
         cleared=hidden.cleared,
