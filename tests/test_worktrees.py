@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tui_agent.agent.commands.worktree import _handed_back
 from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.worktrees import (
     WorktreeError,
@@ -68,6 +69,14 @@ def test_it_is_made_with_what_is_to_be_copied_and_no_hook_runs(repository: Path)
     remove_worktree(made)
     assert not made.folder.parent.exists()
     assert git(repository, "branch", "--list", "tui-agent/*") == ""
+
+
+@pytest.mark.parametrize("verb", ["", "merge", "apply", "patch"])
+def test_where_nothing_was_done_nothing_is_handed_back(repository: Path, verb: str) -> None:
+    made = open_worktree(repository, "side")
+    assert _handed_back(made.folder, verb, "").title == "Nothing is to be handed back"
+    assert _handed_back(made.folder, "merge", "x").failed
+    assert [path.name for path in made.folder.parent.iterdir()] == ["side"]
 
 
 def test_its_patch_holds_all_that_was_done_and_leaves_it_as_it_is(repository: Path) -> None:

@@ -207,8 +207,8 @@ class Host(TerminalApp):
         raise NotImplementedError
 
     @property
-    def last_turn_failed(self) -> bool:
-        """Whether the newest turn ended in an error."""
+    def last_turn_broke_off(self) -> bool:
+        """Whether the newest turn ended in an error, or was stopped."""
         raise NotImplementedError
 
     def occupied(self) -> str:

@@ -34,3 +34,16 @@ async def test_a_prompt_is_sent_again_until_it_is_ended(monkeypatch: pytest.Monk
         assert said(app)[-1] == "The loop has ended"
         await app.run_command("/loop")
         assert said(app)[-1] == "No loop runs"
+
+
+async def test_it_ends_with_a_turn_that_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0.5")
+    monkeypatch.setattr(loop, "SHORTEST_S", 1)
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        await app.run_command("/loop 1s read part0.txt")
+        await until(pilot, lambda: app.status.status.activity == "thinking")
+        app.conductor.stop()
+        await until(pilot, lambda: said(app)[-1].startswith("The loop has ended"))

@@ -34,11 +34,16 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
 
     made = worktree_at(folder)
     place, kept = short_path(made.repository), f"The worktree stays in {short_path(made.folder)}"
-    if verb == "merge" and not file:
+    if verb not in ("", "merge", "apply", "patch") or (file and verb != "patch"):
+        return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", failed=True)
+    found = handover_of(made)
+    if not found.stat:
+        return Reply("Nothing is to be handed back", f"{short_path(made.folder)} is what {place} has.")
+    if verb == "merge":
         done = merge(made)
         told = f"{kept} until the session ends, and longer if something changes again."
         return Reply(f"Merged into {one_line(done.target)} in {place}", f"{_stat(done.stat)}\n{told}")
-    if verb == "apply" and not file:
+    if verb == "apply":
         apply(made)
         return Reply(f"Its changes are in {place}, not committed", f"{kept}.")
     if verb == "patch":
@@ -47,11 +52,6 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
         with path.open("xb") as stream:
             stream.write(patch)
         return Reply(f"{len(patch):,} bytes in {short_path(path)}", f"`git apply` takes it. {kept}.")
-    if verb:
-        return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", failed=True)
-    found = handover_of(made)
-    if not found.stat:
-        return Reply("Nothing is to be handed back", f"{short_path(made.folder)} is what {place} has.")
     lines = [_stat(found.stat), *(one_line(obstacle, 2_000) for obstacle in found.obstacles)]
     lines += [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
     lines += ["What is not committed would be committed first."] if found.uncommitted else []

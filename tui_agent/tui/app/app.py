@@ -165,8 +165,8 @@ class TuiAgent(Host):
 
     @property
     @override
-    def last_turn_failed(self) -> bool:
-        return self.conductor.failed
+    def last_turn_broke_off(self) -> bool:
+        return self.conductor.broke_off
 
     @override
     def occupied(self) -> str:

@@ -20,7 +20,9 @@ _USAGE: Final = "/loop 10m PROMPT begins one, /loop off ends it"
 
 
 class Loop:
-    """The loop of the app; at most one runs. A round is left out while a turn runs; a turn that failed ends it."""
+    """The loop of the app; at most one runs. A round is left out while a turn runs; a turn that failed or was stopped
+    ends it.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -50,8 +52,8 @@ class Loop:
         session = self._host.session
         if session is None or session.agent is not self._agent:
             self._end("The loop has ended with its session")
-        elif self._sent and self._host.last_turn_failed:
-            self._end("The loop has ended: its last turn failed")
+        elif self._sent and self._host.last_turn_broke_off:
+            self._end("The loop has ended: its last turn failed or was stopped")
         elif not self._host.occupied():
             self._sent = True
             if prompt.startswith("/"):

@@ -70,6 +70,11 @@ class Conductor:
         return self._view is not None and self._view.failed
 
     @property
+    def broke_off(self) -> bool:
+        """Whether the newest turn ended in an error, or was stopped."""
+        return self._view is not None and (self._view.failed or self._view.interrupted)
+
+    @property
     def phase(self) -> Phase:
         """The current phase of the session."""
         return self._state.phase
