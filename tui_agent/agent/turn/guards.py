@@ -168,11 +168,15 @@ class CostCeiling:
             self._under_way.remove(expected)
 
     @asynccontextmanager
-    async def turn_to_call(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
-        """As `calling`, and waits its turn where calls are shared. Raises `SharedCeilingReached` besides."""
+    async def turn_to_call(
+        self, profile: ModelProfile, tokens: int, cached: int = 0, waits: Callable[[str], None] = lambda why: None
+    ) -> AsyncIterator[None]:
+        """As `calling`, and waits its turn where calls are shared (`waits` is told why). Raises `SharedCeilingReached`
+        besides.
+        """
         async with AsyncExitStack() as stack:
             for each in self.sharing:
-                await stack.enter_async_context(each.calling(profile, tokens, cached))
+                await stack.enter_async_context(each.calling(profile, tokens, cached, waits))
             with self.calling(profile, tokens, cached):
                 yield
 

@@ -283,7 +283,11 @@ class ModelCalls:
         ceiling, last = self._guards.ceiling, self._record.view.last_call
         if blind := ceiling.unwatched(profile):
             self._tell("warning", "The cost ceiling is blind", blind)
-        async with ceiling.turn_to_call(profile, prepared.tokens, probably_cached(last, profile)):
+
+        def waits(why: str) -> None:
+            self._tell("info", "The call waits for those of other sessions", why)
+
+        async with ceiling.turn_to_call(profile, prepared.tokens, probably_cached(last, profile), waits):
             self._emit(events.ModelCallStarted(model=profile.name, tokens=prepared.tokens))
             self._caches.sends(
                 profile.name,

@@ -21,6 +21,7 @@ USUAL_OUTPUT: Final = 32_000
 
 TASKS: Final = "All tasks together have cost {spent}; they may cost {ceiling}."
 TODAY: Final = "All sessions together have cost {spent} today; they may cost {ceiling} (limits.day_usd)."
+WAITS: Final = "It can cost up to {most}, and with calls under way elsewhere more than is left of {ceiling}."
 DAYS: Final = "days"
 """The folder of the ledgers, one for each day."""
 
@@ -55,10 +56,15 @@ class Sharing:
         self._ledger, self._tracker, self._told = ledger, tracker, told
 
     @asynccontextmanager
-    async def calling(self, profile: ModelProfile, tokens: int, cached: int = 0) -> AsyncIterator[None]:
-        """A context for one call, which waits for its turn first. Raises `SharedCeilingReached`."""
+    async def calling(
+        self, profile: ModelProfile, tokens: int, cached: int = 0, waits: Callable[[str], None] = lambda why: None
+    ) -> AsyncIterator[None]:
+        """A context for one call, which waits for its turn first; then `waits` is told why.
+
+        Raises `SharedCeilingReached`.
+        """
         ledger = await asyncio.to_thread(self._ledger)
-        call = await self._reserved(ledger, profile, tokens, cached)
+        call = await self._reserved(ledger, profile, tokens, cached, waits)
         before = self._tracker.session.cost_usd
         try:
             yield
@@ -66,8 +72,10 @@ class Sharing:
             cost = self._tracker.session.cost_usd - before
             await to_completion(asyncio.to_thread(ledger.settle, call, cost))
 
-    async def _reserved(self, ledger: Ledger, profile: ModelProfile, tokens: int, cached: int) -> int:
-        least = most = 0.0
+    async def _reserved(
+        self, ledger: Ledger, profile: ModelProfile, tokens: int, cached: int, waits: Callable[[str], None]
+    ) -> int:
+        least, most, has_waited = 0.0, 0.0, False
         if profile.prices is not None:
             rates = profile.prices.of(tokens)
             least = profile.prices.of_input(tokens, cached)
@@ -84,6 +92,10 @@ class Sharing:
                 raise SharedCeilingReached(self._told.format(spent=spent, ceiling=ceiling))
             if isinstance(found, int):
                 return found
+            if not has_waited:
+                has_waited = True
+                ceiling = money_text((await asyncio.to_thread(ledger.money)).ceiling or 0.0)
+                waits(WAITS.format(most=money_text(most), ceiling=ceiling))
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def limited(self, profile: ModelProfile, until: float) -> None:
