@@ -342,6 +342,11 @@ class PermissionQuestion(msgspec.Struct, frozen=True):
     kind: Literal["call", "question", "plan"] = "call"
     choices: tuple[str, ...] = ()
 
+    @property
+    def asked(self) -> str:
+        """What is asked, in a few words; untrusted text."""
+        return self.preview.text if self.kind == "question" else self.preview.title
+
 
 class PermissionAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The user's answer. `always` is remembered for this project, `for_session` until the session is closed; `feedback`

@@ -58,3 +58,23 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert app.is_running
     assert not SessionLock.is_held(first.folder)
     assert not list((arguments.home / "running").iterdir())
+
+
+async def test_the_question_of_a_turn_in_the_background_is_said_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    arguments = project_of_parts(monkeypatch, tmp_path, 1)
+    app = TuiAgent(arguments, OFFLINE)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
+        await app.run_command('/background call ask_user {"question":"Which port?","choices":["80","81"]}')
+        await until(pilot, lambda: said(app)[-1].endswith("asks: Which port?"))
+        waiting: list[str] = []
+        while not waiting:
+            open_now = await asyncio.to_thread(statuses, arguments.home)
+            waiting = [name for name, status in open_now.items() if status.state == "waiting"]
+        answering = app.run_worker(answer(app, arguments.home, waiting[0], "it"))
+        await until(pilot, lambda: app.permission.has_focus)
+        assert app.permission._reason == "The session “it” asks."
+        await pilot.press("1")
+        await answering.wait()

@@ -27,7 +27,7 @@ async def visit(host: Host, home: Path, info: SessionInfo) -> bool:
         return False  # it was closed just now
     options = [Option("look", "Look in", "what was said last, as it grows")]
     if status.question is not None:
-        options.insert(0, Option("answer", "Answer its question", one_line(status.question.preview.title, 200)))
+        options.insert(0, Option("answer", "Answer its question", one_line(status.question.asked, 200)))
     if status.turn:
         options.append(Option("stop", "Stop its turn", "everything is kept"))
     title = one_line(info.title, 60) or info.id
@@ -48,7 +48,7 @@ async def answer(host: Host, home: Path, session: str, title: str) -> None:
     if status is None or status.question is None:
         host.say(Level.INFO, f"{title} asks nothing any more")
         return
-    reason = f"The session “{title}” asks. {status.question.reason}"
+    reason = f"The session “{title}” asks. {status.question.reason}".rstrip()
     question = msgspec.structs.replace(status.question, reason=reason, call_id="")
     asking = asyncio.ensure_future(host.permission.ask(question))
     try:

@@ -69,7 +69,7 @@ class Background:
         title = one_line(words, TITLE) or session.id
 
         async def ask(question: "PermissionQuestion") -> "PermissionAnswer":
-            told = f"“{title}” asks: {one_line(question.preview.title, 80)}"
+            told = f"“{title}” asks: {one_line(question.asked, 80)}"
             self._host.say(Level.WARNING, told, hint="/sessions answers it")
             self._host.call_attention(told)
             return await _unanswered(question)
