@@ -18,6 +18,10 @@ from tui_agent.agent.commands.table import run_command
 from tui_agent.settings import GivenValue
 from tui_agent.tools.lsp import programs, servers
 
+EDITS = [{"old": "books", "new": "all_books"}, {"old": "missing", "new": "missing  # soon"}]
+NOTEBOOK = """{"cells": [{"cell_type": "code", "execution_count": null, "id": "a", "metadata": {}, "outputs": [],
+ "source": ["1 + 1"]}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+"""
 OTHERS = {"query": "harbour", "other_sessions": True}
 DAY = Script(
     (
@@ -28,6 +32,10 @@ DAY = Script(
                 Step(calls=(Call("definition", {"path": "one.py", "line": 1, "name": "books"}),)),
                 Step(calls=(Call("web_search", {"query": "what harbours"}),)),
                 Step(calls=(Call("recall", OTHERS),)),
+                Step(calls=(Call("edit_file", {"path": "one.py", "edits": EDITS}),)),
+                Step(calls=(Call("write_file", {"path": "n.ipynb", "content": NOTEBOOK}),)),
+                Step(calls=(Call("read_file", {"path": "n.ipynb"}),)),
+                Step(calls=(Call("edit_file", {"path": "n.ipynb", "old": "1 + 1", "new": "2 + 2"}),)),
                 Step(text="All done."),
             ),
             when="work",
@@ -74,7 +82,9 @@ async def test_each_request_begins_with_the_one_before_it(tmp_path: Path, monkey
         before = len(server.model_requests)
         async with talking(tmp_path, settings) as session:
             seen = await say(session, "work")
-            results = {event.name: event.text for event in seen if isinstance(event, events.ToolFinished)}
+            finished = [event for event in seen if isinstance(event, events.ToolFinished)]
+            assert all(event.status == "ok" for event in finished)
+            results = {event.name: event.text for event in reversed(finished)}
             assert "missing is not defined" in results["write_file"]
             assert "one.py:1: books = missing" in results["definition"]
             assert "https://a.example/" in results["web_search"]
@@ -83,10 +93,19 @@ async def test_each_request_begins_with_the_one_before_it(tmp_path: Path, monkey
             assert not (await run_command(session.agent, "/memory take 1 memory")).failed
             await run_command(session.agent, "/diagnostics")
             await say(session, "go on")
+            goal = await session.agent.own_commands.named("goal")
+            assert goal is not None
+            text = await session.agent.own_commands.expand(
+                goal, "mend --until 'test -f one.py -a -f two' --max-turns 2"
+            )
+            pursued = await say(session, text)
+            assert sum(isinstance(event, events.GoalCheck) for event in pursued) == 2
+            assert not (await run_command(session.agent, "/memory forget wishes")).failed
+            await say(session, "read it")
             assert session.agent.context_stats().reasoning_dropped == 0
         bodies = [request.json or {} for request in server.model_requests[before:]]
         mine = [sent(body) for body in bodies if body.get("model") == "claude-opus-5-5"]
-        assert len(mine) >= 7
+        assert len(mine) >= 14
         for first, then in pairwise(mine):
             assert then[: len(first)] == first
         assert not server.violations

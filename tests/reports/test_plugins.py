@@ -114,6 +114,38 @@ def test_a_plugin_is_used_from_a_copy_updated_and_removed(
     assert (on(home), list((home / "plugins").iterdir())) == ([], [])
 
 
+def test_plugins_that_share_a_folder_have_what_the_list_gives_each(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "shared"
+    for name in ("pdf", "art", "hidden"):
+        write(folder / "skills" / name / "SKILL.md", f"---\nname: {name}\ndescription: About {name}.\n---\nDo it.")
+    write(folder / "skills/pdf/scripts/run.py", "print(1)")
+    write(folder / "other/one.md", "Do one thing.")
+    write(folder / ".claude-plugin/picked/papers/skills/art/SKILL.md", "not from the list")
+    listed = [
+        {"name": "papers", "source": "./", "description": "Papers.", "strict": False, "skills": ["./skills/pdf"]},
+        {"name": "arts", "source": "./", "skills": ["./skills/art", "../../x"], "commands": ["./other/one.md"]},
+    ]
+    write(folder / ".claude-plugin/marketplace.json", json.dumps({"plugins": listed}))
+    git(folder, "init", "-q")
+    commit(folder)
+    assert main(["plugin", "add", folder.as_uri(), "papers", "arts", "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "papers: Papers.\n  skills: pdf\n" in said
+    assert "  commands: one\n  skills: art\n" in said
+    papers, arts = map(Path, on(home))
+    assert (papers / "skills/pdf/scripts/run.py").is_file()
+    assert [path.name for path in (arts / "skills").iterdir()] == ["art"]
+    assert main(["plugin", "list"]) == 0
+    assert "papers: Papers.\n  skills: pdf\n" in capsys.readouterr().out
+    write(folder / "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Of PDFs.\n---\nDo it.")
+    commit(folder)
+    assert main(["plugin", "update", "--yes"]) == 0
+    assert "papers: 1 file changed: skills/pdf/SKILL.md" in capsys.readouterr().out
+    assert "Of PDFs." in (papers / "skills/pdf/SKILL.md").read_text()
+
+
 @pytest.mark.parametrize(
     "source", ["http://a.example/x", "git://a.example/x", "ext::sh -c true", "--upload-pack=x", "no"]
 )

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import ndiff
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +39,9 @@ _SHORT: Final = re.compile(r"[\w.-]+/[\w.-]+")
 _BY_SSH: Final = re.compile(r"[\w.-]+@[\w.-]+:[^:].*")
 _PROTOCOLS: Final = ("https", "ssh", "file")
 _FOREIGN: Final = ".claude-plugin"
+_PICKED: Final = f"{_FOREIGN}/picked"
+"""In a copy: the plugins that its marketplace file puts together from parts of a folder that others share."""
+_NAME: Final = re.compile(r"\w[\w.-]*")
 _SUBFOLDERS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
 
 
@@ -142,6 +146,8 @@ class Plugins:
         with TemporaryDirectory(prefix=".new-", dir=self._copies) as temporary:
             new = Path(temporary) / "copy"
             origin = _copied(before.url, before.ref, new)
+            with suppress(PluginError):
+                plugins_in(new)  # puts those together that are selections
             if origin.commit == before.commit:
                 self._say(f"{copy.name} is up to date: {origin.url} at {origin.commit[:12]}.")
                 return
@@ -256,7 +262,34 @@ def _entry(entry: object, copy: Path, root: str) -> Plugin | None:
     top = copy.resolve()
     found = [place.resolve() for place in (copy / str(source), copy / root / str(source))]
     folder = next((each for each in found if each.is_dir() and each.is_relative_to(top)), None)
-    return None if folder is None else Plugin(name, copy / folder.relative_to(top), description)
+    if folder is None:
+        return None
+    folder = copy / folder.relative_to(top)
+    parts = {kind: entry[kind] for kind in _SUBFOLDERS if isinstance(entry.get(kind), list)}
+    if parts and _NAME.fullmatch(name) and not (folder / _FOREIGN / "plugin.json").is_file():
+        folder = _picked(parts, folder, copy, Plugin(name, copy / _PICKED / name, description))
+    return Plugin(name, folder, description)
+
+
+def _picked(parts: Mapping[str, list[object]], source: Path, copy: Path, plugin: Plugin) -> Path:
+    """The folder of a plugin that is a selection of what is in `source`, made of copies of that if it is not there."""
+    if plugin.folder.is_dir():
+        return plugin.folder
+    top = copy.resolve()
+    for kind, places in parts.items():
+        for place in (source / str(each) for each in places):
+            if not place.resolve().is_relative_to(top):
+                continue
+            plugin.folder.joinpath(kind).mkdir(parents=True, exist_ok=True)
+            if place.is_file():
+                shutil.copy2(place, plugin.folder / kind / place.name)
+            elif place.is_dir():
+                own = plugin.folder / kind / ("" if place.name == kind else place.name)
+                shutil.copytree(place, own, symlinks=True, dirs_exist_ok=True)
+    about = {"name": plugin.name, "description": plugin.description}
+    plugin.folder.joinpath(_FOREIGN).mkdir(parents=True, exist_ok=True)
+    plugin.folder.joinpath(_FOREIGN, "plugin.json").write_text(json.dumps(about))
+    return plugin.folder
 
 
 def told(plugin: Plugin) -> list[str]:
@@ -325,6 +358,7 @@ def _copied(url: str, ref: str, place: Path) -> Origin:
         why = one_line(error.stderr, 500)
         raise PluginError(f"{url} cannot be copied: {why or f'git ended with {error.returncode}'}") from None
     shutil.rmtree(place / ".git")
+    shutil.rmtree(place / _PICKED, ignore_errors=True)
     return Origin(url, ref, commit)
 
 

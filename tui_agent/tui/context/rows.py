@@ -205,7 +205,7 @@ def _window(seen: Overview) -> Iterator[Row]:
     whole = stats.window or sum(stats.categories.values())
     yield from share_rows(stats.categories, whole)
     if stats.memory:
-        yield _measure("of it memory", f"{stats.memory:,}", _percent(stats.memory, whole))
+        yield _measure("Index of notes", f"{stats.memory:,}", _percent(stats.memory, whole))
     if stats.reserve:
         yield _measure("Room for answer", f"{stats.reserve:,}", _percent(stats.reserve, whole))
     if kept := min(seen.protected, max(0, stats.tokens - _fixed(stats))):
