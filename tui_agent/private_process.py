@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tui_agent.tools.shell.environment import is_secret
+from tui_agent.tools.environment import is_secret
 
 _PR_SET_DUMPABLE: Final = 4
 _ENVIRONMENT_START, _ENVIRONMENT_END = 47, 48

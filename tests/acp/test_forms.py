@@ -19,7 +19,7 @@ from tests.test_visible import hostile_texts
 from tui_agent.acp.calls import edits, fenced, output_content, question_content, title_of
 from tui_agent.acp.prompts import PromptBlock, mention, read_prompt
 from tui_agent.tools.base import PermissionQuestion, Preview
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.visible import original
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "-", "+x", "@@ -1 +1 @@", " ", ""]), max_size=30).map("\n".join)

@@ -26,7 +26,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.log import Log
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import create_session
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 
 MODEL: Final = "anthropic:claude-sonnet-5-5"
 WINDOW: Final = 1_000_000

@@ -33,7 +33,7 @@ from tui_agent.settings import Model, Permissions, Settings, Ui
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import list_sessions
 from tui_agent.tools.base import Change, PermissionQuestion, Preview
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState
 from tui_agent.tui.dialogs.fields import KeyScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen

@@ -30,7 +30,7 @@ from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
-from tui_agent.tools.shell.own_process import in_own_process
+from tui_agent.tools.own_process import in_own_process
 from tui_agent.version import __version__
 
 OWN_SESSIONS: Final = "tui-agent"

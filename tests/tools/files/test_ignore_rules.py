@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.tools.files.ignore_rules import read_rules
-from tui_agent.tools.search.ripgrep import find_rg
+from tui_agent.tools.ripgrep import find_rg
 
 RULES = (
     *("*.log", "build/", "build", "/dist", "dist/", "a?c", "*", "!keep.log", "!build", "**/deep", "docs/*.txt"),

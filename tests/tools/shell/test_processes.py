@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tui_agent.tools.environment import child_environment
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE
-from tui_agent.tools.shell.environment import child_environment
 from tui_agent.tools.shell.processes import RunningCommand
 
 BASH = "/bin/bash"

@@ -2,7 +2,7 @@
 
 from tui_agent.context.layers.limits import Evicted
 from tui_agent.conversation.entries import Outcome
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Block, Level, ToolBlock, ToolState
 from tui_agent.tui.cards.tool import DIFF_LINES, ResultSize
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs

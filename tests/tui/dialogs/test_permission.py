@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from tests.test_visible import hostile_texts
 from tui_agent.tools.base import Change, PermissionAnswer, PermissionQuestion, Preview
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.dialogs.dialog import QUIET_S
 from tui_agent.tui.dialogs.permission import PermissionPanel
 from tui_agent.tui.dialogs.permission_preview import Lines, parts_of

@@ -15,7 +15,7 @@ from textual.theme import Theme
 
 from tests.examples import examples
 from tui_agent.conversation.entries import Hit, Outcome
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Folding, Level, ResultSize, ToolState
 from tui_agent.tui.painting.chunks import CHUNK_CHARACTERS
 from tui_agent.tui.painting.code import _lexer

@@ -404,9 +404,9 @@ async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
     """
     # Imported here, because few sessions have hooks.
     from tui_agent.temporary import LockedFolder
+    from tui_agent.tools.environment import child_environment
     from tui_agent.tools.sandbox.launcher import Request
     from tui_agent.tools.sandbox.sandbox import ready
-    from tui_agent.tools.shell.environment import child_environment
     from tui_agent.tools.shell.processes import RunningCommand
     from tui_agent.tools.shell.run_command import shell
 

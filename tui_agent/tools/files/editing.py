@@ -8,9 +8,9 @@ import msgspec
 
 from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
+from tui_agent.tools.diffs import unified
 from tui_agent.tools.files.buffers import Buffers, held_by
 from tui_agent.tools.files.confined import identity, open_file, write_atomically
-from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.encodings import FileKind, decode, encode
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.replacing import Replaced, Replacement, replaced

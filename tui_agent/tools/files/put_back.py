@@ -18,8 +18,8 @@ import msgspec
 from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.conversation.file_changes import FilePast, FilesPast
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.diffs import unified
 from tui_agent.tools.files.confined import explained, folder_of, make_folders, sync_folder, temporary_name
-from tui_agent.tools.files.diffs import unified
 from tui_agent.tools.files.states import ABSENT, Stamp, look_at, look_in
 from tui_agent.tools.gate.guarded import INSTRUCTION_FILES, is_guarded_name
 from tui_agent.tools.gate.workspace import shown

@@ -28,7 +28,7 @@ from tui_agent.tools.files.git_index import GitIndex, content_name
 from tui_agent.tools.files.ignore_rules import IGNORE_FILES, IgnoreRules, read_rules
 from tui_agent.tools.files.states import ABSENT, Stamp, look_in
 from tui_agent.tools.files.watched import Watched
-from tui_agent.tools.search.ripgrep import search
+from tui_agent.tools.ripgrep import search
 
 MAX_CHANGES: Final = 5_000
 """The most changed files that are recorded for one command."""

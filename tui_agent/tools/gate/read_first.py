@@ -23,7 +23,7 @@ import msgspec
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.regular import is_folder, is_regular, read_at_most
 from tui_agent.tools.base import Change, WorkspaceView
-from tui_agent.tools.files.diffs import unified
+from tui_agent.tools.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside
 from tui_agent.tools.gate.known_commands import SPECIAL, known_commands
 from tui_agent.tools.gate.patterns import matches, words

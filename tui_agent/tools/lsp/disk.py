@@ -9,7 +9,7 @@ from typing import Final
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_folder
-from tui_agent.tools.search.ripgrep import search
+from tui_agent.tools.ripgrep import search
 
 MOST: Final = 20_000
 """Files of a project that are watched."""

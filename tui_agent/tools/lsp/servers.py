@@ -18,13 +18,13 @@ from typing import Final
 
 from tui_agent.settings import Diagnostics
 from tui_agent.text import error_text
+from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.files.encodings import decode
 from tui_agent.tools.lsp.client import LanguageServer, Problem
 from tui_agent.tools.lsp.disk import Disk
 from tui_agent.tools.lsp.programs import LANGUAGES, PROGRAMS, Program, Project
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import Sandbox, ready
-from tui_agent.tools.shell.environment import child_environment, sandboxed_environment
 
 MAX_BYTES: Final = 1_000_000
 """Bytes of the largest file that is looked at."""

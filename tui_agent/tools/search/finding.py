@@ -13,7 +13,7 @@ from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailu
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.files.confined import open_file, open_folder
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, missing, shown
-from tui_agent.tools.search.ripgrep import RunningSearch, search
+from tui_agent.tools.ripgrep import RunningSearch, search
 from tui_agent.visible import whole
 
 MAX_FILES = 1_000

@@ -31,13 +31,13 @@ from tui_agent.tools.base import (
     WorkspaceView,
 )
 from tui_agent.tools.built_in import BuiltIn
+from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.gate.workspace import access_to, shown
 from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
 from tui_agent.tools.shell.background import BackgroundCommands, Settle
-from tui_agent.tools.shell.environment import child_environment, sandboxed_environment
 from tui_agent.tools.shell.output import RawStream, answer, what_still_runs
 from tui_agent.tools.shell.processes import Ended, RunningCommand
 from tui_agent.tools.shell.terminal import STREAM_BYTES, Terminal

@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from tui_agent.tools.base import ToolFailure
-from tui_agent.tools.shell.own_process import in_own_process
+from tui_agent.tools.own_process import in_own_process
 
 if TYPE_CHECKING:
     from justhtml import Node

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from tui_agent.programs import find_program, with_search_path
-from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.environment import child_environment
 
 TIMEOUT_S: Final = 5.0
 """Seconds until a clipboard program is killed: it asks the program that copied, which may never answer."""

@@ -83,7 +83,7 @@ class FileIndex:
 
 
 async def _files(folder: Path) -> list[str]:
-    from tui_agent.tools.search.ripgrep import search
+    from tui_agent.tools.ripgrep import search
 
     options = ("--files", "--null", "--hidden", "--no-require-git", "--glob", "!.git", "--no-messages")
     files: list[str] = []

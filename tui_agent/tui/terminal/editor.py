@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from textual.app import App, SuspendNotSupported
 
 from tui_agent.programs import find_program, is_written, with_search_path
-from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.environment import child_environment
 
 FALLBACKS: Final = ("nano", "vim", "vi")
 """Editors tried in this order if neither VISUAL nor EDITOR is set."""

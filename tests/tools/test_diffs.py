@@ -3,7 +3,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tools.files.diffs import MAX_WIDTH, unified
+from tui_agent.tools.diffs import MAX_WIDTH, unified
 
 TEXT = st.lists(st.sampled_from(["a", "b", "", "@@ -1 +1 @@", "-x", "é\u2028"]), max_size=30).map("\n".join)
 

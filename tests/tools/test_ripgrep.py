@@ -6,7 +6,7 @@ import pytest
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_folder
-from tui_agent.tools.search.ripgrep import find_rg, search
+from tui_agent.tools.ripgrep import find_rg, search
 
 
 async def test_a_search_that_never_ends_is_killed_when_it_is_cancelled(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.programs import search_path
-from tui_agent.tools.shell.environment import child_environment
+from tui_agent.tools.environment import child_environment
 
-_PACKAGES: Final = str(Path(__file__).resolve().parents[3])
+_PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 
 
 async def in_own_process(module: str, given: bytes) -> bytes:
