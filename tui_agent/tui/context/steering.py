@@ -76,7 +76,7 @@ class Steering:
     def close(self) -> None:
         """Close the panel."""
         panel, self.panel = self.panel, None
-        if panel is not None:
+        if panel is not None and panel.is_attached:  # it is not while the app ends
             panel.screen.set_class(False, "-context")
             panel.remove()
             self._host.entry.prompt.focus()
