@@ -139,7 +139,8 @@ def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -
     git(repository, "commit", "-qm", "with a library")
     assert open_worktree(repository / "lib", "inner").folder == repository / "lib-worktrees/inner"
     made = open_worktree(repository, "side")
-    git(made.folder, *local, "submodule", "--quiet", "update", "--init")
+    assert git(made.folder / "lib", "remote", "get-url", "origin").strip() == str(library)
+    assert git(made.folder, "submodule", "status")[0] == " "
     assert is_unchanged(made)
     (made.folder / "lib/f").touch()
     assert not is_unchanged(made)
@@ -152,6 +153,9 @@ def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -
     git(made.folder / "lib", "branch", "kept", "HEAD@{1}")
     assert not git(made.folder, "status", "--porcelain")
     assert not is_unchanged(made)
+    remove_worktree(made)
+    git(repository, "submodule", "deinit", "-q", "--all")
+    assert list(open_worktree(repository, "without").folder.joinpath("lib").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a b", "-x", "x.lock", ".x", "a..b", "x" * 99])

@@ -63,6 +63,7 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
         _git(repository, "worktree", "add", "-b", branch, "--", str(folder), base)
     worktree = Worktree(folder, branch, repository, base, new=True)
     _copy_included(worktree)
+    _fill_submodules(worktree)
     return worktree
 
 
@@ -305,6 +306,25 @@ def _copy_included(worktree: Worktree) -> None:
         if source.is_file() and not source.is_symlink() and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+
+
+def _fill_submodules(worktree: Worktree) -> None:
+    """Check out the submodules that the repository has checked out, from there: nothing is fetched from elsewhere."""
+    if not (worktree.folder / ".gitmodules").is_file():
+        return
+    listed = _git(
+        worktree.folder, "config", "--file", ".gitmodules", "-z", "--get-regexp", r"^submodule\..*\.path$", fine=(0, 1)
+    )
+    for key, _, path in (each.partition("\n") for each in listed.split("\0") if each):
+        source, own = worktree.repository / path, worktree.folder / path
+        if not (source / ".git").exists():
+            continue
+        from_there = ("-c", "protocol.file.allow=always", "-c", f"{key.removesuffix('.path')}.url={source}")
+        with suppress(WorktreeError):  # it stays as git leaves it, empty
+            _git(worktree.folder, *from_there, "submodule", "--quiet", "update", "--init", "--checkout", "--", path)
+            _git(own, "fetch", "--quiet", "origin", "+refs/remotes/*:refs/remotes/*")
+            if address := _git(source, "config", "remote.origin.url", fine=(0, 1)).strip():
+                _git(own, "remote", "set-url", "origin", address)
 
 
 def _git(
