@@ -145,6 +145,7 @@ def test_commits_of_a_submodule_are_not_lost(repository: Path, tmp_path: Path) -
     (made.folder / "lib/f").touch()
     assert not is_unchanged(made)
     assert handover_of(made).left == ("lib",)
+    assert "Not handed over: changes inside the submodule lib." in _handed_back(made.folder, "", "").text
     git(made.folder / "lib", "add", "f")
     git(made.folder / "lib", "commit", "-qm", "only here")
     with pytest.raises(WorktreeError, match="has the commits of lib: push them first"):

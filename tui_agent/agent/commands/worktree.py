@@ -37,8 +37,10 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
     if verb not in ("", "merge", "apply", "patch") or (file and verb != "patch"):
         return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", failed=True)
     found = handover_of(made)
+    left = [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
     if not found.stat:
-        return Reply("Nothing is to be handed back", f"{short_path(made.folder)} is what {place} has.")
+        same = f"{short_path(made.folder)} {'otherwise ' if left else ''}is what {place} has."
+        return Reply("Nothing is to be handed back", "\n".join((*left, same)))
     if verb == "merge":
         done = merge(made)
         told = f"{kept} until the session ends, and longer if something changes again."
@@ -53,7 +55,7 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
             stream.write(patch)
         return Reply(f"{len(patch):,} bytes in {short_path(path)}", f"`git apply` takes it. {kept}.")
     lines = [_stat(found.stat), *(one_line(obstacle, 2_000) for obstacle in found.obstacles)]
-    lines += [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
+    lines += left
     lines += ["What is not committed would be committed first."] if found.uncommitted else []
     lines.append("It cannot be merged now." if found.obstacles else "/worktree merge merges it without conflict.")
     lines.append(
