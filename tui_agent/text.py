@@ -174,7 +174,7 @@ def printable(line: str) -> str:
 _TELLING: Final = ("command", "pattern", "path", "url", "query", "question", "detail", "agent", "task", "plan")
 """The arguments that best describe a call, most descriptive first."""
 
-_BULKY: Final = frozenset({"content", "old", "new", "steps", "choices"})
+_BULKY: Final = frozenset({"content", "old", "new", "edits", "steps", "choices"})
 """Arguments that are shown only inside the call's card."""
 
 _ARGUMENT_CHARS: Final = 120

@@ -63,6 +63,14 @@ def test_a_changed_cell_loses_what_it_printed_and_nothing_else_changes(path: Pat
     assert second == CELLS[1] | {"source": ["x = 1\n", "print(x + 2)"], "outputs": [], "execution_count": None}
 
 
+def test_the_diff_shows_that_a_changed_cell_loses_what_it_printed(path: Path) -> None:
+    output = asyncio.run(call(EditFile(), path.parent, path=path.name, old="print(x + 1)", new="print(x + 2)"))
+    changed = [line for line in output.diff.splitlines()[2:] if line[0] in "+-"]
+    assert changed[0] == "-print(x + 1)"
+    assert [line for line in changed if line[0] == "+"] == ["+print(x + 2)"]
+    assert {"-=== output ===", "-2", "-<Figure>"} <= set(changed)
+
+
 def test_cells_are_added_moved_retyped_and_deleted(path: Path) -> None:
     cells = edit(path, old="=== cell 2 code ===", new="=== cell code ===\nimport os\n=== cell 2 code ===")
     assert cells[0] == CELLS[0]

@@ -131,6 +131,7 @@ class EditFile:
         before = notebook.text if notebook else found.text
         done = _all_replaced(before, old, new, replace_all, edits)
         content = notebook.edited(done.text) if notebook else done.text
+        after = notebook.shown(done.text) if notebook else done.text
         if held is None:
             write_atomically(real, _encoded(content, found.kind, name), stop, expected=found.identity)
         lines = done.lines
@@ -139,7 +140,7 @@ class EditFile:
         told = f"Replaced {len(lines):,} occurrence{'s' * (len(lines) != 1)} in {name} ({where}{more})."
         if done.differed:
             told += f" `old` differed from the file in its {done.differed}; what is there now is as the file has it."
-        return content, ToolOutput(told, summary=f"{where}{more}", diff=unified(before, done.text, name))
+        return content, ToolOutput(told, summary=f"{where}{more}", diff=unified(before, after, name))
 
 
 _UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
@@ -187,6 +188,7 @@ def _preview_of_edit(
         after = _all_replaced(before, old, new, replace_all, edits).text
         if notebook:
             notebook.edited(after)
+            after = notebook.shown(after)
     except ToolFailure as failure:
         if may_be_held:  # the editor is asked for unsaved text only once the call is allowed
             steps = edits or (Replacement(old, new),)

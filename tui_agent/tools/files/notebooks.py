@@ -85,6 +85,14 @@ class Notebook:
         self._content["cells"] = cells
         return self._as_file()
 
+    def shown(self, text: str) -> str:
+        """An edited `text` as it will be read: without what changed cells had printed."""
+        known = {part.number: part for part in self._parts}
+        return "".join(
+            _written(part if known.get(part.number) in (None, part) else part._replace(output=None))
+            for part in self._read(text)
+        )
+
     def _read(self, text: str) -> list[_Part]:
         """The cells of a text of this form. Raises ToolFailure for text before the first."""
         parts: list[_Part] = []
@@ -147,7 +155,8 @@ def _nothing_printed() -> dict[str, Any]:
 
 def _written(part: _Part) -> str:
     output = "" if part.output is None else f"{_OUTPUT}\n{part.output}"
-    return f"=== cell {part.number} {part.kind} ===\n{part.source}\n{output}"
+    number = "" if part.number is None else f"{part.number} "
+    return f"=== cell {number}{part.kind} ===\n{part.source}\n{output}"
 
 
 def _joined(text: object) -> str:
