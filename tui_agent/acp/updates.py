@@ -156,7 +156,7 @@ def remark(title: str, *texts: str) -> str:
 def _remark(event: events.AgentEvent) -> str:
     match event:
         case events.Notice():
-            return remark(f"{event.title}:", event.text, event.hint)
+            return remark(f"{event.title}{':' if event.text or event.hint else ''}", event.text, event.hint)
         case events.CustomEntry():
             return remark(f"{event.name}:", event.text or event.data)
         case events.Alert():

@@ -294,7 +294,7 @@ def _print(text: str) -> None:
 
 def in_a_line(notice: events.Notice) -> str:
     """A notice as one sentence or two."""
-    told = f"{notice.title}: {notice.text or notice.hint}"
+    told = ": ".join(filter(None, (notice.title, notice.text or notice.hint)))
     if not notice.text or not notice.hint:
         return told
     return f"{told}{';' if told[-1].isalnum() else ''} {notice.hint}"
