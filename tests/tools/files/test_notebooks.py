@@ -119,6 +119,33 @@ def test_its_layout_stays(layout: dict[str, object], end: str) -> None:
     assert new == {"cell_type": "markdown", "metadata": {}, "source": ["the end"]}
 
 
+ODD = json.dumps(notebook(), indent=1).replace('"nbformat"', ' "nbformat"').replace('"tags": [', '"tags":[', 1)
+
+
+@pytest.mark.parametrize("raw", [ODD, ODD.replace("\n", "\r\n") + "\r\n\r\n", json.dumps(notebook(), indent=3)])
+def test_in_any_layout_all_but_the_changed_cell_stays_byte_for_byte(raw: str) -> None:
+    found = Notebook.of("a.ipynb", raw)
+    assert found is not None
+    assert found.edited(found.text) == raw
+    changed = found.edited(found.text.replace("print(x + 1)", "print(x + 2)"))
+    before, after = raw.index("| a | b |"), raw.index("c3")
+    assert changed[:before] == raw[:before]
+    assert changed.endswith(raw[after:])
+    assert json.loads(changed)["cells"][1]["source"] == ["x = 1\n", "print(x + 2)"]
+    end = found.text.index("=== cell 2")
+    for text, kept in (
+        (found.text[end:], CELLS[1:]),
+        (found.text[end:] + found.text[:end], [*CELLS[1:], CELLS[0]]),
+        (found.text[:end], CELLS[:1]),
+        ("", []),
+    ):
+        assert json.loads(found.edited(text)) == notebook(kept)
+    more = found.edited(found.text[:end] + "=== cell code ===\n1\n")
+    assert [cell["source"] for cell in json.loads(more)["cells"]] == [CELLS[0]["source"], ["1"]]
+    assert ("\r\n" in raw) == ("\r\n" in more)
+    assert more.replace("\r\n", "").count("\n") in (0, more.count("\n"))
+
+
 @pytest.mark.parametrize(
     "raw",
     [
@@ -127,6 +154,7 @@ def test_its_layout_stays(layout: dict[str, object], end: str) -> None:
         "{",
         '{"nbformat": 3, "worksheets": []}',
         '{"nbformat": 4, "cells": 7}',
+        '{"nbformat": 4, "cells": {}}',
         '{"nbformat": 4, "cells": [{}]}',
         json.dumps(notebook([CELLS[2] | {"source": "=== cell raw ==="}])),
     ],

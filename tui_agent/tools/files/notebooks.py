@@ -8,7 +8,8 @@ The format of the file: https://nbformat.readthedocs.io/en/latest/format_descrip
 
 import json
 import re
-from itertools import product
+from collections.abc import Sequence
+from itertools import pairwise, product, zip_longest
 from typing import Any, Final, NamedTuple, cast
 from uuid import uuid4
 
@@ -25,6 +26,8 @@ HOW: Final = (
 
 _CELL: Final = re.compile(r"=== cell (?:(\d+) )?(code|markdown|raw) ===")
 _OUTPUT: Final = "=== output ==="
+_INDENTS: Final = (" ", "  ", "    ", None, "\t", "")
+"""Of the layouts in which notebooks are written; None: all on one line."""
 
 
 class _Part(NamedTuple):
@@ -41,6 +44,7 @@ class Notebook:
 
     def __init__(self, raw: str, content: dict[str, Any], cells: list[dict[str, Any]]) -> None:
         self._raw, self._content, self._cells = raw, content, cells
+        self._spans = _spans_of_cells(raw)
         self._parts = [
             _Part(number, str(cell["cell_type"]), _joined(cell.get("source")), _outputs(cell))
             for number, cell in enumerate(cells, 1)
@@ -55,7 +59,7 @@ class Notebook:
         try:
             content = json.loads(raw)
             cells = content["cells"]
-            notebook = cls(raw, content, cells) if content["nbformat"] == 4 else None
+            notebook = cls(raw, content, cells) if content["nbformat"] == 4 and isinstance(cells, list) else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         # A source with such a line of its own could not be told from a cell's beginning.
@@ -67,13 +71,14 @@ class Notebook:
         Raises ToolFailure if the text has no cells any more, or what a cell printed was edited.
         """
         known = {part.number: part for part in self._parts}
-        cells, taken = [], set()
+        cells: list[tuple[int | None, dict[str, Any]]] = []
+        taken = set()
         for part in self._read(text):
             before = known.get(part.number) if part.number not in taken else None
             if before is None:
                 if (part.output or "").strip():
                     raise ToolFailure("What a cell printed cannot be written. Nothing was changed.", "Leave it out.")
-                cells.append(self._new(part))
+                cells.append((None, self._new(part)))
                 continue
             taken.add(part.number)
             if part.output not in (None, before.output):
@@ -81,9 +86,8 @@ class Notebook:
                     f"What cell {part.number} printed cannot be edited. Nothing was changed.",
                     "Edit the cell itself, and run it again.",
                 )
-            cells.append(self._changed(before, part))
-        self._content["cells"] = cells
-        return self._as_file()
+            cells.append((before.number, self._changed(before, part)))
+        return self._as_file(cells)
 
     def shown(self, text: str) -> str:
         """An edited `text` as it will be read: without what changed cells had printed."""
@@ -138,15 +142,66 @@ class Notebook:
             cell["source"] = part.source.splitlines(keepends=True) if as_lines else part.source
         return cell | _nothing_printed() if part.kind == "code" and part != before else cell
 
-    def _as_file(self) -> str:
-        """As JSON in the layout that the file has, or Jupyter's own where it has another."""
-        before = json.loads(self._raw)
-        end = "\n" if self._raw.endswith("\n") else ""
+    def _as_file(self, cells: Sequence[tuple[int | None, dict[str, Any]]]) -> str:
+        """The file with these cells, each with the number that it had; what stays has the bytes that it has now."""
+        raw, spans = self._raw, self._spans
+        if not spans:
+            whole = {**self._content, "cells": [cell for _, cell in cells]}
+            return json.dumps(whole, indent=1, ensure_ascii=False) + "\n" if cells else raw
+        written: list[str] = []
+        for number, cell in cells:
+            model = 0 if number is None else number - 1
+            is_same = number is not None and cell == self._cells[model]
+            written.append(raw[slice(*spans[model])] if is_same else self._like(model, cell))
+        gaps = [raw[before[1] : after[0]] for before, after in pairwise(spans)]
+        if len(written) != len(spans):
+            lead = raw[: spans[0][0]]
+            gaps = [gaps[0] if gaps else f",{lead[len(lead.rstrip()) :]}"] * (len(written) - 1)
+        body = "".join(f"{text}{gap}" for text, gap in zip_longest(written, gaps, fillvalue=""))
+        return raw[: spans[0][0]] + body + raw[spans[-1][1] :]
+
+    def _like(self, model: int, cell: dict[str, Any]) -> str:
+        """A cell as JSON in the layout of another one, or Jupyter's where that has none that is known."""
+        end = "\r\n" if "\r\n" in self._raw else "\n"
+        as_it_is = self._raw[slice(*self._spans[model])]
+
+        def written(value: dict[str, Any], indent: str | None, *, plain: bool, marks: tuple[str, str] | None) -> str:
+            text = json.dumps(value, indent=indent, ensure_ascii=plain, separators=marks)
+            return text.replace("\n", f"{end}{2 * (indent or '')}")
+
         # Before Python 3 a space followed each comma, also at the end of a line.
-        for indent, plain, marks in product((1, 2, 4, None, "\t", 0), (False, True), (None, (", ", ": "), (",", ":"))):
-            if json.dumps(before, indent=indent, ensure_ascii=plain, separators=marks) + end == self._raw:
-                return json.dumps(self._content, indent=indent, ensure_ascii=plain, separators=marks) + end
-        return json.dumps(self._content, indent=1, ensure_ascii=False) + "\n"
+        for indent, plain, marks in product(_INDENTS, (False, True), (None, (", ", ": "), (",", ":"))):
+            if written(self._cells[model], indent, plain=plain, marks=marks) == as_it_is:
+                return written(cell, indent, plain=plain, marks=marks)
+        return written(cell, " ", plain=False, marks=None)
+
+
+def _spans_of_cells(raw: str) -> list[tuple[int, int]]:
+    """Where each cell begins and ends in the text of a notebook."""
+    decode = json.JSONDecoder().raw_decode
+
+    def after(at: int, passing: str = "") -> int:
+        """The place after white space, or after this character and white space around it."""
+        while raw[at] in " \t\r\n" or (passing and raw[at] == passing):
+            passing = passing if raw[at] in " \t\r\n" else ""
+            at += 1
+        return at
+
+    at, found = after(0, "{"), list[tuple[int, int]]()
+    while raw[at] != "}":
+        name, at = decode(raw, at)
+        at = after(at, ":")
+        if name != "cells" or raw[at] != "[":
+            at = after(decode(raw, at)[1], ",")
+            continue
+        at, found = after(at, "["), []
+        while raw[at] != "]":
+            start = at
+            at = decode(raw, start)[1]
+            found.append((start, at))
+            at = after(at, ",")
+        at = after(after(at, "]"), ",")
+    return found
 
 
 def _nothing_printed() -> dict[str, Any]:
