@@ -37,6 +37,12 @@ from tui_agent.tui.painting.themes import THEMES
 from tui_agent.tui.pane.block_painting import BlockPainting
 from tui_agent.tui.pane.transcript import Transcript
 
+XTERM = (
+    *((0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205), (229, 229, 229)),
+    *((127, 127, 127), (255, 0, 0), (0, 255, 0), (255, 255, 0), (92, 92, 255), (255, 0, 255), (0, 255, 255)),
+    (255, 255, 255),
+)
+"""The sixteen colours of xterm."""
 LOOK = Look(Palette.from_theme(THEMES[0].to_color_system().generate()), UNICODE)
 
 _MARKDOWN = st.lists(
@@ -514,6 +520,21 @@ def test_a_diff_can_be_read_in_the_colours_of_its_language(theme: Theme) -> None
             assert style.bgcolor is not None
             if text.strip():
                 assert _contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 3, text
+
+
+def test_the_terminals_own_colours_can_be_read_on_white_and_on_black() -> None:
+    (theme,) = (theme for theme in THEMES if theme.ansi)
+    for in_dialog in (False, True):
+        palette = Palette.from_theme(theme.to_color_system().generate(), in_dialog=in_dialog)
+        for style in (palette.base, palette.code, palette.accent, palette.heading, palette.link, palette.warning):
+            assert style.color is not None
+            assert style.bgcolor is not None
+            assert style.bgcolor.is_default
+            if not style.color.is_default:
+                assert style.color.number is not None
+                for number in {style.color.number, style.color.number | 8 if style.bold else style.color.number}:
+                    for ground in ((0, 0, 0), (255, 255, 255)):
+                        assert _contrast(XTERM[number], ground) >= 3
 
 
 def test_ascii_glyphs_are_ascii() -> None:

@@ -219,10 +219,8 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         return Strip(Segment.apply_style(strip.adjust_cell_length(width, base), post_style=ground), width)
 
     def _restyle(self) -> None:
-        colors = self.app.theme_variables
-        if self._in_dialog:
-            colors = {**colors, "background": colors["surface"], "surface": colors["panel"]}
-        self._look = Look(Palette.from_theme(colors), self._look.glyphs)
+        palette = Palette.from_theme(self.app.theme_variables, in_dialog=self._in_dialog)
+        self._look = Look(palette, self._look.glyphs)
         self.refresh()
 
     def _measure(self) -> None:

@@ -41,13 +41,15 @@ class Palette(Struct, frozen=True):
     selected: Style
 
     @classmethod
-    def from_theme(cls, variables: Mapping[str, str]) -> "Palette":
-        """The styles of a theme, from `App.theme_variables`."""
+    def from_theme(cls, variables: Mapping[str, str], *, in_dialog: bool = False) -> "Palette":
+        """The styles of a theme, from `App.theme_variables`; in a dialog, its surface is the background."""
         background = _color(variables, "background")
         foreground = _color(variables, "foreground")
         surface, panel = _color(variables, "surface"), _color(variables, "panel")
         if background.ansi is not None:
             surface = panel = background
+        elif in_dialog:
+            background, surface = surface, panel
         error, success = _color(variables, "error"), _color(variables, "success")
 
         def on(color: Color, *, strength: float = 1.0, behind: Color = background) -> Style:
