@@ -87,6 +87,7 @@ async def test_it_ends_at_its_bounds(server: AnthropicServer, tmp_path: Path) ->
         assert told(seen)[-1].startswith("It is not reached after 2 turns")
         seen = await pursue(session, "wait --until false --max-usd 0.000001")
         assert told(seen)[-1].startswith("It has cost")
+        assert any(isinstance(event, events.TurnFailed) and "--max-usd allows more" in event.hint for event in seen)
         seen = await pursue(session, "wait --max-turns 1")
         assert told(seen) == [told(seen)[0]]
         assert "the model has not said that it is done" in told(seen)[0]

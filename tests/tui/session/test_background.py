@@ -53,7 +53,9 @@ async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         await answering.wait()
         await until(pilot, lambda: said(app)[-1].startswith("“write"))
         assert (arguments.folder / "new.txt").read_text() == "x"
-        assert app.background.running == 1
+        await until(pilot, lambda: app.background.running == 1)
+        await pilot.press("ctrl+c")
+        assert app.status.status.hint == "Ctrl+C again to quit, which stops 1 session in the background"
         app.quit()
         assert app.is_running
     assert not SessionLock.is_held(first.folder)

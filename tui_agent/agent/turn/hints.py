@@ -21,6 +21,7 @@ HINTS: Final = {
     "connection": "Check the connection and send the message again; everything so far is kept.",
     "cost_ceiling": "Look at what it was spent on. /continue-spending lets it go on; --max-turn-cost-usd and "
     "--max-session-cost-usd set the ceilings. Everything so far is kept.",
+    "goal_cost": "What was done is kept; /goal begins anew, --max-usd allows more.",
     "watchdog": "Say what to do instead; everything so far is kept.",
     "model_error": "Everything so far is kept; send the message again, or go on with another model (/model).",
     "unknown_model": "Everything so far is kept; /model without a name lists what there is.",

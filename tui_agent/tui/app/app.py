@@ -198,10 +198,15 @@ class TuiAgent(Host):
     async def pictures(self, text: str) -> "tuple[Image, ...]":
         return await self._actions.pictures(text)
 
+    @property
+    def _in_background(self) -> int:
+        """How many sessions run on no screen."""
+        return self.background.running if "background" in vars(self) else 0
+
     @override
     def quit(self, *, hurry: bool = False) -> None:
-        running = self.background.running if "background" in vars(self) and not hurry else 0
-        if running and running != self._quits_over:
+        running = self._in_background
+        if running and not hurry and running != self._quits_over:
             self._quits_over = running
             self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits")
             return
@@ -560,7 +565,10 @@ class TuiAgent(Host):
             self._stop()
         else:
             done = ""
-        self.hint(f"{done}; Ctrl+C again to quit" if done else "Ctrl+C again to quit", AGAIN_S)
+        again = "Ctrl+C again to quit"
+        if running := self._in_background:
+            again += f", which stops {counted(running, 'session')} in the background"
+        self.hint(f"{done}; {again}" if done else again, AGAIN_S)
 
     def _copied_selection(self) -> bool:
         text = self.entry.prompt.selected_text or self.screen.get_selected_text()
