@@ -93,7 +93,7 @@ from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.repository import configured_in
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing
+from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, TellingLate
 from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
@@ -541,7 +541,7 @@ def tools_of(
     """The tools of the session."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
-    commands = RunCommand(
+    commands: Tool = RunCommand(
         keep_variables=settings.permissions.variables,
         asking=partial(asking, gate),
         stream_bytes=output.stream_bytes,
@@ -553,7 +553,8 @@ def tools_of(
     confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
     checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
     editing = (Diagnosing(tool, languages, checks) for tool in confined)
-    tools: list[Tool] = [ReadFile(pages, buffers), *editing, ListDir(), Glob(), Grep(), commands]
+    reading, commands = (TellingLate(tool, languages) for tool in (ReadFile(pages, buffers), commands))
+    tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),
         StopCommand(background),

@@ -51,13 +51,21 @@ async def test_only_what_an_edit_newly_broke_is_told(tmp_path: Path) -> None:
     assert servers() == []
 
 
-async def test_what_is_known_late_comes_with_the_next_edit(tmp_path: Path) -> None:
-    async with talking(tmp_path, SETTINGS | {"diagnostics.wait_s": 0.0}) as session:
+@pytest.mark.parametrize(
+    ("following", "since"),
+    [('write "z = {}" to two.py', "this edit"), ("read one.py", "the last edit"), ("run echo {}", "the last edit")],
+)
+async def test_what_is_known_late_comes_with_the_next_result(tmp_path: Path, following: str, since: str) -> None:
+    settings: dict[str, GivenValue] = SETTINGS | {"diagnostics.wait_s": 0.0, "permissions.mode": "allow"}
+    async with talking(tmp_path, settings) as session:
         (text,) = texts(await say(session, 'write "x = y" to one.py'))
         assert "problem" not in text
         async with asyncio.timeout(60):
             for number in range(10_000):
-                (text,) = texts(await say(session, f'write "z = {number}" to two.py'))
+                (text,) = texts(await say(session, following.format(number)))
                 if "problem" in text:
                     break
-        assert "one.py:1:5: Undefined name `y`" in text
+        assert f"[1 new problem since {since};" in text
+        assert text.splitlines()[-1].startswith("one.py:1:5: Undefined name `y`")
+        (text,) = texts(await say(session, following.format(0)))
+        assert "problem" not in text

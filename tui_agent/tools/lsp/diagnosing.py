@@ -60,18 +60,32 @@ class Diagnosing(Wrapping):
         return _with(output, found)
 
 
+class TellingLate(Wrapping):
+    """Wraps another tool: its result ends with what earlier edits broke that was not known in time for theirs."""
+
+    def __init__(self, tool: Tool, servers: LanguageServers) -> None:
+        super().__init__(tool)
+        self._servers = servers
+
+    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
+        output = await self._tool.run(arguments, context)
+        late = self._servers.owed()
+        found = [problem_text(each, display_path(context.workspace, each.path)) for each in late]
+        return _with(output, found, since="the last edit")
+
+
 def problem_text(problem: Problem, name: str) -> str:
     """A problem on one line. `name`: of its file."""
     return f"{name}:{problem.line}:{problem.column}: {problem.message} ({problem.source})"
 
 
-def _with(output: ToolOutput, found: list[str]) -> ToolOutput:
+def _with(output: ToolOutput, found: list[str], since: str = "this edit") -> ToolOutput:
     if not found:
         return output
     lines = found[:SHOWN]
     if len(found) > SHOWN:
         lines.append(f"… and {len(found) - SHOWN} more")
-    told = f"[{counted(len(found), 'new problem')} since this edit; what was wrong before is left out:]"
+    told = f"[{counted(len(found), 'new problem')} since {since}; what was wrong before is left out:]"
     text = "\n".join((output.text, told, *lines))
     summary = f"{output.summary} · {counted(len(found), 'new problem')}".removeprefix(" · ")
     return structs.replace(output, text=text, summary=summary, outcome=output.outcome.with_notes(len(lines) + 1))

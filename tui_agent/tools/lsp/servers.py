@@ -87,6 +87,10 @@ class LanguageServers:
         if not self.is_looking:
             self._looking = asyncio.create_task(self._look_at_all(), name="language servers")
         await asyncio.wait(filter(None, (self._looking,)), timeout=self._settings.wait_s)
+        return self.owed()
+
+    def owed(self) -> list[Problem]:
+        """What edits newly broke and has not been told."""
         owed, self._owed = self._owed, []
         return [problem for problem in owed if problem.is_error or self._settings.warnings]
 
