@@ -62,3 +62,13 @@ async def test_it_gets_none_of_the_keys_in_the_environment(tmp_path: Path, monke
 
 def test_rg_is_found() -> None:
     assert Path(find_rg()).name == "rg"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
+async def test_without_a_list_of_open_files_nothing_is_searched_and_why_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.tools.ripgrep.OPEN_FILES", str(tmp_path / "none"))
+    with open_folder(tmp_path) as folder, pytest.raises(ToolFailure, match="There is no "):
+        async with search(("--files",), folder):
+            pytest.fail("it was started")

@@ -18,6 +18,9 @@ from tui_agent.tools.base import ToolFailure
 TIMEOUT = 60.0
 """Seconds a search may take."""
 
+OPEN_FILES = "/proc/self/fd"
+"""Where Linux has what a process has open."""
+
 _CHUNK = 1 << 16
 _MAX_ERRORS = 8_000
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
@@ -139,12 +142,14 @@ def _of_package() -> Iterator[Path]:
 
 def _as_cwd(folder: int) -> str:
     """A path of an open folder; under Linux one that cannot be redirected."""
-    own = Path(f"/proc/self/fd/{folder}")
+    own = Path(OPEN_FILES, str(folder))
     if own.exists():
         return str(own)
     import fcntl
 
-    path = fcntl.fcntl(folder, fcntl.F_GETPATH, b"\0" * 1024)  # type: ignore[attr-defined,unused-ignore]
+    if not hasattr(fcntl, "F_GETPATH"):
+        raise ToolFailure(f"There is no {OPEN_FILES} here, so files cannot be searched.", "Use a command such as grep.")
+    path = fcntl.fcntl(folder, fcntl.F_GETPATH, b"\0" * 1024)
     return os.fsdecode(path.rstrip(b"\0"))
 
 
