@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.starter import STARTER
 from tests.storage.entries import stamped
+from tests.storage.recordings.test_taking_over import claude
 from tui_agent.arguments import SETTINGS_FLAGS, UsageError, parse
 from tui_agent.conversation.entries import Recorded, user_message
 from tui_agent.settings import settings_by_key
@@ -383,6 +384,19 @@ async def test_sessions_are_listed_damaged_ones_too_but_no_empty_ones(run: Run, 
     assert "cannot be read: " in lines[bad.name]
     listed = [json.loads(line) for line in (await asyncio.to_thread(run, "sessions", "--json")).stdout.splitlines()]
     assert {session["id"]: bool(session["problem"]) for session in listed} == {good.name: False, bad.name: True}
+
+
+def test_what_other_agents_recorded_becomes_sessions(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "theirs.jsonl"
+    file.write_text(json.dumps(claude("user", "Why does it fail?")) + "\n")
+    made = run("sessions", "import", str(file), str(file))
+    assert made.returncode == 0, made.stderr
+    names = [line.split("  ")[0] for line in made.stdout.splitlines()]
+    assert len(set(names)) == 2
+    assert made.stdout.count("recorded by Claude Code: 1 message") == 2
+    assert all(name in run("sessions").stdout for name in names)
+    assert "theirs.jsonl" not in refused(run("sessions", "import"))
+    assert "absent.jsonl cannot be read" in refused(run("sessions", "import", "absent.jsonl"))
 
 
 def test_a_session_that_does_not_exist_is_one_line(run: Run) -> None:

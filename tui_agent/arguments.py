@@ -307,8 +307,10 @@ def _add_access_flags(parser: _Parser) -> None:
 
 
 def _sessions_parser() -> _Parser:
-    parser = _new_parser("tui-agent sessions", "[--json]")
-    parser.description = "List the sessions, newest first."
+    parser = _new_parser("tui-agent sessions", "[--json] | import FILE...")
+    parser.description = "List the sessions, newest first, or make sessions of what other agents recorded."
+    parser.add_argument("action", nargs="?", default="list", choices=("list", "import"), help="default: list")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="import: session files of other agents")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     return parser
 

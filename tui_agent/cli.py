@@ -188,9 +188,15 @@ def _plugins(options: Namespace, folder: Path, home: Path) -> int:
 
 
 def _report_session(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
-    from tui_agent.reports.sessions import ReportError, sessions_report
+    from tui_agent.reports.sessions import ReportError, imported, sessions_report
 
     try:
+        if parsed.command == "sessions" and parsed.options.action == "import":
+            if not parsed.options.files:
+                raise UsageError("sessions import: name a FILE that another agent recorded")
+            for file in parsed.options.files:
+                _print(imported(home, folder / file.expanduser()))
+            return ExitCode.DONE
         if parsed.command == "trace":
             if parsed.options.otlp:
                 from tui_agent.reports.trace import send_trace

@@ -38,6 +38,20 @@ def sessions_report(home: Path, *, as_json: bool, width: int = 0) -> str:
     return "\n".join(_session_line(session, here, width) for session in sessions) or "No sessions yet."
 
 
+def imported(home: Path, file: Path) -> str:
+    """Make a session of what another agent recorded in a file; returns its id and what it has. Raises ReportError."""
+    from tui_agent.storage.recordings.recording import UnreadableRecording
+    from tui_agent.storage.recordings.taking_over import take_over
+
+    try:
+        made = asyncio.run(take_over(home, file))
+    except StorageError as error:
+        raise explained(error) from error
+    except UnreadableRecording as error:
+        raise ReportError(str(error)) from error
+    return f"{made.folder.name}  {made.description}"
+
+
 async def folder_of(home: Path, text: str) -> Path:
     """The folder of the session or subtask that `text` names; if empty, of the newest one in the working folder.
 
