@@ -388,12 +388,13 @@ async def test_sessions_are_listed_damaged_ones_too_but_no_empty_ones(run: Run, 
 
 def test_what_other_agents_recorded_becomes_sessions(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "theirs.jsonl"
-    file.write_text(json.dumps(claude("user", "Why does it fail?")) + "\n")
+    said = (claude("user", "Why does it fail?"), claude("assistant", [{"type": "text", "text": "A minus."}], "m1"))
+    file.write_text("".join(json.dumps(line) + "\n" for line in said))
     made = run("sessions", "import", str(file), str(file))
     assert made.returncode == 0, made.stderr
     names = [line.split("  ")[0] for line in made.stdout.splitlines()]
     assert len(set(names)) == 2
-    assert made.stdout.count("recorded by Claude Code: 1 message") == 2
+    assert made.stdout.count("recorded by Claude Code: 2 messages") == 2
     assert all(name in run("sessions").stdout for name in names)
     assert "theirs.jsonl" not in refused(run("sessions", "import"))
     assert "absent.jsonl cannot be read" in refused(run("sessions", "import", "absent.jsonl"))
