@@ -16,7 +16,8 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.agent.extensions.hook_files import Hook
+from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.agent.extensions.hook_files import Hook, read_hooks
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.conversation.blocks import Text, ToolResult
 from tui_agent.conversation.entries import Message
@@ -574,6 +575,26 @@ async def test_the_same_hook_in_two_files_runs_once(tmp_path: Path) -> None:
     async with talking(tmp_path) as session:
         await say(session, "list .")
     assert (tmp_path / "ran").read_text() == "\n"
+
+
+def test_a_matcher_of_files_is_a_list_of_names(tmp_path: Path) -> None:
+    ours = ExtensionFolder(tmp_path, "yours", None, "own", "")
+    hook(tmp_path, "true", event="FileChanged", matcher=".env|a+b.csv")
+    (found,), problems, _ = read_hooks((ours,))
+    assert not problems
+    assert found.wants("FileChanged", (".env",))
+    assert found.wants("FileChanged", ("a+b.csv",))
+    assert not found.wants("FileChanged", ("xenv",))
+    hook(tmp_path, "true", event="FileChanged", matcher="*.config.ts")
+    assert "is not a list of file names" in read_hooks((ours,)).problems[0]
+
+
+def test_a_type_of_hook_that_does_not_run_here_is_named(tmp_path: Path) -> None:
+    given = {"hooks": {"PreToolUse": [{"hooks": [{"type": "http", "url": "https://example.com"}]}]}}
+    (tmp_path / "hooks.json").write_text(json.dumps(given))
+    found = read_hooks((ExtensionFolder(tmp_path, "yours", None, "own", ""),))
+    assert not found.hooks
+    assert "hooks of the type `http` do not run here" in found.problems[0]
 
 
 async def test_a_file_that_changes_is_told_of(tmp_path: Path) -> None:

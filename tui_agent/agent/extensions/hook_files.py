@@ -63,6 +63,9 @@ ELSEWHERE: Final = frozenset(
 )
 """Events of Claude Code that do not occur here: their hooks are listed, and never run."""
 
+_KINDS_ELSEWHERE: Final = ("http", "mcp_tool", "agent")
+"""Types of Claude Code's hooks that are named as not usable."""
+
 TIMEOUT_S: Final = 600.0
 """The default, and the most."""
 PROMPT_TIMEOUT_S: Final = 30.0
@@ -116,7 +119,7 @@ class Hook(NamedTuple):
             return False
         if self.matcher in {"", "*"} or not subjects:
             return True
-        if re.fullmatch(_NAMES, self.matcher):
+        if event == "FileChanged" or re.fullmatch(_NAMES, self.matcher):
             return not {name.strip() for name in re.split(r"[|,]", self.matcher)}.isdisjoint(subjects)
         return any(re.search(self.matcher, subject) is not None for subject in subjects)
 
@@ -193,12 +196,19 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
                 continue
             matcher = group.get("matcher") or ""
             try:
-                re.compile("" if matcher == "*" else matcher)
+                re.compile("" if matcher == "*" or event == "FileChanged" else matcher)
+                usable = isinstance(matcher, str) and (event != "FileChanged" or matcher == "*" or "*" not in matcher)
             except (re.error, TypeError):
-                yield f"{event}: the matcher {matcher!r} is not a regular expression."
+                usable = False
+            if not usable:
+                wanted = "list of file names" if event == "FileChanged" else "regular expression"
+                yield f"{event}: the matcher {matcher!r} is not a {wanted}."
                 continue
             for given in listed:
                 hook = _hook(event, given, matcher, root, path) if isinstance(given, dict) else None
+                if isinstance(given, dict) and (kind := given.get("type")) in _KINDS_ELSEWHERE:
+                    yield f"{event}: hooks of the type `{kind}` do not run here."
+                    continue
                 yield hook or (
                     f"{event}: a hook is a `command`, of the type `prompt` a `prompt`, or of the type `python` a "
                     "`call` like module:function, and its `timeout` is a number of seconds above 0."
