@@ -442,6 +442,20 @@ async def test_a_hook_that_is_not_waited_for(tmp_path: Path) -> None:
     assert mark.exists()
 
 
+async def test_a_hook_that_says_itself_that_nothing_waits_for_it(tmp_path: Path) -> None:
+    mark, answered = tmp_path / "mark", tmp_path / "answered"
+    wait = f"while [ ! -e {answered} ]; do sleep 0.05; done"
+    first = 'echo \'{"async": true, "asyncTimeout": 180000}\''
+    hook(tmp_path / "home", f"{first}; {wait}; echo '{{\"metrics\": {{}}}}'; touch {mark}", event="UserPromptSubmit")
+    async with talking(tmp_path) as session:
+        said = await say(session, "list .")
+        assert not results(session)[0].is_error
+        assert not mark.exists()
+        answered.touch()
+    assert mark.exists()
+    assert not [each for each in said if isinstance(each, events.Notice) and "A hook failed" in each.title]
+
+
 async def test_events_that_do_not_occur_here_are_listed_and_no_problem(tmp_path: Path) -> None:
     hook(tmp_path / "home", "true", event="TeammateIdle")
     async with talking(tmp_path) as session:

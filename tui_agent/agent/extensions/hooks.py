@@ -7,6 +7,7 @@ If a hook fails, the user is told, with its name, and the session goes on withou
 import asyncio
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -262,10 +263,7 @@ class Hooks:
         if not wanted:
             return HookAnswer()
         data = msgspec.json.encode(await self._payload(event, fields, facts, emit))
-        for hook in wanted:
-            if not hook.waits:
-                self._run_unawaited(_answer(hook, data, facts, self.judge, emit))
-        answers = await asyncio.gather(*(_answer(hook, data, facts, self.judge, emit) for hook in wanted if hook.waits))
+        answers = await asyncio.gather(*(self._answer(hook, data, facts, emit) for hook in wanted))
         return HookAnswer(
             refused=_joined(answer.refused for answer in answers),
             asked=_joined(answer.asked for answer in answers),
@@ -300,6 +298,23 @@ class Hooks:
             **fields,
         }
 
+    async def _answer(self, hook: Hook, data: bytes, facts: Facts, emit: Emit) -> HookAnswer:
+        """A hook's answer; an empty one at once if nothing waits for it, also where it says so in its first line."""
+        late = asyncio.get_running_loop().create_future()
+        running = asyncio.ensure_future(_answer(hook, data, facts, self.judge, emit, late))
+        if not hook.waits:
+            late.set_result(None)
+        try:
+            await asyncio.wait((running, late), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait((running,))
+            raise
+        if not late.done():
+            return running.result()
+        self._run_unawaited(running)
+        return HookAnswer()
+
     def _run_unawaited(self, work: Awaitable[HookAnswer]) -> None:
         task: asyncio.Task[object] = asyncio.ensure_future(work)
         self._unawaited.add(task)
@@ -310,11 +325,20 @@ _LAST_S: Final = 5.0
 """How long closing a session waits for hooks that nobody has waited for."""
 
 
+_LATE_BYTES: Final = 4_096
+_LATE: Final = re.compile(r'\s*\{\s*"async"\s*:\s*true\b[^\n]*\}\s*(?:\n|$)')
+"""The first line of a hook that goes on while nothing waits for it. What it prints after that counts for nothing."""
+
+
 def _joined(texts: Iterable[str]) -> str:
     return "\n".join(filter(None, texts))
 
 
-async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, emit: Emit) -> HookAnswer:
+async def _answer(
+    hook: Hook, data: bytes, facts: Facts, judge: Judge | None, emit: Emit, late: "asyncio.Future[None]"
+) -> HookAnswer:
+    """late: set once the hook says that nothing should wait for it."""
+
     def failed(why: str) -> HookAnswer:
         if hook.event == "WorktreeCreate":
             return HookAnswer(refused=f"{hook.name}: {why}")
@@ -326,12 +350,14 @@ async def _answer(hook: Hook, data: bytes, facts: Facts, judge: Judge | None, em
         if hook.prompt:
             async with asyncio.timeout(hook.timeout):
                 return await _judged(hook, data, judge, emit)
-        exit_code, output, errors = await _run(hook, data, facts)
+        exit_code, output, errors = await _run(hook, data, facts, late)
     except TimeoutError:
         return failed(f"It was ended after {hook.timeout:g} s.")
     except (OSError, ValueError, ToolFailure) as error:
         return failed(f"It could not be run: {error_text(error, 300)}")
     text = output.strip()
+    if _LATE.match(text):
+        return HookAnswer()
     if hook.event == "WorktreeCreate":
         folder = next((line.strip() for line in reversed(clean(text).splitlines()) if line.strip()), "")
         if exit_code or not folder:
@@ -396,7 +422,7 @@ class _Judged(msgspec.Struct, frozen=True):
     impossible: bool = False
 
 
-async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
+async def _run(hook: Hook, data: bytes, facts: Facts, late: "asyncio.Future[None]") -> tuple[int, str, str]:
     """Run a hook outside the sandbox, with `data` on its standard input; returns its exit code, output and errors.
 
     Ends every process it started. Raises TimeoutError if it took too long, and OSError, ValueError or ToolFailure if it
@@ -429,6 +455,8 @@ async def _run(hook: Hook, data: bytes, facts: Facts) -> tuple[int, str, str]:
 
         def take(piece: bytes) -> None:
             output.extend(piece[: MOST_BYTES - len(output)])
+            if not late.done() and len(output) <= _LATE_BYTES and _LATE.match(output.decode(errors="replace")):
+                late.set_result(None)
 
         await ready(request)
         running = RunningCommand(request, on_output=take)
