@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 from typing_extensions import override
 
@@ -13,7 +14,8 @@ from tui_agent.conversation.profile import Cache, ModelProfile, Prices
 from tui_agent.replay.billing import FETCH_OUTPUT
 from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Setup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
-from tui_agent.replay.simulation import simulate
+from tui_agent.replay.simulation import preset_policy, simulate
+from tui_agent.settings import Settings
 
 OPUS_47 = Prices(5, 25, 0.5, 6.25)
 OPUS_55 = Prices(4, 20, 0.2, 5)
@@ -219,3 +221,11 @@ def test_what_a_summary_dropped_is_gone_where_nothing_leads_to_it(tmp_path: Path
     assert outcome.bill.peak_tokens <= 60_000
     assert outcome.evidence.in_view < outcome.evidence.needed
     assert outcome.evidence.pointed_to == 0
+
+
+def test_a_summary_that_the_provider_signs_is_asked_for_once(tmp_path: Path) -> None:
+    script = script_of(tmp_path / "session.jsonl", *named(80, {}))
+    signing = msgspec.structs.replace(profile(OPUS_55), signs_summaries=True, bound_reasoning=True)
+    for model in (profile(OPUS_55), signing):
+        outcome = simulate(script, "ours", preset_policy("summary-only", Settings()), model, window=64_000)
+        assert outcome.bill.summaries == outcome.compactions > 1

@@ -41,6 +41,7 @@ from tui_agent.context.requests import Prepared
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
 from tui_agent.conversation.request import ModelRequest
+from tui_agent.conversation.wire import write_opaque
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.billing import WRITING_SPEED, Prompt
@@ -249,7 +250,8 @@ class EnginePolicy:
         self.summaries.append(text)
         if asked.purpose == "digest":
             self._shown.digests.append(text)
-        return Answer(text, profile.name, used, cost_usd(used, profile.prices))
+        signed = write_opaque(signed=text) if request.summarize is not None else ""
+        return Answer(text, profile.name, used, cost_usd(used, profile.prices), signed)
 
     def _covered_sources(self, said: Sequence[Block]) -> tuple[list[Source], int]:
         """What the summary in progress replaces, and the tokens it may take; for a merge, only what is in its own

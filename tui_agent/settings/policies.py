@@ -24,7 +24,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
         {
             "compaction.thrift": 3.0,
             "compaction.keep_recent_tokens": 8_000,
-            "compaction.keep_recent_share": 0.12,
+            "compaction.keep_recent_share": 0.05,
             "compaction.facts_tokens": 2_000,
         },
     ),
@@ -33,7 +33,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
         {
             "compaction.thrift": 4.0,
             "compaction.keep_recent_tokens": 20_000,
-            "compaction.keep_recent_share": 0.12,
+            "compaction.keep_recent_share": 0.08,
             "compaction.facts_tokens": 2_000,
         },
     ),

@@ -1,5 +1,7 @@
 """What a compaction covers, and what it keeps."""
 
+import pytest
+
 from tests.context.talks import (
     FILLER,
     Talk,
@@ -33,22 +35,22 @@ def test_the_newest_tokens_stay_at_most_half_of_what_the_trigger_leaves() -> Non
     assert sum(tokens) + sum(map(estimate, before.sizes.values())) > room - len(kept)
 
 
-def test_twenty_thousand_tokens_stay_where_the_window_is_large() -> None:
-    talk = long_talk(turns=60)
-    plan = planned(compaction(talk, trigger=170_000, window=200_000))
-    kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
-    tokens = sum(estimate(size) for group in kept for size in group.sizes.values())
-    assert 18_000 < tokens <= 20_000
-
-
-def test_an_eighth_of_the_history_stays_in_a_small_window() -> None:
+@pytest.mark.parametrize(("trigger", "window"), [(170_000, 200_000), (85_000, 100_000), (24_000, 32_000)])
+def test_a_twelfth_of_the_history_stays(trigger: int, window: int) -> None:
     """Were it more, the next compaction would be due again after a few calls."""
     talk = long_talk(turns=60)
-    plan = planned(compaction(talk, trigger=24_000, window=32_000))
+    plan = planned(compaction(talk, trigger=trigger, window=window))
     kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
     tokens = sum(estimate(size) for group in kept for size in group.sizes.values())
-    room = situation(talk.view, window=32_000).budget.history
-    assert room / 20 < tokens <= room * 0.12
+    room = situation(talk.view, window=window).budget.history
+    assert room / 20 < tokens <= room * 0.08
+
+
+def test_twenty_thousand_tokens_stay_at_most() -> None:
+    talk = long_talk(turns=120)
+    plan = planned(compaction(talk, trigger=340_000, window=400_000))
+    kept = [group for group in talk.view.groups() if group.first >= plan.kept_from]
+    assert 18_000 < sum(estimate(size) for group in kept for size in group.sizes.values()) <= 20_000
 
 
 def test_five_messages_stay_where_tokens_are_unknown() -> None:
