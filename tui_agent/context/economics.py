@@ -23,8 +23,6 @@ from tui_agent.conversation.sizes import Size
 from tui_agent.settings import Settings
 from tui_agent.text import money_text, price_or_time
 
-SHORT_SUMMARY = 1_024
-"""Tokens of a summary that is written while a turn waits: some 15 seconds at 60 tokens a second."""
 LONGEST_SUMMARY = 3_000
 COLD_SHARE = 0.03
 """The share of calls that find the cache expired and pay the write price for everything they carry."""
@@ -242,13 +240,6 @@ def summaries_limit(here: Situation) -> int:
     most, room = here.settings.compaction.summaries_tokens, here.budget
     window = room.window or room.max_context
     return min(most, window // SUMMARIES_SHARE, room.history // SUMMARIES_HISTORY_SHARE) if window else most
-
-
-def takes_long(here: Situation) -> bool:
-    """Whether writing a summary takes so long that it is better written in the background: what is said meanwhile stays
-    in the view, which in a small window brings the next compaction near.
-    """
-    return expected_summary(here.tokens, summaries_limit(here)) > SHORT_SUMMARY
 
 
 def facts_limit(here: Situation) -> int:

@@ -24,7 +24,7 @@ from tui_agent.context.compaction.state import where_things_are
 from tui_agent.context.compaction.writing import Order, Writers, enter_draft, failed, heard
 from tui_agent.context.counting import Ratios
 from tui_agent.context.deferring import found_tools
-from tui_agent.context.economics import Situation, StepPrice, step_price, takes_long
+from tui_agent.context.economics import Situation, StepPrice, step_price
 from tui_agent.context.effects import (
     Append,
     AwaitWriting,
@@ -202,8 +202,6 @@ class ContextEngine(KnownContext):
                 return True
             case Plan() if here is not None and here.in_background:
                 yield from self.write_in_background(decision)
-                if not here.between_turns:
-                    yield from self._await_a_short_one(here)
                 return True
             case Plan():
                 began = self.clock()
@@ -427,12 +425,6 @@ class ContextEngine(KnownContext):
         yield AwaitWriting()
         return max(self.clock() - began, 1e-3)
 
-    def _await_a_short_one(self, here: Situation) -> Steps[None]:
-        """Wait for the summary that is being written, and enter it, if it is so short that this takes seconds."""
-        if not takes_long(here):
-            waited = yield from self._await_summary()
-            yield from self.settle(waited_s=waited)
-
     def settle(self, *, waited_s: float = 0.0) -> Steps[None]:
         """Enter the summary that was written in the background, if there is one.
 
@@ -511,7 +503,6 @@ class ContextEngine(KnownContext):
         plan = plan_merge(self.view, self.situation()) if self._summary is None else None
         if plan is not None and self.settings.compaction.background:
             yield from self.write_in_background(plan)
-            yield from self._await_a_short_one(here)
         elif plan is not None:
             merge = yield from self._write(plan, asked=True)
             if isinstance(merge, Draft):

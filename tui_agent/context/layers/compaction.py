@@ -21,7 +21,6 @@ from tui_agent.context.economics import (
     expected_summary,
     reason_it_pays,
     summaries_limit,
-    takes_long,
 )
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Checkpointed, Cleared
@@ -121,7 +120,7 @@ def growth_meanwhile(here: Situation) -> int:
     """
     written = max(1.0, here.growth_of_all - here.growth)
     longest = expected_summary(here.tokens, summaries_limit(here))
-    calls = min(MAX_CALLS_AHEAD, max(1, round(longest / WRITER_SPEED / written))) if takes_long(here) else 1
+    calls = min(MAX_CALLS_AHEAD, max(1, round(longest / WRITER_SPEED / written)))
     room = max(0, here.limits.compact.tokens - here.budget.fixed)
     return min(round(calls * here.growth_of_all), int(room * TRIGGER_SHARE))
 
