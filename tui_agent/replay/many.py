@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import cache
 from glob import glob
 from hashlib import sha256
 from multiprocessing import get_context, parent_process
@@ -107,8 +108,18 @@ class Found(NamedTuple):
     hash: str
 
 
+@cache
+def _code() -> bytes:
+    """A hash of the code that a replay runs."""
+    package, found = Path(__file__).parents[1], sha256()
+    for folder in ("context", "conversation", "models", "replay", "storage"):
+        for file in sorted((package / folder).rglob("*.py")):
+            found.update(file.read_bytes())
+    return found.digest()
+
+
 def version_of(settings: Settings) -> str:
-    """The version of what replays: of the program, and a hash of the settings that matter to it."""
+    """The version of what replays: of the program, and a hash of its code and the settings that matter to it."""
     matter = (
         settings.model.id,
         settings.models,
@@ -120,7 +131,7 @@ def version_of(settings: Settings) -> str:
         settings.checkpoints,
         settings.agentic,
     )
-    return f"{__version__}+{sha256(msgspec.json.encode(matter, order='sorted')).hexdigest()[:8]}"
+    return f"{__version__}+{sha256(_code() + msgspec.json.encode(matter, order='sorted')).hexdigest()[:8]}"
 
 
 def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Found]:
