@@ -287,6 +287,21 @@ def test_learning_makes_the_full_estimate_true() -> None:
     assert meter.tokens(session.view) == pytest.approx(1.3 * whole(session.view), rel=0.02)
 
 
+def test_right_after_a_switch_nothing_counts_less_than_it_did_for_the_last_model() -> None:
+    session, meter = Session(), TokenMeter()
+    session.add(user_message("x" * 100))
+    meter.tokens(session.view)
+    session.answer(Usage(1_300, 0, 0, 10), call="grep")
+    meter.measure(session.view, Usage(1_300, 0, 0, 10))
+    session.result("r" * 3_000)
+    fixed = meter.fixed(session.view)
+    meter.ratios.learn("gemini:small", "rule", "results", measured=990, estimated=990)
+    session.add(ModelSwitched(model="gemini:small"))
+    assert meter.fixed(session.view) == fixed == pytest.approx(990 * 1_300 / 1_023, abs=2)
+    session.answer(Usage(1_900, 0, 0, 10), call="grep")
+    assert meter.fixed(session.view) < fixed
+
+
 def test_asking_costs_what_is_new() -> None:
     class Asked:
         name = "asked"

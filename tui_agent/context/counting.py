@@ -197,6 +197,10 @@ class Ratios:
             found = known[asked] = self._middle(model, shape, content)
         return found
 
+    def has_sample(self, model: str, shape: str, content: ContentClass) -> bool:
+        """Whether this class was measured for the model."""
+        return _key(model, shape, content) in self._samples
+
     def _middle(self, model: str, shape: str, content: ContentClass) -> float:
         from statistics import median
 

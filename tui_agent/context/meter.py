@@ -211,7 +211,11 @@ class TokenMeter:
         return math.ceil(self.counter.size(size, "prose") * self.ratios.ratio(model, self.counter.shape, "prose"))
 
     def _ratio(self, view: View, content: ContentClass) -> float:
-        return self.ratios.ratio(view.model, self.counter.shape, content)
+        """The factor for estimates; right after a switch, at least the last model's where the new one has no sample."""
+        own, call = self.ratios.ratio(view.model, self.counter.shape, content), view.last_call
+        if call is None or call.model == view.model or self.ratios.has_sample(view.model, self.counter.shape, content):
+            return own
+        return max(own, self.ratios.ratio(call.model, self.counter.shape, content))
 
     def _read(self, view: View) -> None:
         """Bring the tail up to date with the log."""
