@@ -141,8 +141,9 @@ async def test_what_we_add_stands_behind_what_is_kept_and_stays_there(
         (asked,) = asked_for(server)
         first, *later = bodies[bodies.index(without_marks(asked)) + 1 :]
         added = first["messages"][-1]["content"]
-        assert ["chrysanthemum" in str(each) for each in added] == [True, False, False]
-        assert [entry.facts in str(each["text"]) for each in added] == [False, True, False]
+        assert ["chrysanthemum" in str(each) for each in added] == [True, False, False, False]
+        assert [entry.state in str(each["text"]) for each in added] == [False, True, False, False]
+        assert [entry.facts in str(each["text"]) for each in added] == [False, False, True, False]
         for before, after in pairwise((first, *later)):
             assert after["messages"][: len(before["messages"])] == before["messages"]
         assert server.dropped_thinking == []

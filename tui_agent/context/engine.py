@@ -458,7 +458,7 @@ class ContextEngine(KnownContext):
         return self._summary is None or isinstance(rebased(self._summary.plan, self.view, self.situation()), Plan)
 
     def _with_state(self, plan: Plan) -> Plan:
-        known = (where_things_are(self.view, self.running()), found_tools(self.view))
+        known = (where_things_are(self.view, self.running(), self.budget.window), found_tools(self.view))
         state = "\n\n".join(text for text in known if text)
         return with_state(plan, state, self.view, self.meter.mixed_tokens_of(self.view))
 

@@ -7,11 +7,11 @@ numbers.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
 
+from tui_agent.context.compaction.extract import arguments_of, command_of
 from tui_agent.context.compaction.facts import count_mentions, mentions
 from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
@@ -232,23 +232,10 @@ def text_of(blocks: Iterable[Block]) -> str:
     return "\n".join(parts)
 
 
-class _Run(msgspec.Struct):
-    command: str | list[str] = ""
-    cmd: str | list[str] = ""
-
-
-_run = msgspec.json.Decoder(_Run)
-
-
 def commands_of(*calls: ToolCall) -> Iterator[str]:
     """The shell commands that these calls run; not the shortest, such as ``ls``."""
-    for call in calls:
-        with suppress(msgspec.DecodeError):
-            given = _run.decode(call.arguments)
-            words = given.command or given.cmd
-            text = (words if isinstance(words, str) else words[-1]).strip()
-            if len(text) >= SHORTEST_COMMAND:
-                yield text
+    commands = (command_of(arguments_of(call)) for call in calls)
+    return (command for command in commands if len(command) >= SHORTEST_COMMAND)
 
 
 def _needs(messages: list[Message], found: list[set[str]]) -> tuple[list[frozenset[int]], dict[str, int]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.context.talks import Talk
 from tests.conversation.logs import logs
-from tui_agent.context.compaction.state import HEADING, MOST_TOKENS, WORKED, where_things_are
+from tui_agent.context.compaction.state import HEADING, MOST_TOKENS, RAN, where_things_are
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -122,11 +122,10 @@ def test_of_a_long_list_what_is_open_stays() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("read_file", {"path": "a.py"}),
+        ("list_dir", {"path": "."}),
         ("memory", {"action": "write", "text": "note"}),
         ("write_file", {"path": " "}),
         ("write_file", {"path": 3}),
-        ("grep", {"pattern": "x", "path": "src"}),
     ],
 )
 def test_what_changes_no_file(name: str, arguments: dict[str, object]) -> None:
@@ -134,6 +133,53 @@ def test_what_changes_no_file(name: str, arguments: dict[str, object]) -> None:
     work.begin(name, arguments)
     work.answer("done")
     assert work.block() == []
+
+
+def test_files_read_are_told_until_they_are_changed() -> None:
+    work = Work()
+    work.tool("1", "read_file", path="src/a.py")
+    work.tool("2", "grep", pattern="x", path="src")
+    work.tool("1", "read_file", path="src/a.py")
+    assert work.block() == ["Read, newest first:", "- src/a.py", "- src"]
+    work.tool("done", "edit_file", path="src/a.py", old="1", new="2")
+    work.tool("2", "read_file", path="src/a.py")
+    assert work.block() == ["Files changed since the task began:", "- src/a.py", "Read, newest first:", "- src"]
+
+
+def test_a_folder_that_paths_share_is_said_once() -> None:
+    work = Work()
+    for path in ("/home/me/work/src/a.py", "/home/me/work/src/b.py", "/tmp/log"):
+        work.tool("1", "read_file", path=path)
+    assert work.block() == ["Read, in /home/me/work/src, newest first:", "- /tmp/log", "- b.py", "- a.py"]
+
+
+def test_commands_are_told_with_their_exit_codes_likeliest_first() -> None:
+    work = Work()
+    work.run("make test", "ok", outcome=Outcome(exit_code=0))
+    work.run("make test", "1 failed", failed=True, outcome=Outcome(exit_code=2))
+    work.run("cd src\nls", "a.py", outcome=Outcome(exit_code=0))
+    work.run("echo " + "x" * 400, "x", outcome=Outcome(exit_code=0))
+    work.run("mypy", "1 error", failed=True, outcome=Outcome(exit_code=1))
+    assert work.block() == [
+        "Failed and has not succeeded since: `mypy`",
+        "  1 error",
+        RAN,
+        "- `make test` (exit code 2)",
+        "- `cd src ⏎ ls`",
+    ]
+
+
+def test_questions_are_told_with_their_answers() -> None:
+    work = Work()
+    work.say("Both work.\n\nShall I keep the old name, or use the new one?")
+    work.ask("the new one")
+    work.tool("The user answered: yes", "ask_user", question="Also in the docs?")
+    work.say("Done.")
+    assert work.block() == [
+        "Asked of the user:",
+        "- Also in the docs? → The user answered: yes",
+        "- Shall I keep the old name, or use the new one?",
+    ]
 
 
 def test_an_edit_that_failed_changed_nothing() -> None:
@@ -166,20 +212,22 @@ def test_a_failure_is_gone_once_the_same_command_succeeds() -> None:
         "Failed and has not succeeded since: `mypy`",
         "  a.py:1: error: no",
         "  Found 1 error",
+        RAN,
+        "- `pytest -q` (exit code 1)",
     ]
     work.run("mypy", "Success\n[exit code 0]")
     assert work.block()[0] == "Failed and has not succeeded since: `pytest -q`"
     work.run("pytest  -q", PASSED)
-    assert work.block() == [WORKED, "- `pytest -q`", "- `mypy`"]
+    assert work.block() == [RAN, "- `mypy`", "- `pytest -q`"]
     work.run("mypy", "Success\n[exit code 0]")
     work.run("ls", "a.py\n[exit code 0]")
-    assert work.block() == [WORKED, "- `mypy`", "- `ls`", "- `pytest -q`"]
+    assert work.block() == [RAN, "- `mypy`", "- `pytest -q`", "- `ls`"]
 
 
 def test_a_text_about_failures_is_none() -> None:
     work = Work()
     work.run("cat report.txt", "FAILED (errors=1)\n1 failed, 2 passed in 0.12s\n[exit code 0]")
-    assert work.block() == [WORKED, "- `cat report.txt`"]
+    assert work.block() == [RAN, "- `cat report.txt`"]
 
 
 def test_a_command_that_says_nothing_has_nothing_to_mend() -> None:
@@ -245,7 +293,7 @@ def test_a_background_command_is_judged_when_it_has_ended() -> None:
     work.run("make test", "[it goes on]", outcome=Outcome(left_running=72))
     assert len(work.block()) == 2
     work.look(72, "ok\n[exit code 0]", outcome=Outcome(exit_code=0))
-    assert work.block() == [WORKED, "- `make test`"]
+    assert work.block() == [RAN, "- `make test`"]
 
 
 def test_a_checkpoint_ends_the_task_and_undoing_it_brings_the_task_back() -> None:

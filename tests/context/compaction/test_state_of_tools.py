@@ -8,7 +8,7 @@ import pytest
 
 from tests.context.talks import Talk
 from tests.tools.support import Call
-from tui_agent.context.compaction.state import WORKED, where_things_are
+from tui_agent.context.compaction.state import RAN, where_things_are
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, tool_result
 from tui_agent.tools.base import Tool
@@ -76,7 +76,7 @@ async def test_a_failing_test_is_told_until_it_passes(desk: Desk) -> None:
     await desk.do("edit_file", path="code", old="1", new="0")
     await desk.do("run_command", command=TEST)
     changed = ["- code (+2 −1)", "- printed (+3 −2)"]
-    assert desk.lines() == [*before[:3], *changed, WORKED, f"- `{TEST}`"]
+    assert desk.lines() == [*before[:3], *changed, RAN, f"- `{TEST}`"]
 
 
 async def test_a_file_is_told_once_however_its_path_is_written(desk: Desk) -> None:

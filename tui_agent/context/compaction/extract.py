@@ -32,6 +32,8 @@ _TOPICS: Final[dict[str, Topic]] = {
 }
 PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
 """Names of arguments that hold the path of a file."""
+COMMAND_KEYS: Final = ("command", "cmd")
+"""Names of arguments that hold a command line."""
 CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
 """Matches the names of tools that change files."""
 _LIST_ITEM: Final = re.compile(r"\s*(?:\d+[.)]|[-*•])\s")
@@ -83,10 +85,10 @@ def _findings(groups: Sequence[Group]) -> dict[Topic, list[str]]:
                         paths[path] = None
             elif isinstance(block, ToolResult):
                 call = calls.get(block.call_id)
-                command, last = arguments_of(call).get("command") if call else None, _last_lines(block.text)
-                if isinstance(command, str):
+                command, last = command_of(arguments_of(call)) if call else "", _last_lines(block.text)
+                if command:
                     ended = "failed" if block.is_error else "gave"
-                    commands.append(f"- `{cut(command.strip(), _LINE_CHARS)}` {ended}: {last}")
+                    commands.append(f"- `{cut(command, _LINE_CHARS)}` {ended}: {last}")
                 elif block.is_error:
                     errors.append(f"- {call.name if call else 'a call'} failed: {last}")
     steps = [cut(line.strip(), _LINE_CHARS) for line in spoken.splitlines() if _LIST_ITEM.match(line)]
@@ -104,6 +106,15 @@ def arguments_of(call: ToolCall) -> dict[str, object]:
     """A call's arguments by name; empty if they are not a JSON object."""
     decoded = msgspec.json.decode(call.arguments)
     return decoded if isinstance(decoded, dict) else {}
+
+
+def command_of(given: dict[str, object]) -> str:
+    """The command line among a call's arguments; empty if there is none. Of a list, such as ``["sh", "-c", "ls"]``, it
+    is the last member.
+    """
+    found = next((given[key] for key in COMMAND_KEYS if given.get(key)), "")
+    found = found[-1] if isinstance(found, list) else found
+    return found.strip() if isinstance(found, str) else ""
 
 
 def _last_lines(text: str) -> str:

@@ -1,7 +1,7 @@
 """What a summary is written from and checked against: the turns as text, as facts, and as an archive."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.extract import extract
-from tui_agent.context.compaction.facts import Fact, Source, collect
+from tui_agent.context.compaction.facts import Fact, Source, collect, missing
 from tui_agent.context.compaction.forms import CHECKPOINT, Prompts, Questions, body_of, cut, questions
 from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.economics import Situation
@@ -72,11 +72,23 @@ def material_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> Ma
             note=plan.subject if plan.form is CHECKPOINT else "",
             limit=max(400, min(_EXTRACT_CHARS, plan.replaced)),
         ),
-        # A signed summary also stands for the facts that earlier ones are followed by.
-        facts=collect(fact_sources(view.originals(plan.first, plan.last) if plan.through else plan.leaving)),
+        facts=missing(collect(_replaced(plan, view)), "\n".join(_staying(plan, view))),
         # Merged turns were archived when they left the view.
         archive="" if plan.boundaries else archive(view, plan.leaving),
     )
+
+
+def _replaced(plan: Plan, view: View) -> list[Source]:
+    """What the summary stands for: if the provider signs it, also for what earlier ones have replaced."""
+    return fact_sources(view.originals(plan.first, plan.last) if plan.through else plan.leaving)
+
+
+def _staying(plan: Plan, view: View) -> Iterator[str]:
+    """The texts that stay in view beside the summary: what they say need not be said again."""
+    yield plan.state
+    if not plan.through:
+        yield from (each.text for each in view.boundaries() if each not in plan.boundaries)
+    yield from (source.text for source in fact_sources(group for group in view.groups() if group.first > plan.last))
 
 
 def questions_of(plan: Plan, view: View, here: Situation, prompts: Prompts) -> tuple[tuple[str, ...], Questions]:

@@ -1,22 +1,26 @@
 """The "Where things are" block: facts that must survive a summary exactly, written by the program without a model.
 
-It has the task list, the files changed since the task began and by how many lines, the commands that worked, the newest
-command that failed and has not succeeded since, and the commands running in the background. All of it is read from the
-log, except the running commands, which the caller passes in. The same log and commands give the same bytes.
+It has the task list, the files changed since the task began and by how many lines, those read, the newest command that
+failed and has not succeeded since, the other commands that were run, those running in the background, and what the user
+was asked. All of it is read from the log, except the running commands, which the caller passes in. The same log and
+commands give the same bytes.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of
+from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of, command_of
 from tui_agent.context.counting import estimate
-from tui_agent.conversation.blocks import ToolCall, ToolResult
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Checkpointed, Message, Outcome
+from tui_agent.conversation.plan import ASK
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.view import View
@@ -25,12 +29,17 @@ from tui_agent.text import one_line
 HEADING: Final = "[Where things are] Kept by the program; what is said below is newer."
 """The first line of the block."""
 
-WORKED: Final = "Commands that worked (exit code 0), newest first:"
+RAN: Final = "Commands run in the workspace (exit code 0 where no other is said):"
 
-MOST_TOKENS: Final = 760
+MOST_TOKENS: Final = 1_300
 """The most estimated tokens of the block."""
 
-_TODO_TOKENS, _FILES_TOKENS, _FAILURE_TOKENS, _WORKED_TOKENS, _RUNNING_TOKENS = 240, 100, 140, 160, 80
+_TODO_TOKENS, _FAILURE_TOKENS, _RUNNING_TOKENS, _ASKED_TOKENS = 240, 140, 80, 120
+_FILES_TOKENS, _READ_TOKENS, _RAN_TOKENS = 200, 200, 300
+WHOLE_FROM: Final = 32_000
+"""The window, in tokens, from which on the lists of files and commands have all of their room; in a smaller one they
+have as large a share of it.
+"""
 _LINE_TOKENS: Final = 55
 _LINE_CHARS: Final = 160
 _FAILURE_LINES: Final = 3
@@ -44,48 +53,68 @@ _HUNK_LINE: Final = re.compile(r"^(?:\+(?!\+\+ )|-(?!-- ))", re.MULTILINE)
 _DIFF_NAME: Final = re.compile(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
 
 
-def where_things_are(view: View, running: Mapping[int, str]) -> str:
+def where_things_are(view: View, running: Mapping[int, str], window: int = 0) -> str:
     """The block for a conversation, of at most `MOST_TOKENS` tokens; empty if there is nothing to say.
 
     `running`: the command lines running in the background, by process id. The task is everything since the newest
     checkpoint in force. Reads the whole conversation. Texts from the model and tools are put on one line each, without
     control characters.
     """
-    found = _Findings()
+    found, share = _Findings(), min(1.0, window / WHOLE_FROM) if window else 1.0
     active = (entry for entry, counts in view.context_entries() if counts)
     start = max((entry.last for entry in active if isinstance(entry, Checkpointed)), default=0)
     for entry in view.log.path().after(start):
         if isinstance(entry, Message):
             found.take(entry)
     processes = [f"- process {pid}: {_quoted(line)}" for pid, line in sorted(running.items(), reverse=True)]
+    folder = _shared_folder([*found.changed, *found.read])
+    within = f", in {folder}" if folder else ""
+
+    def below(path: str) -> str:
+        return path.removeprefix(f"{folder}/") if folder else path
+
     failure, *printed = next(reversed(found.failures.values()), [""])
     lines = [
         *_todo_lines(newest_todo(view.log)),
         *_listed(
-            "Files changed since the task began:",
-            [f"- {path}{lines}" for path, lines in reversed(found.changed.items())],
-            _FILES_TOKENS,
+            f"Files changed since the task began{within}:",
+            [f"- {below(path)}{lines}" for path, lines in reversed(found.changed.items())],
+            share * _FILES_TOKENS,
         ),
         *([failure, *_newest(printed, _FAILURE_TOKENS - _tokens(failure))] if failure else []),
-        *_listed(WORKED, found.worked_lines(), _WORKED_TOKENS),
+        *_listed(
+            f"Read{'' if found.changed else within}, newest first:",
+            [f"- {below(path)}" for path in reversed(found.read)],
+            share * _READ_TOKENS,
+        ),
+        *_listed(RAN, found.command_lines(), share * _RAN_TOKENS),
         *_listed("Running in the background:", processes, _RUNNING_TOKENS),
+        *_listed("Asked of the user:", [f"- {asked}" for asked in reversed(found.asked)], share * _ASKED_TOKENS),
     ]
     return "\n".join((HEADING, *lines)) if lines else ""
 
 
 class _Findings:
     """The findings in the entries so far, newest last: changed files, with the lines added and removed; by command, how
-    it failed; the commands that worked, with how often; by process id, the commands running in the background.
+    it failed; how often the others were run; questions, with their answers; by process id, the commands running in the
+    background.
     """
 
     def __init__(self) -> None:
         self.changed: dict[str, _Lines] = {}
+        self.read: dict[str, None] = {}
         self.failures: dict[str, list[str]] = {}
-        self.worked: dict[str, int] = {}
+        self.commands: dict[str, _Ran] = {}
+        self.asked: dict[str, None] = {}
         self._calls: dict[str, ToolCall] = {}
         self._background: dict[int, str] = {}
 
     def take(self, entry: Message) -> None:
+        if entry.role == "assistant" and isinstance(said := entry.blocks[-1:][0] if entry.blocks else None, Text):
+            # An answer that ends with a question: what the user says next is hard to understand without it.
+            lines = said.text.strip().splitlines()
+            if lines and lines[-1].rstrip("*_ ").endswith(("?", "？", "؟")):
+                self.asked[_line(lines[-1])] = None
         for block in entry.blocks:
             if isinstance(block, ToolCall):
                 self._calls[block.id] = block
@@ -94,35 +123,66 @@ class _Findings:
 
     def _take_result(self, call: ToolCall, result: ToolResult, entry: Message) -> None:
         given, outcome = arguments_of(call), entry.outcome
-        command, process = given.get("command"), given.get("process")
-        if isinstance(command, str) and outcome.left_running:
+        command, process = command_of(given), given.get("process")
+        if command and outcome.left_running:
             self._background[outcome.left_running] = command
-        elif isinstance(command, str):
+        elif command:
             self._take_end(command, result, outcome)
         elif call.name == _LOOK and isinstance(process, int):
             if process in self._background and outcome.exit_code is not None:
                 self._take_end(self._background[process], result, outcome)
-        elif not result.is_error and (entry.diff or CHANGES.search(call.name)):
+        elif call.name == ASK and isinstance(question := given.get("question"), str):
+            self.asked[f"{_line(question)} → {_line(result.text)}"] = None
+        elif not result.is_error:
+            changes = entry.diff or CHANGES.search(call.name)
             for path in (given[key] for key in PATH_KEYS if key in given):
                 if isinstance(path, str) and path.strip():
                     shown = _line(_in_workspace(normpath(path), entry.diff))
-                    self.changed[shown] = self.changed.pop(shown, _Lines()).plus(entry.diff)
+                    self.read.pop(shown, None)
+                    if changes:
+                        self.changed[shown] = self.changed.pop(shown, _Lines()).plus(entry.diff)
+                    elif shown != "." and shown not in self.changed:
+                        self.read[shown] = None
 
     def _take_end(self, command: str, result: ToolResult, outcome: Outcome) -> None:
-        key = " ".join(command.split())
+        key = " ⏎ ".join(" ".join(line.split()) for line in command.splitlines())
         if result.is_error and next(iter(command.split()), "") in _ASKING:
             self.failures.pop(key, None)
         elif not result.is_error or (lines := _last_lines(result.text, outcome)):
             self.failures.pop(key, None)
-            if outcome.exit_code == 0:
-                self.worked[key] = self.worked.pop(key, 0) + 1
+            if result.is_error or outcome.exit_code is not None:
+                times = self.commands.pop(key, _Ran()).times + 1
+                self.commands[key] = _Ran(times, outcome.exit_code)
             if result.is_error:
                 self.failures[key] = [f"Failed and has not succeeded since: {_quoted(command)}", *lines]
 
-    def worked_lines(self) -> list[str]:
-        """The commands that worked: those that did so more than once before the others, each newest first."""
-        newest = list(reversed(self.worked))
-        return [f"- {_quoted(line)}" for line in sorted(newest, key=lambda line: self.worked[line] == 1)]
+    def command_lines(self) -> list[str]:
+        """The commands, those first that are most likely to be run again for the room they take: run often, lately, and
+        short. One that does not fit a line is left out: cut, it is of no use.
+        """
+        told = next(reversed(self.failures), "")
+        whole = ((key, ran) for key, ran in reversed(self.commands.items()) if _line(key) == key != told)
+        newest = [(f"- `{key}`{ran}", ran.times) for key, ran in whole]
+        worth = {line: (age + 10) * _tokens(line) / times**2 for age, (line, times) in enumerate(newest)}
+        return sorted(worth, key=worth.__getitem__)
+
+
+class _Ran(NamedTuple):
+    """How often a command was run, and how it ended the last time."""
+
+    times: int = 0
+    exit_code: int | None = 0
+
+    @override
+    def __str__(self) -> str:
+        return " (failed)" if self.exit_code is None else f" (exit code {self.exit_code})" if self.exit_code else ""
+
+
+def _shared_folder(paths: Sequence[str]) -> str:
+    """The folder whose name is best said once instead of with each of these paths; empty: there is none."""
+    folders = Counter(str(folder) for path in paths if path.startswith("/") for folder in PurePosixPath(path).parents)
+    saved = {folder: (count - 1) * len(folder) for folder, count in folders.items() if count > 1 and folder != "/"}
+    return max(saved, key=lambda folder: (saved[folder], folder), default="")
 
 
 class _Lines(NamedTuple):
@@ -175,7 +235,7 @@ def _todo_lines(todo: TodoList) -> list[str]:
     return [f"{heading}:", *(lines[place] for place in kept), *_more(len(lines) - len(kept))]
 
 
-def _listed(heading: str, lines: Sequence[str], tokens: int) -> list[str]:
+def _listed(heading: str, lines: Sequence[str], tokens: float) -> list[str]:
     """As many of the first lines as fit, at least one, under a heading."""
     if not lines:
         return []
@@ -188,7 +248,7 @@ def _newest(lines: Sequence[str], tokens: int) -> Sequence[str]:
     return lines[len(lines) - max(1, _fitting(lines[::-1], tokens)) :]
 
 
-def _fitting(lines: Sequence[str], tokens: int) -> int:
+def _fitting(lines: Sequence[str], tokens: float) -> int:
     """How many of the first lines fit."""
     totals = accumulate(map(_tokens, lines))
     return sum(total <= tokens for total in totals)
