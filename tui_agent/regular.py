@@ -51,18 +51,19 @@ def read_text(path: Path | str, most: int | None = None) -> str:
     return read_bytes(path, most).decode(errors="replace")
 
 
-def remove_tree(path: Path) -> None:
+def remove_tree(path: Path, folder: int | None = None) -> None:
     """Remove a folder with all that is in it, however deep and whatever its modes; errors are ignored.
 
-    Folders in it are moved to its top, so neither a path nor a stack grows with their depth.
+    Folders in it are moved to its top, so neither a path nor a stack grows with their depth. `folder`: a descriptor of
+    the one that the path is seen from.
     """
     with contextlib.suppress(OSError):
-        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
             _empty(top)
         finally:
             os.close(top)
-        path.rmdir()
+        os.rmdir(path, dir_fd=folder)
 
 
 def _empty(top: int) -> None:

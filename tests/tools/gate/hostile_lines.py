@@ -115,6 +115,8 @@ git diff --submodule=log
 git log --output=../outside/f -p
 git log -p --ext-diff
 git log --format=%G?
+git log --pretty=%-GK
+git log '--format=% GS'
 git log --format='%(trailers)'
 git log --show-signature
 git show --textconv HEAD

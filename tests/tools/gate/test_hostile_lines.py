@@ -282,6 +282,24 @@ def test_a_work_tree_of_a_repository_elsewhere(tmp_path: Path) -> None:
     assert asked(beside) == set(GIT_LINES)
 
 
+def test_what_git_passes_over_hides_no_repository_above_it(tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    (workspace.root / "src" / ".git").mkdir()
+    (workspace.root / "src" / ".git" / "config").write_text("[core]\n\tbare = false\n")
+    (tmp_path / ".git").mkdir()
+    assert asked(workspace) == set()
+    with (workspace.root / ".git/config").open("a") as config:
+        config.write(CONFIGS["fsmonitor"])
+    assert asked(workspace) == set(GIT_LINES)
+
+
+def test_hooks_that_lie_elsewhere_are_asked_about(tmp_path: Path) -> None:
+    workspace = repository(tmp_path)
+    shutil.rmtree(workspace.root / ".git" / "hooks", ignore_errors=True)
+    (workspace.root / ".git" / "hooks").symlink_to("../src")
+    assert asked(workspace) == set(GIT_LINES)
+
+
 def test_a_repository_around_the_project_is_asked_about(tmp_path: Path) -> None:
     workspace = repository(tmp_path)
     inner = Workspace(workspace.root / "src")

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -188,6 +189,55 @@ def test_neither_pipes_nor_sockets_nor_closed_folders_stay(tmp_path: Path) -> No
     assert (project / ".husky" / "pre-commit").read_text() == "mine\n"
     (project / "closed").chmod(0o700)
     assert list((project / "closed").iterdir()) == []
+
+
+def test_through_no_link_in_a_git_folder_git_writes_elsewhere(tmp_path: Path) -> None:
+    """`git commit` follows a link in the place of its message or its reflog, and so overwrites what it leads to."""
+    project = tmp_path / "project"
+    places = [project / ".git", project / "deep" / "nested" / ".git", project / "bare.git"]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        git(place.parent, "init", "-q", *(("--bare", place.name) if place.name == "bare.git" else ()))
+        (place / "logs" / "refs" / "heads").mkdir(parents=True)
+    guard = Guard(FINDER, [project], frozen=False)
+    links = ("COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "refs/heads/x", "objects/info/alternates")
+    for place in places:
+        for name in links:
+            (place / name).symlink_to("/no/home/.bashrc")
+        os.mkfifo(place / "refs" / "heads" / "y")
+        os.link(place / "config", place / "MERGE_MSG")
+    taken = guard.take_back(tmp_path / "aside", {})
+    assert set(taken) == {place / name for place in places for name in (*links, "refs/heads/y", "config")}
+    assert not any(os.path.lexists(place / name) for place in places for name in links)
+    assert {(place / "config").stat().st_nlink for place in places} == {1}
+
+
+def test_what_the_files_of_a_repository_lead_to_is_guarded(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "old")
+    shutil.rmtree(tmp_path / "old" / ".git" / "hooks")
+    (tmp_path / "old" / ".git" / "hooks").symlink_to("../../hooks")
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "harmless").mkdir()
+    guard = Guard(FINDER, [tmp_path], frozen=False)
+    (tmp_path / "hooks" / "pre-commit").write_text("evil")
+    git(tmp_path, "clone", "-q", "old", "new")
+    shutil.rmtree(tmp_path / "new" / ".git" / "hooks")
+    (tmp_path / "new" / ".git" / "hooks").symlink_to("../../harmless")
+    git(tmp_path / "old", "config", "core.hooksPath", "../harmless")
+    taken = guard.take_back(tmp_path / "aside", {})
+    assert set(taken) == {tmp_path / name for name in ("hooks", "new/.git", "old/.git/config")}
+    assert not (tmp_path / "hooks" / "pre-commit").exists()
+    # What the command named stays: it may be anything of the user's.
+    assert (tmp_path / "harmless").is_dir()
+
+
+def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:
+    settings = tmp_path / "deep" / "er" / ".vscode"
+    settings.mkdir(parents=True)
+    for number in range(400):
+        (settings / str(number)).touch()
+    assert str(settings) in Guard(FINDER, [tmp_path], frozen=True).fixed
+    assert not Guard(FINDER, [tmp_path], frozen=False).whole
 
 
 def test_thousands_of_folders_in_each_other_are_no_trouble(tmp_path: Path) -> None:

@@ -205,6 +205,9 @@ _AWK: Final = re.compile(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?:
 
 # Commands with a grammar of their own
 
+_RUNS_PROGRAM: Final = re.compile(r"%[-+ ]?[G(]")
+"""In a format of git's; the signs before the letter say what to do with an empty value."""
+
 
 def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
     at = 1
@@ -216,7 +219,7 @@ def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
         if options is not None and len(following) >= length:
             checked = _arguments(options, words[at + length :])
             # It would run a program to check signatures.
-            if any("%G" in word.text or "%(" in word.text for word in checked.texts):
+            if any(_RUNS_PROGRAM.search(word.text) for word in checked.texts):
                 raise Unknown("a format of git that is not known to be harmless")
             return checked
     raise Unknown

@@ -42,15 +42,19 @@ _GITLINK: Final = b"\x00\x00\xe0\x00"
 
 def why_unsafe(folder: Path, workspace: WorkspaceView) -> str:
     """Why git, started in `folder`, may do what the repository's files say; empty if it will not."""
+    found = False
     for top in (folder, *folder.parents):
         place = top / ".git"
         if os.path.lexists(place):
             if not workspace.contains(top):
-                return "the repository's top lies outside the project"
+                return "" if found else "the repository's top lies outside the project"
             try:
-                return orders_in(*_folders(place))
+                if orders := orders_in(*_folders(place)):
+                    return orders
             except (OSError, ValueError):
                 return "the repository cannot be looked through"
+            # Git passes over what it takes for no repository, so those above it in the project count, too.
+            found = True
     return ""
 
 
@@ -78,6 +82,9 @@ def orders_in(own: Path, common: Path | None = None) -> str:
     for name in ("modules", "sharedindex", "config.worktree", "objects/info/alternates", "info/attributes"):
         if (common / name).exists() or (own / name).exists():
             return f"the repository has `{name}`"
+    for name in ("config", "hooks", "info", "objects", "refs", "logs"):
+        if (common / name).is_symlink() or (own / name).is_symlink():
+            return f"the repository's `{name}` lies elsewhere"
     if own == common and (own / "commondir").exists():
         return "the repository's files lie elsewhere"
     if any(own.glob("sharedindex.*")):
@@ -135,26 +142,25 @@ def named_by(config: Path, tops: Iterable[Path]) -> tuple[Path, ...]:
 
 def configured_in(top: Path) -> tuple[Path, ...]:
     """The same for the repository whose work tree is `top`."""
-    common = _common(top)
-    return () if common is None else named_by(common / "config", (top,))
-
-
-def _common(top: Path) -> Path | None:
     try:
-        return _folders(top / ".git")[1]
+        return named_by(_folders(top / ".git")[1] / "config", (top,))
     except (OSError, ValueError):
-        return None
+        return ()
 
 
 def hooks_of(folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
-    """What git runs by itself in the repository that `folder` is in: its hooks, and what its configuration names.
-
-    Reads files.
+    """What git runs by itself in the repository that `folder` is in: its hooks, what its configuration names, and the
+    orders of a rebase that is under way. Reads files.
     """
     top = next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), folder)
-    if (common := _common(top)) is None or not workspace.contains(top):
+    try:
+        own, common = _folders(top / ".git")
+    except (OSError, ValueError):
         return
-    for place in (common / "hooks", *configured_in(top)):
+    if not workspace.contains(top):
+        return
+    orders = own / "rebase-merge" / "git-rebase-todo"
+    for place in (common / "hooks", *([orders] if is_regular(orders) else []), *named_by(common / "config", (top,))):
         names = sorted(place.iterdir())[:MAX_HOOKS] if is_folder(place) else [place]
         yield from (path for path in names if path.suffix != ".sample")
 

@@ -9,7 +9,6 @@ without following links, and all work in it goes through its descriptor.
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from tui_agent.durable import make_private_folder
-from tui_agent.regular import read_at_most
+from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, Found, at_the_top, runs_nothing, with_mode
 
@@ -31,11 +30,15 @@ _MOST_CLOSED: Final = 100
 
 
 class Entry(NamedTuple):
-    """A file (its bytes), a link (its target as text) or a folder (None), with its mode and modification time in ns."""
+    """A file (its bytes), a link (its target as text) or a folder (None), with its mode and modification time in ns.
+
+    `names`: how many a file has; through another one, a program outside might change it.
+    """
 
     content: bytes | str | None
     mode: int
     time_ns: int
+    names: int = 1
 
 
 Snapshot: TypeAlias = dict[str, Entry]
@@ -54,10 +57,15 @@ class Guard:
         self._found = finder.look(folders)
         self.whole = self._found.whole
         """Whether everything guarded could be looked for, so far."""
-        self.fixed = [path for path in sorted(self._found.paths) if at_the_top(path, folders)]
-        """The existing guarded paths at the top of the folders."""
+        self._paths = self._existing(self._found)
+        self.fixed = [path for path in sorted(self._paths) if at_the_top(path, folders)]
+        """The existing guarded paths that mounts protect: those at the top of the folders."""
         frozen_paths = {path for path in self.fixed if frozen and not os.path.islink(path)}  # noqa: PTH114
-        self._noted = {path: contents(Path(path)) for path in self._found.paths - frozen_paths}
+        self._noted = {path: contents(Path(path)) for path in self._paths - frozen_paths}
+        # What is too much to be restored must not change.
+        too_much = sorted(path for path, found in self._noted.items() if found is None)
+        self.fixed += too_much if frozen else ()
+        self.whole = self.whole and (frozen or not too_much)
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
         self._above = {place: number for place in sorted(tops) if (number := _number_of(place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
@@ -65,8 +73,14 @@ class Guard:
     @property
     def changed(self) -> dict[str, Snapshot]:
         """What is at guarded paths now and was not when this was made. Reads files."""
-        now = {path: contents(Path(path)) for path in self._finder.look(self._folders).paths | self._noted.keys()}
+        now = {
+            path: contents(Path(path)) for path in self._existing(self._finder.look(self._folders)) | self._noted.keys()
+        }
         return {path: found for path, found in now.items() if found is not None and found != self._noted.get(path, {})}
+
+    def _existing(self, found: Found) -> frozenset[str]:
+        """The guarded paths that exist. What a command itself had settings name is none of them."""
+        return found.paths | frozenset(filter(os.path.lexists, self._found.named))
 
     def take_back(self, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         """Restore what has changed, except to a `known` state; what was there instead is moved to the folder `aside`.
@@ -100,7 +114,7 @@ class Guard:
     def _put_back(self, after: Found, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         changed: list[Path] = []
         harmless: set[str] = set()
-        self.whole, knows_new = after.whole, self._found.whole
+        self.whole, knows_new = self.whole and after.whole, self._found.whole
         for repository in map(Path, sorted(after.repositories - self._found.repositories) if knows_new else ()):
             if runs_nothing(repository):
                 harmless.update(f"{repository}/{name}" for name in IN_GIT)
@@ -111,7 +125,7 @@ class Guard:
             if any(taken):
                 changed.append(repository)
         copies = [(os.path.basename(path), found) for path, found in self._noted.items() if found]  # noqa: PTH119
-        for path in sorted(after.paths - self._found.paths - harmless) if knows_new else ():
+        for path in sorted(self._existing(after) - self._paths - harmless) if knows_new else ():
             place = Path(path)
             found = contents(place)
             copied = not at_the_top(path, self._folders) and (place.name, found) in copies
@@ -217,7 +231,7 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
         try:
             os.unlink(name, dir_fd=folder)
         except (IsADirectoryError, PermissionError):
-            shutil.rmtree(name, dir_fd=folder)
+            remove_tree(Path(name), folder)
 
 
 def contents(path: Path) -> Snapshot | None:
@@ -255,7 +269,8 @@ def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
             content = _read_file(found, folder, name)
         else:
             content = f"no file, link or folder: {stat.S_IFMT(status.st_mode):o}"
-        found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
+        names = status.st_nlink if stat.S_ISREG(status.st_mode) else 1
+        found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns, names)
         if len(found) > _MAX_FILES:
             raise _TooMuch
         for entry in os.listdir(below) if below >= 0 else ():  # noqa: PTH208 - it is a descriptor

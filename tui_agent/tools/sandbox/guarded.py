@@ -6,10 +6,10 @@ They are looked for at every depth of the writable folders. A folder that has no
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.regular import read_text
 from tui_agent.tools.gate.guarded import (
@@ -41,26 +41,41 @@ _READ_EVERYWHERE: Final = frozenset({".gitignore", ".gitattributes", ".ignore", 
 """Files that tools read in every folder: a pipe of such a name would stop them."""
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 _REPOSITORY: Final = {"HEAD", "objects", "refs"}
-_OF_GIT: Final = frozenset({"objects", "refs", "logs", "lfs", "hooks", "info", "worktrees"})
+_OF_GIT: Final = frozenset({"objects", "refs", "logs", "lfs", "info", "worktrees", "hooks"})
 """Folders of a git folder in which no repository lies."""
+_NOT_ENTERED: Final = frozenset({"hooks", "lfs"})
+_OF_OBJECTS: Final = frozenset({"info", "pack"})
 _RACY_NS: Final = 20_000_000
 
 
+_Within: TypeAlias = Literal["project", "installed", "git", "git's own"]
+"""What a folder is in: the project, other people's packages, a git folder such as `.git`, or a part of one in which no
+repository lies.
+"""
+
+
 class Found(NamedTuple):
-    """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at."""
+    """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at.
+
+    `named`: what the files of the git folders name or lead to, whether it exists or not.
+    """
 
     paths: frozenset[str]
+    named: frozenset[str]
     repositories: frozenset[str]
     unreadable: frozenset[str]
     whole: bool
 
 
 class _Folder(NamedTuple):
-    """A folder as last read: its stamp, the guarded names in it, and those of folders to look at."""
+    """A folder as last read: its stamp, the guarded names in it, those of folders to look at, and those of what is
+    neither a file nor a folder.
+    """
 
     stamp: tuple[int, int]
     guarded: tuple[str, ...]
     folders: tuple[str, ...]
+    others: tuple[str, ...]
     is_repository: bool
 
 
@@ -75,13 +90,14 @@ class Finder:
     def look(self, folders: Iterable[Path]) -> Found:
         """Everything guarded below these folders. Reads folders."""
         paths: set[str] = set()
+        named: set[str] = set()
         repositories: set[str] = set()
         unreadable: set[str] = set()
         seen: dict[str, _Folder] = {}
         tops = tuple(folders)
-        waiting = [(str(folder), False) for folder in tops]
+        waiting: list[tuple[str, _Within]] = [(str(folder), "project") for folder in tops]
         while waiting and len(seen) < MAX_FOLDERS:
-            place, installed = waiting.pop()
+            place, within = waiting.pop()
             try:
                 found = seen[place] = self._read(place)
             except PermissionError:
@@ -89,36 +105,36 @@ class Finder:
                 continue
             except OSError:
                 continue  # it went meanwhile, or its name is too long for anybody
-            names = found.guarded if not installed else (name for name in found.guarded if _plain(name) == ".git")
+            names = found.guarded if within == "project" else (name for name in found.guarded if _plain(name) == ".git")
             paths.update(f"{place}/{name}" for name in names)
-            if found.is_repository:
+            if found.is_repository and within != "git's own":
                 repositories.add(place)
                 trees = self._folders(f"{place}/worktrees") if "worktrees" in found.folders else ()
                 inner = (f"{git}/{name}" for git in (place, *trees) for name in IN_GIT)
-                paths.update(path for path in inner if os.path.lexists(path))
-                paths.update(self._named(place, tops))
-                exclude = f"{place}/info/exclude"  # ripgrep reads it, too
-                paths.update([exclude] if os.path.lexists(exclude) and not os.path.isfile(exclude) else [])  # noqa: PTH113
+                existing = [path for path in inner if os.path.lexists(path)]
+                paths.update(existing)
+                named.update(self._named(place, tops, existing))
                 # Others may lie in it, such as the submodules' in `modules`.
-                installed = installed or os.path.basename(place).lower() == ".git"  # noqa: PTH119
-            inner_folders = (name for name in found.folders if not (found.is_repository and name in _OF_GIT))
-            waiting += [(f"{place}/{name}", installed or name in _INSTALLED) for name in inner_folders]
+                within = "git" if os.path.basename(place).lower() == ".git" else within  # noqa: PTH119
+            if found.is_repository or within in {"git", "git's own"}:
+                # Git writes through a link, wherever it leads, and waits at a pipe.
+                paths.update(f"{place}/{name}" for name in found.others)
+            waiting += [(f"{place}/{name}", inside) for name, inside in _inside(place, found, within)]
         self._known = seen
-        return Found(frozenset(paths), frozenset(repositories), frozenset(unreadable), not waiting)
+        return Found(frozenset(paths), frozenset(named), frozenset(repositories), frozenset(unreadable), not waiting)
 
-    def _named(self, repository: str, tops: tuple[Path, ...]) -> list[str]:
-        """What the configuration of a repository names in these folders, if it exists."""
+    def _named(self, repository: str, tops: tuple[Path, ...], existing: Iterable[str]) -> list[str]:
+        """What the configuration of a repository names in these folders, and what its own files are links to."""
         config = Path(repository, "config")
-        try:
+        named = [path for path in existing if os.path.islink(path)]  # noqa: PTH114
+        with suppress(OSError):
             status = config.stat()
-        except OSError:
-            return []
-        stamp = (status.st_ctime_ns, status.st_ino, status.st_size)
-        if self._configured.get(repository, ((), ()))[0] != stamp:
-            self._configured[repository] = (stamp, named_by(config, (config.parents[1], *tops)))
-        named = map(str, self._configured[repository][1])
+            stamp = (status.st_ctime_ns, status.st_ino, status.st_size)
+            if self._configured.get(repository, ((), ()))[0] != stamp:
+                self._configured[repository] = (stamp, named_by(config, (config.parents[1], *tops)))
+            named += map(str, self._configured[repository][1])
         found = dict.fromkeys(path for name in named for path in (name, os.path.realpath(name)))
-        return [path for path in found if any(path.startswith(f"{top}/") for top in tops) and os.path.lexists(path)]
+        return [path for path in found if any(path.startswith(f"{top}/") for top in tops)]
 
     def _folders(self, place: str) -> list[str]:
         try:
@@ -138,6 +154,7 @@ class Finder:
             stamp = (0, 0)  # it may change again within the same tick of the clock
         guarded: list[str] = []
         folders: list[str] = []
+        others: list[str] = []
         names: set[str] = set()
         above = _plain(os.path.basename(place))  # noqa: PTH119 - done for every folder
         with os.scandir(place) as entries:
@@ -146,6 +163,9 @@ class Finder:
                 names.add(name)
                 plain = _plain(name)
                 is_folder = entry.is_dir(follow_symlinks=False)
+                is_other = not (is_folder or entry.is_file(follow_symlinks=False))
+                if is_other:
+                    others.append(name)
                 if plain == ".git" and is_folder:
                     folders.append(name)
                 elif (
@@ -154,19 +174,28 @@ class Finder:
                     or (plain in _PARENTS and entry.is_symlink())
                     or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
                     or plain.endswith(GUARDED_ENDINGS)
-                    or (not (is_folder or entry.is_file(follow_symlinks=False)) and _may_block(entry, plain, above))
+                    or (is_other and plain in _READ_EVERYWHERE)
                 ):
                     guarded.append(name)
                 elif is_folder:
                     folders.append(name)
         # With a `commondir`, the objects and references lie elsewhere.
         is_repository = above == ".git" or names >= _REPOSITORY or names >= {"HEAD", "commondir"}
-        return _Folder(stamp, tuple(guarded), tuple(folders), is_repository)
+        return _Folder(stamp, tuple(guarded), tuple(folders), tuple(others), is_repository)
 
 
-def _may_block(entry: "os.DirEntry[str]", plain: str, above: str) -> bool:
-    """Whether tools wait for ever if they read this, which is no file: a pipe or a device, or a link to one."""
-    return plain in _READ_EVERYWHERE or (above == ".git" and not entry.is_symlink())
+def _inside(place: str, found: _Folder, within: _Within) -> Iterator[tuple[str, _Within]]:
+    """The folders to look at in a folder, and what they are within."""
+    for name in found.folders:
+        if found.is_repository and name in _OF_GIT:
+            if name not in _NOT_ENTERED:
+                yield name, "git's own"
+        elif within == "git's own":
+            # A repository has hundreds of folders of objects, by number.
+            if os.path.basename(place) != "objects" or name in _OF_OBJECTS:  # noqa: PTH119
+                yield name, within
+        else:
+            yield name, "installed" if within == "project" and name in _INSTALLED else within
 
 
 def with_mode(place: str, change: Callable[[int], int]) -> int | None:

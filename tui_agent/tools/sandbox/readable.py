@@ -5,12 +5,16 @@ services' folders are simply not there. A command has a home of its own (`own_ho
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from tui_agent.regular import read_text
 
 _MAC: Final = ("/System", "/Library", "/Applications", "/private/etc", "/private/var/select", "/private/var/db", "/dev")
 SYSTEM: Final = (
@@ -35,7 +39,7 @@ TOOLCHAIN: Final = (
     ),
     *("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".local/bin", ".local/lib"),
     *(".nvm", ".nodenv", ".volta", ".fnm", ".local/share/fnm", ".bun", ".deno", ".local/share/pnpm", ".npm-global"),
-    *(".yarn/bin", ".config/yarn/global", ".rbenv", ".rvm", ".gem/ruby", ".local/share/gem", ".goenv", ".jenv"),
+    *(".yarn/bin", ".config/yarn/global", ".rbenv", ".rvm", ".gem/ruby", ".local/share/gem/ruby", ".goenv", ".jenv"),
     *(".sdkman", ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".nuget/packages"),
     *(f".dotnet/{name}" for name in ("dotnet", "host", "sdk", "shared", "packs", "templates", "tools")),
     *(".asdf", ".local/share/mise", ".local/share/rtx", ".ghcup", ".cabal/bin", ".cabal/packages", ".stack/programs"),
@@ -68,6 +72,23 @@ _WORKED_IN: Final = frozenset(
 )
 """Hidden entries of a home that belong to a project in it."""
 _DEPTH: Final = 3
+_SETTINGS: Final = tuple(
+    f"{installed}{name}"
+    for installed, names in {
+        "": "pip.conf .npmrc npmrc etc/npmrc local/etc/npmrc .condarc condarc .netrc",
+        "versions/*/": "pip.conf .condarc",
+        "versions/node/*/": "etc/npmrc",
+        "tools/image/node/*/": "etc/npmrc",
+        "installs/*/*/": "etc/npmrc pip.conf .condarc",
+        "envs/*/": "pip.conf .condarc",
+        "venvs/*/": "pip.conf",
+        "*/": "pip.conf .npmrc .netrc",
+    }.items()
+    for name in names.split()
+)
+"""Where package managers look for settings in an installation."""
+_KEY: Final = re.compile(r"_auth|token|passw|secret|credential|login|://[^/\s]*@|/t/[\w-]{8,}", re.IGNORECASE)
+_MOST_SETTINGS, _MOST_BYTES = 1_000, 200_000
 
 
 def readable(environment: Mapping[str, str], home: Path, added: Iterable[Path] = ()) -> list[str]:
@@ -108,6 +129,19 @@ def hidden_in(place: str, home: Path) -> list[str]:
             names = [entry.name for entry in home.iterdir() if entry.name.startswith((".", "snap", "Library"))]
             found += (f"{home}/{name}" for name in names if name not in _WORKED_IN)
     return found
+
+
+@cache
+def with_keys(place: str) -> tuple[str, ...]:
+    """The settings of package managers in a folder of programs that hold keys or passwords. Reads files, once."""
+    found = (path for pattern in _SETTINGS for path in islice(Path(place).glob(pattern), _MOST_SETTINGS))
+    return tuple(str(path) for path in found if _has_keys(path))
+
+
+def _has_keys(path: Path) -> bool:
+    with suppress(OSError):
+        return _KEY.search(read_text(path, _MOST_BYTES)) is not None
+    return False
 
 
 @cache

@@ -31,7 +31,7 @@ from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
 from tui_agent.tools.sandbox.proxy import EVERYTHING, VARIABLES, Ask, Proxy
-from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable
+from tui_agent.tools.sandbox.readable import SYSTEM, hidden_in, readable, with_keys
 from tui_agent.tools.sandbox.system_calls import is_known
 
 Choice: TypeAlias = Literal["auto", "required", "off"]
@@ -204,6 +204,7 @@ class Sandbox:
         writable = [] if read_only else folders
         shown = [*self._readable(environment), *(os.path.realpath(path) for path in (*self.places.shown, *added))]
         hidden = [path for place in (*shown, *folders) for path in hidden_in(place, self.places.home)]
+        hidden += [path for place in self._readable(environment) for path in with_keys(place)]
         own = str(self.places.program)
         hidden += [own] if _is_in(own, (*shown, *folders)) else []
         hidden = [path for path in hidden if path not in folders and path not in shown]
