@@ -85,16 +85,19 @@ class Finder:
     def __init__(self, home: Path) -> None:
         self._home = str(home)
         self._known: dict[str, _Folder] = {}
+        self._last: tuple[tuple[Path, ...], Found] | None = None
         self._configured: dict[str, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
 
     def look(self, folders: Iterable[Path]) -> Found:
-        """Everything guarded below these folders. Reads folders."""
+        """Everything guarded below these folders. Reads folders that are not as they were."""
+        tops = tuple(folders)
+        if self._last is not None and self._last[0] == tops and self._is_unchanged(self._last[1]):
+            return self._last[1]
         paths: set[str] = set()
         named: set[str] = set()
         repositories: set[str] = set()
         unreadable: set[str] = set()
         seen: dict[str, _Folder] = {}
-        tops = tuple(folders)
         waiting: list[tuple[str, _Within]] = [(str(folder), "project") for folder in tops]
         while waiting and len(seen) < MAX_FOLDERS:
             place, within = waiting.pop()
@@ -121,18 +124,35 @@ class Finder:
                 paths.update(f"{place}/{name}" for name in found.others)
             waiting += [(f"{place}/{name}", inside) for name, inside in _inside(place, found, within)]
         self._known = seen
-        return Found(frozenset(paths), frozenset(named), frozenset(repositories), frozenset(unreadable), not waiting)
+        everything = Found(
+            frozenset(paths), frozenset(named), frozenset(repositories), frozenset(unreadable), not waiting
+        )
+        self._last = tops, everything
+        return everything
+
+    def _is_unchanged(self, found: Found) -> bool:
+        """Whether everything that was looked at is as it was. Most commands change little, and this is fast."""
+        if not found.whole or found.unreadable:
+            return False
+        try:
+            for place, folder in self._known.items():
+                status = os.lstat(place)
+                if (status.st_ctime_ns, status.st_ino) != folder.stamp:
+                    return False
+        except OSError:
+            return False
+        return all(
+            self._configured.get(place, ((), ()))[0] == _stamp_of(f"{place}/config") for place in found.repositories
+        )
 
     def _named(self, repository: str, tops: tuple[Path, ...], existing: Iterable[str]) -> list[str]:
         """What the configuration of a repository names in these folders, and what its own files are links to."""
         config = Path(repository, "config")
         named = [path for path in existing if os.path.islink(path)]  # noqa: PTH114
-        with suppress(OSError):
-            status = config.stat()
-            stamp = (status.st_ctime_ns, status.st_ino, status.st_size)
-            if self._configured.get(repository, ((), ()))[0] != stamp:
-                self._configured[repository] = (stamp, named_by(config, (config.parents[1], *tops)))
-            named += map(str, self._configured[repository][1])
+        stamp = _stamp_of(str(config))
+        if self._configured.get(repository, (None, ()))[0] != stamp:
+            self._configured[repository] = (stamp, named_by(config, (config.parents[1], *tops)))
+        named += map(str, self._configured[repository][1])
         found = dict.fromkeys(path for name in named for path in (name, os.path.realpath(name)))
         return [path for path in found if any(path.startswith(f"{top}/") for top in tops)]
 
@@ -182,6 +202,14 @@ class Finder:
         # With a `commondir`, the objects and references lie elsewhere.
         is_repository = above == ".git" or names >= _REPOSITORY or names >= {"HEAD", "commondir"}
         return _Folder(stamp, tuple(guarded), tuple(folders), tuple(others), is_repository)
+
+
+def _stamp_of(file: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - done for every command
+    except OSError:
+        return ()
+    return status.st_ctime_ns, status.st_ino, status.st_size
 
 
 def _inside(place: str, found: _Folder, within: _Within) -> Iterator[tuple[str, _Within]]:

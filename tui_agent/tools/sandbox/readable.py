@@ -75,14 +75,14 @@ _DEPTH: Final = 3
 _SETTINGS: Final = tuple(
     f"{installed}{name}"
     for installed, names in {
-        "": "pip.conf .npmrc npmrc etc/npmrc local/etc/npmrc .condarc condarc .netrc",
+        "": "pip.conf .npmrc npmrc rc etc/npmrc local/etc/npmrc .condarc condarc .netrc .env credentials",
         "versions/*/": "pip.conf .condarc",
         "versions/node/*/": "etc/npmrc",
         "tools/image/node/*/": "etc/npmrc",
         "installs/*/*/": "etc/npmrc pip.conf .condarc",
         "envs/*/": "pip.conf .condarc",
         "venvs/*/": "pip.conf",
-        "*/": "pip.conf .npmrc .netrc",
+        "*/": "pip.conf .npmrc .netrc .git/config",
     }.items()
     for name in names.split()
 )
