@@ -98,6 +98,10 @@ def main(kind: str) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if not os.path.exists("/proc/self/stat"):
+        why = "/proc is not mounted here, and without it what a command leaves running cannot be ended"
+        control.sendall(_line(refused=errno.ENOSYS, why=why))
+        return
     if kind == "plain":
         _serve(control)
         return

@@ -27,10 +27,6 @@ _BOOT: Final = (
 )
 
 
-class Refused(OSError):
-    """The kernel refuses something that this kind of launcher needs."""
-
-
 class LaunchedChild:
     """A command that a launcher was asked to start, with everything it starts. Create it on the event loop."""
 
@@ -133,7 +129,7 @@ class Launcher:
         return self._control is not None and self._process is not None and self._process.returncode is None
 
     def ready(self) -> None:
-        """Start the process if it is not running, which takes about 50 ms. Raises OSError, possibly `Refused`."""
+        """Start the process if it is not running, which takes about 50 ms. Raises OSError."""
         with self._lock:
             if self._control is None or self._process is None or self._process.poll() is not None:
                 self._stop()
@@ -223,7 +219,7 @@ class Launcher:
 def _answered(told: bytes) -> str:
     answer = json.loads(told or b'{"refused": 0, "why": "it ended at once"}')
     if "refused" in answer:
-        raise Refused(answer["refused"], answer["why"])
+        raise OSError(answer["refused"], answer["why"])
     return str(answer["ready"])
 
 

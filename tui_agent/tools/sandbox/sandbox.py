@@ -104,7 +104,7 @@ def _find() -> Mechanism:
         runs, not_so = _trial(mounts=False)
         if runs:
             return Mechanism("landlock", f"{behind}, without network or namespaces ({how})")
-    return Mechanism("none", f"{how}; Landlock: {not_so}")
+    return Mechanism("none", how if how == not_so else f"{how}; Landlock: {not_so}")
 
 
 class Sandbox:

@@ -337,6 +337,8 @@ def _last_line(ended: Ended, timed_out: bool, timeout: int, seconds: float) -> s
 def _advice(error: OSError) -> str:
     if error.errno == errno.E2BIG:
         return "Put what is so long into a file and run that."
+    if error.errno == errno.ENOSYS:
+        return "Go on with the other tools, and tell the user."
     return "Try again, or tell the user: the machine may be out of memory or of processes."
 
 
