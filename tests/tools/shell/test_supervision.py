@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tui_agent.tools.sandbox.launching import AVAILABLE, Launcher, Refused
+from tui_agent.tools.sandbox.launching import AVAILABLE, Launcher
 
 PROGRAM = """
 import asyncio, os, pathlib, sys
@@ -77,5 +77,5 @@ def test_killed_outright(tmp_path: Path, whole_group: bool, way: str) -> None:
 @pytest.mark.skipif(not AVAILABLE, reason="there are no launchers here")
 def test_a_launcher_that_ends_at_once_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(Refused, match="it ended at once"):
+    with pytest.raises(OSError, match="it ended at once"):
         Launcher("plain").ready()
