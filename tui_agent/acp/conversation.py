@@ -435,7 +435,11 @@ def _options(question: PermissionQuestion) -> list[PermissionOption]:
         ]
         other = "Send it back" if question.kind == "plan" else "Answer in the chat"
         return [*taken, PermissionOption(option_id=DECLINE, name=other, kind="reject_once")]
-    options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+    options = [
+        PermissionOption(
+            option_id=ONCE, name="Allow for this session" if question.lasts else "Allow once", kind="allow_once"
+        )
+    ]
     if question.rules:
         for option, word in ((SESSION, "For this session"), (ALWAYS, "Always")):
             told = one_line(f"{word} allow: {'; '.join(question.rules)}", 160)

@@ -42,6 +42,7 @@ _WHO = {
     "checkpoint": "a completion record",
     "digest": "a digest",
 }
+_READS = "It reads other sessions."
 _MATCH = {"exact": "", "all_words": "has all the words", "some_words": "has some of the words"}
 
 
@@ -91,7 +92,7 @@ class Recall(BuiltIn):
         if not self._allowed:
             asked = Preview("Search the other sessions of this project", text=f"Looks for: {query}\n{_WHAT}")
             arguments = json.dumps({"query": query, "other_sessions": True})
-            question = PermissionQuestion(context.call_id, self.name, arguments, (), asked, "It reads other sessions.")
+            question = PermissionQuestion(context.call_id, self.name, arguments, (), asked, _READS, lasts=True)
             answer = await context.ask(question)
             if not answer.allowed:
                 raise ToolFailure("The user did not allow it.", answer.feedback or "Go on without it.")

@@ -19,7 +19,7 @@ from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.crash_log import in_a_line, write_crash_log
 from tui_agent.resources import styles_folder
 from tui_agent.settings import Settings
-from tui_agent.text import short_path
+from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import BY_ID
 from tui_agent.tui.cards.notice import Level, NoticeBlock, notice
 from tui_agent.tui.keys import Keymap
@@ -155,11 +155,26 @@ class Host(TerminalApp):
         return Drafts(self.arguments.home, self.arguments.folder)
 
     async def bring_draft_back(self, session: str) -> None:
-        """Put what was written here and never sent into the prompt; the program ended before it was."""
+        """Put what was written in this session and never sent into the prompt; the program ended before it was.
+
+        Nothing joins what is typed already: then it is offered, like what belongs to another session of this folder.
+        """
         self._drafts.session = session
-        if text := await asyncio.to_thread(self._drafts.bring_back):
+        prompt = self.entry.prompt
+        text, others = await asyncio.to_thread(self._drafts.bring_back)
+        for each in others:
+            prompt.sent.add(each)
+        if text and not prompt.text:
             self.give_back(text)
             self.say(Level.INFO, "Your unsent text is back in the prompt", hint="Ctrl+C clears it")
+        elif text or others:
+            if text:
+                prompt.sent.add(text)
+            self.say(
+                Level.INFO,
+                f'You left unsent: "{one_line(text or others[-1], 60)}"',
+                hint="Up in an empty prompt brings it back",
+            )
 
     @cached_property
     def _files(self) -> "ProjectFiles":

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.tui.prompt.drafts import KEPT_S, Drafts
+from tui_agent.tui.prompt.drafts import KEPT_S, Drafts, Returned
 
 HERE, ELSEWHERE = Path("/project"), Path("/another")
+SESSION = "20261121-214501-ab12"
+NOTHING = Returned("", ())
 
 
 def left(home: Path, text: str, folder: Path = HERE, session: str = "") -> Drafts:
@@ -23,32 +25,35 @@ def left(home: Path, text: str, folder: Path = HERE, session: str = "") -> Draft
 
 def test_a_draft_comes_back_once_and_in_its_folder(tmp_path: Path) -> None:
     left(tmp_path, "half a thought")
-    assert Drafts(tmp_path, ELSEWHERE).bring_back() == ""
-    mine = Drafts(tmp_path, HERE)
-    assert mine.bring_back() == "half a thought"
-    # It is this program's now, which still runs.
-    assert Drafts(tmp_path, HERE).bring_back() == ""
-    mine.close()
-    assert Drafts(tmp_path, HERE).bring_back() == "half a thought"
+    assert Drafts(tmp_path, ELSEWHERE).bring_back() == NOTHING
+    assert Drafts(tmp_path, HERE).bring_back() == ("", ("half a thought",))
+    assert Drafts(tmp_path, HERE).bring_back() == NOTHING
 
 
 def test_a_draft_comes_back_in_its_session_wherever_that_goes_on(tmp_path: Path) -> None:
-    left(tmp_path, "half a thought", session="20261121-214501-ab12")
+    left(tmp_path, "half a thought", session=SESSION)
     there = Drafts(tmp_path, ELSEWHERE)
-    there.session = "20261121-214501-ab12"
-    assert there.bring_back() == "half a thought"
+    there.session = SESSION
+    assert there.bring_back() == ("half a thought", ())
+    # It is this program's now, which still runs.
+    again = Drafts(tmp_path, HERE)
+    again.session = SESSION
+    assert again.bring_back() == NOTHING
+    there.close()
+    assert again.bring_back() == ("half a thought", ())
 
 
 def test_several_come_back_the_oldest_first_before_what_is_written_now(tmp_path: Path) -> None:
     for age, text in ((10, "second"), (20, "first")):
-        left(tmp_path, text)
+        left(tmp_path, text, session=SESSION)
         (path,) = (path for path in tmp_path.rglob("draft.json") if text in path.read_text())
         os.utime(path, (time.time() - age,) * 2)
     mine = Drafts(tmp_path, HERE)
+    mine.session = SESSION
     mine.hold("now")
-    assert mine.bring_back() == "first\nsecond"
+    assert mine.bring_back() == ("first\nsecond", ())
     mine.close()
-    assert Drafts(tmp_path, HERE).bring_back() == "first\nsecond\nnow"
+    assert Drafts(tmp_path, HERE).bring_back() == ("", ("first\nsecond\nnow",))
 
 
 def test_nothing_stays_of_a_text_that_was_sent(tmp_path: Path) -> None:
@@ -71,7 +76,7 @@ def test_a_damaged_one_is_none(tmp_path: Path, data: bytes) -> None:
     left(tmp_path, "half a thought")
     (path,) = tmp_path.rglob("draft.json")
     path.write_bytes(data)
-    assert Drafts(tmp_path, HERE).bring_back() == ""
+    assert Drafts(tmp_path, HERE).bring_back() == NOTHING
     assert not list((tmp_path / "drafts").iterdir())
 
 
@@ -79,11 +84,11 @@ def test_one_that_nobody_came_back_for_is_given_up(tmp_path: Path) -> None:
     left(tmp_path, "half a thought")
     (path,) = tmp_path.rglob("draft.json")
     os.utime(path, (time.time() - KEPT_S - 60,) * 2)
-    assert Drafts(tmp_path, HERE).bring_back() == ""
+    assert Drafts(tmp_path, HERE).bring_back() == NOTHING
     assert not list((tmp_path / "drafts").iterdir())
 
 
 def test_a_disk_that_cannot_be_written_to_keeps_nobody_from_typing(tmp_path: Path) -> None:
     (tmp_path / "drafts").write_text("in the way")
     drafts = left(tmp_path, "half a thought")
-    assert drafts.bring_back() == ""
+    assert drafts.bring_back() == NOTHING

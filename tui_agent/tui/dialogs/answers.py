@@ -92,21 +92,23 @@ def answers_to(question: PermissionQuestion) -> Answers:
             return Answers("plan", PLAN, (*modes, *others), "What should be changed?")
         case "call":
             title = "Run this outside the sandbox?" if question.outside else "Allow this?"
-            return Answers("call", title, _of_call(outside=question.outside, rules=bool(question.rules)), WHY)
+            return Answers("call", title, _of_call(question), WHY)
 
 
-def _of_call(*, outside: bool, rules: bool) -> tuple[Choice, ...]:
-    it = " outside the sandbox," if outside else ""
+def _of_call(question: PermissionQuestion) -> tuple[Choice, ...]:
+    no, why = Choice("No", NO, "no"), Choice("No, and say why", short="why", opens="words")
+    if question.lasts:
+        return (Choice("Yes, for this session", ONCE, "yes"), no, why)
+    it = " outside the sandbox," if question.outside else ""
     kept = (
         (
             Choice(f"Yes,{it} for this session:", FOR_SESSION, "session", names_rules=True),
             Choice(f"Yes,{it} always for the same", ALWAYS, "always"),
         )
-        if rules
+        if question.rules
         else (
             Choice(f"Yes, for this session{NO_RULE}", short="session"),
             Choice(f"Yes, always{NO_RULE}", short="always"),
         )
     )
-    no, why = Choice("No", NO, "no"), Choice("No, and say why", short="why", opens="words")
     return (Choice(f"Yes,{it} this once", ONCE, "yes"), *kept, no, why)

@@ -28,8 +28,15 @@ class PromptDraft(NamedTuple):
     text: str
 
 
-class _Left(NamedTuple):
+class Returned(NamedTuple):
+    """What ended processes have left: of this session, as one text, and of others in this folder, oldest first."""
+
     text: str
+    others: tuple[str, ...]
+
+
+class _Left(NamedTuple):
+    draft: PromptDraft
     written_at: float
     place: Path
     lock: SessionLock
@@ -68,23 +75,22 @@ class Drafts:
                 (self._place / _NAME).unlink(missing_ok=True)
             self._written = draft
 
-    def bring_back(self) -> str:
-        """Take over the drafts left in this folder or session, oldest first, into this process's draft; returns their
-        text, empty if there are none.
-        """
+    def bring_back(self) -> Returned:
+        """Take the drafts left in this folder or session. Those of the session become this process's draft."""
         found: list[_Left] = []
         with suppress(OSError):
             for place in self._home.iterdir():
                 with suppress(OSError, StorageError):
                     found += self._left_in(place)
-        text = "\n".join(left.text for left in sorted(found, key=lambda left: left.written_at))
-        if found:
+        found.sort(key=lambda left: left.written_at)
+        text = "\n".join(left.draft.text for left in found if self._is_of_session(left.draft))
+        if text:
             self.hold("\n".join(filter(None, (text, self._text))))
             self.write()
         for left in found:
             shutil.rmtree(left.place, ignore_errors=True)
             left.lock.release()
-        return text
+        return Returned(text, tuple(left.draft.text for left in found if not self._is_of_session(left.draft)))
 
     def close(self) -> None:
         """Release the lock, and delete the folder unless it holds an unsent text."""
@@ -103,6 +109,9 @@ class Drafts:
             self._place = place
         return self._place
 
+    def _is_of_session(self, draft: PromptDraft) -> bool:
+        return "" != draft.session == self.session
+
     def _left_in(self, place: Path) -> "list[_Left]":
         if place == self._place or SessionLock.is_held(place):
             return []
@@ -113,8 +122,8 @@ class Drafts:
             draft = _read(place / _NAME)
             if draft is None or (written_at := (place / _NAME).stat().st_mtime) < time() - KEPT_S:
                 shutil.rmtree(place, ignore_errors=True)
-            elif is_ours := draft.folder == self._folder or "" != draft.session == self.session:
-                return [_Left(draft.text, written_at, place, lock)]
+            elif is_ours := draft.folder == self._folder or self._is_of_session(draft):
+                return [_Left(draft, written_at, place, lock)]
         finally:
             if not is_ours:
                 lock.release()
