@@ -58,7 +58,7 @@ IMPORTED: Final = (
     "tui_agent.tui.context.panel",
     "tui_agent.tui.dialogs.permission",
     "tui_agent.tui.dialogs.sessions_screen",
-    "tui_agent.tui.terminal.textual_internals",
+    "tui_agent.tui.terminal.driver",
     "linkify_it",
     "markdown_it.presets",
     "textual.drivers.linux_driver",

@@ -1,11 +1,13 @@
 """The prompt under real key presses."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from textual import events
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from textual.widgets import TextArea
 from typing_extensions import override
 
 from tui_agent.resources import styles_folder
@@ -14,7 +16,8 @@ from tui_agent.tui.prompt.completion import Choice, Completion
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import Prompt, PromptArea
-from tui_agent.tui.terminal import textual_internals
+from tui_agent.tui.terminal.driver import InputParser
+from tui_agent.tui.terminal.textual_internals import delete_as_typed, write_as_typed
 
 
 def complete(before: str) -> Completion | None:
@@ -156,9 +159,21 @@ async def test_a_backslash_at_the_end_begins_another_line(app: PromptApp) -> Non
         assert app.area.prompt.text == "!ls\\\n"
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["a known Textual", "another Textual"])
-async def test_backspace_takes_a_chip_as_one(app: PromptApp, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
-    monkeypatch.setattr(textual_internals, "is_known", lambda _version="": known)
+async def test_another_textual_replaces_as_a_program_does(app: PromptApp) -> None:
+    class Elsewhere:
+        """What is left of a text area without the private methods."""
+
+        def __init__(self, area: TextArea) -> None:
+            self.replace, self.delete = area.replace, area.delete
+
+    async with app.run_test():
+        area = cast("TextArea", Elsewhere(app.area.prompt))
+        write_as_typed(area, "abc", (0, 0), (0, 0))
+        delete_as_typed(area, (0, 0), (0, 1))
+        assert app.area.prompt.text == "bc"
+
+
+async def test_backspace_takes_a_chip_as_one(app: PromptApp) -> None:
     async with app.run_test() as pilot:
         await write(pilot, "a")
         await paste(app, pilot, "x" * 5_000)
@@ -329,7 +344,7 @@ async def test_a_key_below_a_text_that_was_put_back_is_kept_nowhere(tmp_path: Pa
 async def test_signs_that_join_others_are_written_as_they_are_typed(app: PromptApp) -> None:
     text = "👨\u200d👩\u200d👧 می\u200cخواهم e\u0301"
     async with app.run_test() as pilot:
-        for key in textual_internals.InputParser().feed(text):
+        for key in InputParser().feed(text):
             app.post_message(key)
         await pilot.pause()
         assert app.area.prompt.text == text

@@ -1,26 +1,30 @@
 """Reading what the terminal sends, however it cuts it."""
 
 import os
+import sys
 from io import StringIO
 from threading import Thread
 from time import monotonic
+from types import ModuleType
 
 import pytest
 import textual
 from hypothesis import given
 from hypothesis import strategies as st
-from textual import events
+from textual import _ansi_sequences, _xterm_parser, events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual.css.stylesheet import Stylesheet
 from typing_extensions import override
 
-from tui_agent.tui.terminal import textual_internals
+from tui_agent.tui import terminal
+from tui_agent.tui.app.start import own_driver
+from tui_agent.tui.terminal import driver, textual_internals
+from tui_agent.tui.terminal.driver import PASTE_END, PASTE_START, InputParser
+from tui_agent.tui.terminal.early_keys import EarlyKeys
 from tui_agent.tui.terminal.output import PIECE, Surviving, Written
 from tui_agent.tui.terminal.sequences import for_the_keyboard
 from tui_agent.tui.terminal.textual_internals import (
-    PASTE_END,
-    PASTE_START,
     WHEEL_AHEAD,
-    InputParser,
     TerminalApp,
     _installed_version,
     is_known,
@@ -79,7 +83,7 @@ def test_an_esc_is_no_part_of_what_is_typed_behind_it(pieces: list[str], keys: l
 
 def test_an_esc_with_nothing_behind_it_is_one_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    monkeypatch.setattr(driver, "monotonic", lambda: now)
     parser = InputParser()
     assert not list(parser.feed("\x1b"))
     assert not list(parser.tick())
@@ -122,6 +126,41 @@ def test_another_textual_is_told_of() -> None:
     assert version_warning() == version_warning("8.2.99") == ""
     assert not is_known("8.20.1")
     assert "Textual 8.3.0" in version_warning("8.3.0")
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (_xterm_parser, "XTermParser"),
+        (_xterm_parser, "SPECIAL_KEY_TO_CHARACTER"),
+        (_ansi_sequences, "ANSI_SEQUENCES_KEYS"),
+    ],
+)
+def test_without_a_private_name_the_driver_is_that_of_textual(
+    monkeypatch: pytest.MonkeyPatch, place: ModuleType, name: str
+) -> None:
+    keys = EarlyKeys()
+    own = own_driver(keys)
+    assert own is not None
+    assert issubclass(own, driver.TerminalDriver)
+    monkeypatch.delitem(sys.modules, driver.__name__)
+    monkeypatch.delattr(terminal, "driver")
+    monkeypatch.delattr(place, name)
+    assert own_driver(keys) is None
+
+
+async def test_without_a_private_name_an_error_ends_the_app_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(TerminalApp):
+        @override
+        def broken(self, error: Exception) -> int:
+            return 7
+
+    monkeypatch.setattr(textual_internals, "is_known", lambda _version="": False)
+    app = Broken()
+    assert type(app.stylesheet) is Stylesheet
+    async with app.run_test():
+        app.call_later(lambda: 1 / 0)
+    assert app.return_code == 7
 
 
 def test_the_installed_version_is_the_one_that_its_notes_tell() -> None:
@@ -187,7 +226,7 @@ def test_what_cannot_be_a_key_is_none_and_ends_nothing(sent: str, keys: list[str
 @pytest.mark.parametrize("cut", range(3, 9))
 def test_the_rest_of_a_sequence_may_come_later(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    monkeypatch.setattr(driver, "monotonic", lambda: now)
     parser = InputParser()
     sent = "\x1b[<64;20;10M"
     messages = list(parser.feed(sent[:cut]))
@@ -198,7 +237,7 @@ def test_the_rest_of_a_sequence_may_come_later(cut: int, monkeypatch: pytest.Mon
 
 def test_a_paste_without_an_end_ends_with_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    monkeypatch.setattr(driver, "monotonic", lambda: now)
     parser = InputParser()
     messages = [*parser.feed(f"{PASTE_START}lost"), *parser.feed("\x03 end")]
     now += 2
@@ -270,7 +309,7 @@ def test_a_report_of_the_mouse_that_was_cut_behind_its_esc_writes_nothing(
     later: float, keys: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(textual_internals, "monotonic", lambda: now)
+    monkeypatch.setattr(driver, "monotonic", lambda: now)
     parser = InputParser()
     messages = list(parser.feed("\x1b[<64;20;10M\x1b"))
     now += later

@@ -14,6 +14,8 @@ from tui_agent.text import clean
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from tui_agent.tui.app.app import TuiAgent
 
 MAX_LAST_LINES: Final = 20
@@ -96,10 +98,9 @@ def _run(
 ) -> int:
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
-    from tui_agent.tui.terminal.textual_internals import terminal_driver
 
     os.environ.setdefault(DELAY_VARIABLE, str(SHOWN_DELAY_S))
-    driver = terminal_driver(keys)
+    driver = own_driver(keys)
     if driver is None:
         keys.give_back()
     app = TuiAgent(arguments, settings, driver_class=driver)
@@ -111,6 +112,25 @@ def _run(
     if app.leaving.to_demo and not app.crash:
         return OPEN_DEMO
     return ExitCode.FAILED if app.crash else app.return_code or ExitCode.DONE
+
+
+def own_driver(keys: EarlyKeys) -> "type[Driver] | None":
+    """The driver that takes over from `keys`; None: use Textual's own."""
+    from textual import constants
+
+    from tui_agent.tui.terminal.textual_internals import is_known
+
+    if not is_known() or constants.DRIVER is not None:
+        return None
+    try:
+        from tui_agent.tui.terminal.driver import TerminalDriver
+    except (ImportError, AttributeError):
+        return None
+
+    class OwnDriver(TerminalDriver):
+        early = keys
+
+    return OwnDriver
 
 
 def last_answer(app: "TuiAgent") -> str:
