@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -23,6 +23,7 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
 from tui_agent.agent.extensions.files import ExtensionFolder, style_text
+from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
@@ -59,6 +60,7 @@ from tui_agent.models.choice import (
 )
 from tui_agent.models.usage import UsageTracker
 from tui_agent.programs import keep_out_of
+from tui_agent.regular import is_regular
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
 from tui_agent.settings.brought import CONFIG, brought
@@ -89,6 +91,7 @@ from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.read_first import scripts_in
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.repository import configured_in
 from tui_agent.tools.gate.rules import RuleError
@@ -282,9 +285,7 @@ async def _open(
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
     readable = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
-    folders = map(Path, settings.permissions.folders)
-    guarded = (arguments.home, *await asyncio.to_thread(configured_in, arguments.project))
-    workspace = Workspace(arguments.folder, folders, read_roots=(store.folder, *readable), guarded=guarded)
+    workspace = await asyncio.to_thread(workspace_of, settings, arguments, places.extensions, (store.folder, *readable))
     keep_out_of(workspace.folders)
     gate = gate_of(settings, arguments, workspace)
     # What is read from skills and notes is never cleared.
@@ -508,6 +509,17 @@ def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> t
     return Telemetry(spans_for(session, settings, os.environ), exporter), ""
 
 
+def workspace_of(
+    settings: Settings, arguments: Arguments, extensions: Sequence[ExtensionFolder], read_roots: Iterable[Path]
+) -> Workspace:
+    """The folders of a session. Guarded are the program's own, what git's settings name, and the scripts of hooks."""
+    folders = tuple(map(Path, settings.permissions.folders))
+    commands = [hook.command for hook in read_hooks(extensions).hooks]
+    scripts = scripts_in(commands, Workspace(arguments.folder, folders), arguments.project)
+    guarded = (arguments.home, *configured_in(arguments.project), *scripts)
+    return Workspace(arguments.folder, folders, read_roots, guarded)
+
+
 def sandbox_of(
     settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, readable: Iterable[Path]
 ) -> Sandbox:
@@ -522,6 +534,7 @@ def sandbox_of(
         session=session.resolve(),
         shown=(session.resolve(), *above, *(folder.resolve() for folder in readable)),
         added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
+        guarded=tuple(path for path in workspace.guarded if is_regular(path) and workspace.contains(path)),
     )
     return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.tools.world import tree
 from tui_agent.regular import remove_tree
+from tui_agent.tools.gate.read_first import scripts_in
+from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guard import Guard, contents
 from tui_agent.tools.sandbox.guarded import Finder
 
@@ -231,6 +233,21 @@ def test_what_the_files_of_a_repository_lead_to_is_guarded(tmp_path: Path) -> No
     assert (tmp_path / "harmless").is_dir()
 
 
+def test_the_scripts_of_hooks_are_guarded(tmp_path: Path) -> None:
+    project = tmp_path / "a project"
+    for name in ("scripts/format.sh", "check.py", "scripts/other.sh"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("mine\n")
+    commands = ('"$CLAUDE_PROJECT_DIR"/scripts/format.sh --all', "python3 check.py", "ruff check src")
+    scripts = scripts_in(commands, Workspace(project), project)
+    assert scripts == [project / "scripts" / "format.sh", project / "check.py"]
+    guard = Guard(Finder(Path("/no/home"), scripts), [project], frozen=False)
+    for path in project.rglob("*.*"):
+        path.write_text("evil\n")
+    assert sorted(guard.take_back(tmp_path / "aside", {})) == sorted(scripts)
+    assert (project / "check.py").read_text() == "mine\n"
+
+
 def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:
     settings = tmp_path / "deep" / "er" / ".vscode"
     settings.mkdir(parents=True)
@@ -323,6 +340,13 @@ def test_what_the_settings_of_a_repository_name_is_guarded(tmp_path: Path) -> No
     assert not (project / "tools" / "hooks" / "post-commit").exists()
     assert (project / "tools" / "clean.sh").read_text() == "mine\n"
     assert (project / "tools" / "other.sh").read_text() == "evil\n"
+    # A link in the place of a folder on the way goes.
+    guard = Guard(FINDER, [project], frozen=False)
+    (project / "tools").rename(project / "other")
+    (project / "tools").symlink_to("other")
+    (project / "other" / "clean.sh").write_text("evil\n")
+    assert guard.take_back(tmp_path / "aside", {}) == [project / "tools"]
+    assert not os.path.lexists(project / "tools")
 
 
 def test_more_folders_than_are_looked_into_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

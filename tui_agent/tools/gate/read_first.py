@@ -8,6 +8,7 @@ compiled is not among them. `Approved` keeps what they contained when the user l
 import math
 import os
 import re
+import shlex
 import stat
 import sys
 import time
@@ -52,6 +53,7 @@ _INTERPRETER: Final = re.compile(
 )
 _SCRIPTS: Final = words(".sh .bash .zsh .mk .mak .just .cmake")
 _TOKEN: Final = re.compile(r"[\w.@/+-]+")
+_PROJECT: Final = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
 _PYTHONS: Final = frozenset({"python", "pytest", "uv", "uvx", "tox", "nox", "poetry", "hatch", "pdm", "pipenv"})
 """Programs that look for modules in the folder where they start."""
 
@@ -73,6 +75,17 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
             others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace))
         waiting += (other for other in dict.fromkeys(others) if other not in found)
         found |= dict.fromkeys(others)
+    return list(found)
+
+
+def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:
+    """The scripts of the project that these command lines of hooks run. Reads files."""
+    found: dict[Path, None] = {}
+    for line in lines:
+        named = _PROJECT.sub(lambda _: str(project), line)
+        found |= dict.fromkeys(_run(_TOKEN.findall(named.replace('"', "")), workspace.root, workspace))
+        with suppress(ValueError):  # a quote is open
+            found |= dict.fromkeys(_run(shlex.split(named), workspace.root, workspace))
     return list(found)
 
 

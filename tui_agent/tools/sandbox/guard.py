@@ -69,6 +69,7 @@ class Guard:
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
         self._above = {place: number for place in sorted(tops) if (number := _number_of(place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
+        self._straight = [path for path in self._found.named if not _links_to(path)]
 
     @property
     def changed(self) -> dict[str, Snapshot]:
@@ -89,6 +90,8 @@ class Guard:
         Returns the paths that were restored. Raises OSError.
         """
         changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, aside)]
+        # Settings name these by their paths, so a link on the way would have them say what the command wrote.
+        changed += [link for path in self._straight for link in _links_to(path) if _take_out(link, aside)]
         after, opened = self._opened()
         try:
             changed += self._put_back(after, aside, known)
@@ -140,6 +143,11 @@ class Guard:
             if before and not gone_with_its_folder and _put_right(Path(path), before, known.get(path), aside):
                 changed.append(Path(path))
         return changed
+
+
+def _links_to(path: str) -> list[Path]:
+    """The first link among the folders that a path leads through."""
+    return [place for place in reversed(Path(path).parents) if place.is_symlink()][:1]
 
 
 def _as_it_was(before: int, _now: int) -> int:

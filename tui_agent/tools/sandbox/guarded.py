@@ -80,10 +80,11 @@ class _Folder(NamedTuple):
 
 
 class Finder:
-    """Finds the guarded paths below some folders. `home` is the user's."""
+    """Finds the guarded paths below some folders. `home` is the user's; `named` are guarded whatever their names."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, named: Iterable[Path] = ()) -> None:
         self._home = str(home)
+        self._also = frozenset(map(str, named))
         self._known: dict[str, _Folder] = {}
         self._last: tuple[tuple[Path, ...], Found] | None = None
         self._configured: dict[str, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
@@ -94,7 +95,7 @@ class Finder:
         if self._last is not None and self._last[0] == tops and self._is_unchanged(self._last[1]):
             return self._last[1]
         paths: set[str] = set()
-        named: set[str] = set()
+        named = set(self._also)
         repositories: set[str] = set()
         unreadable: set[str] = set()
         seen: dict[str, _Folder] = {}

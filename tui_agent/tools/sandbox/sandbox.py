@@ -57,7 +57,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     `folders`: where the session works. `project`: the root of its project, which may be above them. `program`: this
     program's home (``TUI_AGENT_HOME``), of which only `shown` may be read. `session`: the session's own folder.
-    `added`: what the user lets commands read besides. `home`: the user's, which commands do not see.
+    `added`: what the user lets commands read besides. `guarded`: files that no command may change whatever their names,
+    such as the scripts of hooks. `home`: the user's, which commands do not see.
     """
 
     folders: tuple[Path, ...]
@@ -66,6 +67,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     session: Path
     shown: tuple[Path, ...] = ()
     added: tuple[Path, ...] = ()
+    guarded: tuple[Path, ...] = ()
     home: Path = msgspec.field(default_factory=lambda: Path(os.path.realpath(Path.home())))
 
 
@@ -127,7 +129,7 @@ class Sandbox:
         self._making = threading.Lock()
         self._shown: tuple[object, list[str]] | None = None
         self._known: dict[str, Snapshot] = {}
-        self._finder = Finder(places.home)
+        self._finder = Finder(places.home, places.guarded)
         self._taken = 0
         self._guards = True
 
