@@ -94,7 +94,8 @@ class Host(TerminalApp):
         self.keymap = Keymap(settings.ui.keymap)
         self.alt_keys = self.keymap.with_alt
         self._first_words: list[NoticeBlock] = []
-        self._drawn = (DrawnPane(self._first_words, self.glyphs), DrawnPrompt())
+        self._drawn_prompt = DrawnPrompt()
+        self._drawn = (DrawnPane(self._first_words, self.glyphs), self._drawn_prompt)
         self.status = StatusBar(self.glyphs, GaugeMarks(settings.ui.gauge_yellow, settings.ui.gauge_red))
         theme = settings.ui.theme
         if not settings.is_set("ui.theme"):
@@ -191,6 +192,8 @@ class Host(TerminalApp):
 
     async def complete_screen(self) -> None:
         """Mount the widgets that the first frame lacks or only draws."""
+        # In a thread, so that letters typed meanwhile are drawn.
+        await asyncio.to_thread(_import_widgets)
         seen_first = set(self.CSS_PATH)
         self.stylesheet.read_all([path for path in sorted(styles_folder().glob("*.tcss")) if path not in seen_first])
         self.stylesheet.parse()
@@ -498,3 +501,9 @@ class Host(TerminalApp):
             kept = write_crash_log(error, os.environ)
             self.crash = f"stopped by an unexpected error ({type(error).__name__}); {kept}"
         return ExitCode.FAILED
+
+
+def _import_widgets() -> None:
+    import tui_agent.tui.dialogs.permission
+    import tui_agent.tui.pane.conversation
+    import tui_agent.tui.prompt.prompt  # noqa: F401

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from typing_extensions import override
 
 from tests.tui.app.test_prompt_actions import _environment, arguments
@@ -109,3 +110,23 @@ def test_the_first_picture_waits_for_nothing_that_it_does_not_show() -> None:
         "tui_agent.tui.prompt.prompt",
     }
     assert not later & set(done.stdout.split())
+
+
+async def test_letters_typed_before_the_prompt_is_there_are_drawn_and_reach_it(arguments: Arguments) -> None:
+    class Slow(Looking):
+        may_complete = asyncio.Event()
+
+        @override
+        async def complete_screen(self) -> None:
+            await self.may_complete.wait()
+            await super().complete_screen()
+
+    app = Slow(arguments, Settings(model=Model(id="offline")))
+    async with app.run_test() as pilot:
+        app.looked_at.set()
+        for key in ("h", "i", "x", "backspace", "exclamation_mark", "left", "y"):
+            app.post_message(Key(key, {"exclamation_mark": "!"}.get(key, key) if len(key) == 1 or "_" in key else None))
+        await until(pilot, lambda: "hi!" in app.export_screenshot())
+        assert "hi!y" not in app.export_screenshot()
+        app.may_complete.set()
+        await until(pilot, lambda: app.completed and app.entry.prompt.text == "hiy!")

@@ -279,6 +279,8 @@ class TuiAgent(Host):
     @override
     async def on_event(self, event: events.Event) -> None:
         if self._order.keeps(event):
+            if not self.completed and isinstance(event, events.Key):
+                self._drawn_prompt.type(event)
             return
         if isinstance(event, events.InputEvent | events.Paste) and self._insists(event):
             return

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from textual.content import Content
+from textual.events import Key
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -52,7 +53,19 @@ class DrawnPane(Drawn):
 
 
 class DrawnPrompt(Drawn):
-    """A drawing of the empty prompt."""
+    """A drawing of the empty prompt, and of the letters typed before the real one is there, which gets them then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed = ""
+        self._follows = True
+
+    def type(self, key: Key) -> None:
+        """Show a letter, or one less; what follows any other key is seen only in the real prompt."""
+        self._follows = self._follows and (key.is_printable or key.key == "backspace")
+        if self._follows:
+            self._typed = self._typed[:-1] if key.key == "backspace" else self._typed + (key.character or "")
+            self.refresh()
 
     @override
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -67,5 +80,7 @@ class DrawnPrompt(Drawn):
             cursor += " reverse"
         elif not theme.dark:
             cursor = "$text 90% on $foreground 70%"
+        if self._typed:
+            return Content.assemble(self._typed[1 - self.content_size.width :], (" ", cursor))
         text = PLACEHOLDER[: max(0, self.content_size.width)]
         return Content.assemble((text[:1], cursor), (text[1:], "$text 40%"))
