@@ -19,7 +19,7 @@ from tui_agent.models.base import (
     Unavailable,
     UnknownModel,
 )
-from tui_agent.models.errors import ErrorReply, failure, plain, redact
+from tui_agent.models.errors import ErrorReply, failure, plain, redact, status_of
 from tui_agent.models.offline.record import OFFLINE
 from tui_agent.models.resets import parse_retry_after
 
@@ -178,3 +178,37 @@ def test_of_a_page_only_its_title_is_told(page: str, said: str) -> None:
 def test_a_refusal_without_a_word_is_a_whole_sentence(status: int) -> None:
     message = failure(ACME, "model-1", ErrorReply(status, "", "")).message
     assert message.rstrip(".").endswith(("it gives no reason", "try again later"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        # platform.claude.com, errors
+        ("invalid_request_error", 400),
+        ("authentication_error", 401),
+        ("billing_error", 402),
+        ("permission_error", 403),
+        ("not_found_error", 404),
+        ("request_too_large", 413),
+        ("rate_limit_error", 429),
+        ("api_error", 500),
+        ("timeout_error", 504),
+        ("overloaded_error", 529),
+        # ai.google.dev, troubleshooting
+        ("INVALID_ARGUMENT", 400),
+        ("PERMISSION_DENIED", 403),
+        ("NOT_FOUND", 404),
+        ("RESOURCE_EXHAUSTED", 429),
+        ("INTERNAL", 500),
+        ("UNAVAILABLE", 503),
+        ("DEADLINE_EXCEEDED", 504),
+        # developers.openai.com, error codes
+        ("insufficient_quota", 402),
+        ("rate_limit_exceeded", 429),
+        ("server_error", 500),
+        ("502", 502),
+        ("another", 0),
+    ],
+)
+def test_an_error_inside_a_stream_counts_as_outside_of_one(kind: str, status: int) -> None:
+    assert status_of(kind) == status

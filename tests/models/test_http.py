@@ -1,6 +1,7 @@
 """Streams of events and of lines, however their bytes come."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.models.talking import closing, finish, request, user
 from tui_agent.models.base import ConnectionLost
 from tui_agent.models.catalogue import CATALOGUE
-from tui_agent.models.http import events_in, lines_in
+from tui_agent.models.http import events_in, lines_in, local_client
 
 Reading = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 EVENTS = [b'{"a": 1}', '{"b": "\u2028 é"}'.encode(), b"[DONE]"]
@@ -74,3 +75,19 @@ async def test_an_answer_of_nothing_is_no_success(monkeypatch: pytest.MonkeyPatc
         async with closing(CATALOGUE.create_model("openrouter:a/b")) as model:
             with pytest.raises(ConnectionLost, match="empty answer"):
                 await finish(model.stream(request(user("go"))))
+
+
+@pytest.mark.parametrize(("url", "port"), [("https://there.example/v1", 443), ("http://localhost/v1", 80)])
+def test_a_local_server_is_looked_for_at_the_port_of_its_scheme(
+    monkeypatch: pytest.MonkeyPatch, url: str, port: int
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def create_connection(address: tuple[str, int], timeout: float) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    with pytest.raises(ConnectionRefusedError), local_client(url):
+        pass
+    assert [each[1] for each in asked] == [port]

@@ -14,6 +14,7 @@ from tests.tools.support import Call
 from tui_agent.tools.base import Access, ToolFailure, ToolOutput
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.web.addresses import read_address, same_site
 from tui_agent.tools.web.fetch_url import FetchUrl
 from tui_agent.tools.web.fetching import FetchLimits
 from tui_agent.tools.web.html import convert
@@ -512,3 +513,18 @@ def _certificate(folder: Path, name: str) -> Path:
         + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return path
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://a.example/", "https://a.example/x", True),
+        ("http://a.example/", "https://www.a.example/", True),
+        ("https://a.example/", "http://a.example/", False),
+        ("https://a.example/", "https://b.example/", False),
+        ("https://a.example/", "https://a.example:8443/", False),
+        ("http://a.example:8080/", "http://a.example:8080/x", True),
+    ],
+)
+def test_a_site_is_its_host_and_the_way_up_to_https(one: str, other: str, same: bool) -> None:
+    assert same_site(read_address(one), read_address(other)) is same

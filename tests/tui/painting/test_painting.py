@@ -33,6 +33,7 @@ from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line, Run, breaks, wrap
 from tui_agent.tui.painting.markdown import paint_markdown
 from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.tables import share
 from tui_agent.tui.painting.themes import THEMES
 from tui_agent.tui.pane.block_painting import BlockPainting
 from tui_agent.tui.pane.transcript import Transcript
@@ -552,3 +553,19 @@ def _contrast(ink: tuple[int, int, int], ground: tuple[int, int, int]) -> float:
 def _luminance(colour: tuple[int, int, int]) -> float:
     linear = [part / 3294.6 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(
+    ("natural", "room", "widths"),
+    [
+        ([30, 28, 2], 60, [30, 28, 2]),
+        # The widest first give way, down to the next, then both alike.
+        ([30, 28, 2], 59, [29, 28, 2]),
+        ([30, 28, 2], 50, [24, 24, 2]),
+        ([50, 3], 20, [17, 3]),
+        ([9, 9, 0], 7, [3, 3, 1]),
+        ([3, 3], 1, [1, 1]),
+    ],
+)
+def test_wide_columns_share_what_narrow_ones_leave(natural: list[int], room: int, widths: list[int]) -> None:
+    assert share(natural, room) == widths
