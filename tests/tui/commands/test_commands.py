@@ -74,6 +74,8 @@ def test_the_keys_of_the_table_do_not_clash() -> None:
     [
         ("cards=ctrl+p", "cards: Ctrl+P is the key of palette (all commands, searchable)"),
         ("conversation.open=f1", "conversation.open: F1 is the key of help"),
+        ("picker.cancel=enter", "picker.cancel: Enter is the key of picker.choose"),
+        ("sessions.rename=up", "sessions.rename: Up is the key of picker.up"),
         ("card=ctrl+t", "there is no action card; did you mean cards?"),
         ("cards=ctrl+nonsense", "cards: there is no key ctrl+nonsense"),
         ("cards=f7", "cards: F7 is for writing in the prompt (select all)"),

@@ -348,3 +348,11 @@ async def test_signs_that_join_others_are_written_as_they_are_typed(app: PromptA
             app.post_message(key)
         await pilot.pause()
         assert app.area.prompt.text == text
+
+
+async def test_what_is_typed_into_an_earlier_text_ends_the_steps_back(app: PromptApp) -> None:
+    for text in ("alpha", "beta"):
+        app.area.prompt.sent.add(text)
+    async with app.run_test() as pilot:
+        await pilot.press("up", "x", "up")
+        assert app.area.prompt.text == "betax"
