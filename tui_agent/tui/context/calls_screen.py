@@ -207,12 +207,16 @@ def call_rows(seen: SeenThen, count: int, window: int, width: int) -> Iterator[R
     yield plain_row((f"  {cost}", "base"), (f" for {used.output_tokens:,} tokens of answer{writing}", "muted"))
     read, written = used.cache_read_tokens, used.cache_write_tokens
     fresh = max(0, used.input_tokens - read - written)
+    told = f", {written:,} written to it" if written else ""
+    fits = len(f"  {read:,} from the cache, {fresh:,} at full price{told}") <= width
     yield plain_row(
         (f"  {read:,}", "base"),
         (" from the cache, ", "muted"),
         (f"{fresh:,}", "base"),
-        (f" at full price{f', {written:,} written to it' if written else ''}", "muted"),
+        (f" at full price{told if fits else ''}", "muted"),
     )
+    if written and not fits:
+        yield plain_row((f"  {written:,}", "base"), (" written to it", "muted"))
     if call.lost:
         yield from wrapped(f"Cache lost, {money_text(call.lost_usd)} more: {call.lost}", width, "error")
     yield plain_row()
