@@ -6,7 +6,8 @@ A cell is one session of so many first calls (0: all) on one model in one window
 cost as a share of that of the cheapest other policy, and the evidence of both. A policy whose requests would not have
 fitted more often than ours is out of the race. Cells in which system prompt and tools alone take more than half of the
 window, or in which nobody has to do anything, are counted only. Then: how many cells are no dearer, the worst, and
-those in which another is both cheaper and keeps more.
+those in which another is both cheaper and keeps more. At the end the same without the cost of reading again what has
+left the view: of the others' prompts hardly anything says where to read it, so that they lose it without a bill.
 """
 
 import argparse
@@ -68,6 +69,12 @@ class Cell(NamedTuple):
     def ratio(self) -> float:
         """Our cost as a share of the cheapest one's."""
         return self.ours.cost / self.cheapest.cost if self.cheapest.cost else 1.0
+
+    @property
+    def like_for_like(self) -> float:
+        """The same without what is read again: only ours is billed for that, the others lose it for nothing."""
+        fitting = [each for each in self.others if each.over <= self.ours.over] or self.others
+        return self.ours.plain / min(each.plain for each in fitting)
 
     @property
     def beaten_by(self) -> list[str]:
@@ -145,6 +152,13 @@ def lines(cells: list[Cell]) -> Iterator[str]:
                 f"  beaten {sum(bool(each.beaten_by) for each in chosen)}"
                 f"  evidence {mean(each.ours.evidence for each in chosen):.3f}"
             )
+    plain = [each.like_for_like for each in busy]
+    if plain:
+        yield (
+            f"without what is read again: mean {mean(plain):.3f}  worst {max(plain):.2f}"
+            f"  <=1.0 {sum(each <= 1.0005 for each in plain) / len(plain):.0%}"
+            f"  <=1.05 {sum(each <= 1.05 for each in plain) / len(plain):.0%}"
+        )
 
 
 def _groups(cells: list[Cell]) -> Iterator[tuple[str, list[Cell]]]:

@@ -26,21 +26,23 @@ MODELS = ("claude-opus-5-5", "gemini-3.1-pro-preview")
 WINDOW = 200_000
 THRIFT = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0)
 KEPT = (8_000, 14_000, 20_000, 30_000, 40_000, 60_000)
-FACTS = (2_000, 4_000)
+FACTS = (2_000, 3_000, 4_000)
 
 
 class Point(NamedTuple):
-    """Thrift, tokens kept, tokens of facts."""
+    """Thrift, tokens kept, tokens of facts, and the share of the history that is kept at most."""
 
     thrift: float
     kept: int
     facts: int
+    share: float = Settings().compaction.keep_recent_share
 
     @property
     def settings(self) -> Settings:
         knobs: Mapping[str, float] = {
             "compaction.thrift": self.thrift,
             "compaction.keep_recent_tokens": self.kept,
+            "compaction.keep_recent_share": self.share,
             "compaction.facts_tokens": self.facts,
         }
         return load_settings(Path("/"), None, overrides=knobs)
@@ -64,8 +66,8 @@ class Standing(NamedTuple):
 
 def point_of(policy: Policy) -> Point:
     """Where a policy lies."""
-    thrift, kept, facts = policy.values.values()
-    return Point(float(thrift), int(kept), int(facts))
+    thrift, kept, share, facts = policy.values.values()
+    return Point(float(thrift), int(kept), int(facts), float(share))
 
 
 DEFAULT = point_of(POLICIES["balanced"])

@@ -188,8 +188,9 @@ class EnginePolicy:
             case ShrinkImages():
                 return Shrunk(tuple(map(halved, effect.images)))
             case WriteInBackground():
-                self._background = effect.steps, next(effect.steps)
-                self._ready_at, self._ready_after = self._now + LONGEST_SUMMARY / WRITING_SPEED, MAX_BACKGROUND_CALLS
+                self._background = effect.steps, (started := next(effect.steps))
+                tokens = started.writes if isinstance(started, StepStarted) and started.writes else LONGEST_SUMMARY
+                self._ready_at, self._ready_after = self._now + tokens / WRITING_SPEED, MAX_BACKGROUND_CALLS
                 return None
             case AwaitWriting():
                 self._finish_background(awaited=True)

@@ -34,7 +34,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
             "compaction.thrift": 4.0,
             "compaction.keep_recent_tokens": 20_000,
             "compaction.keep_recent_share": 0.08,
-            "compaction.facts_tokens": 2_000,
+            "compaction.facts_tokens": 3_000,
         },
     ),
     "careful": Policy(

@@ -176,7 +176,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Factor on `thrift` while the provider's cache is cold."""
     handover: Literal["five", "outline"] = "five"
     """Form of a summary: five sections, or an outline (intent, decisions, artifacts, next steps)."""
-    facts_tokens: Count = 2_000
+    facts_tokens: Count = 3_000
     """Largest size, in tokens, of the facts appended to a summary that left them out."""
     user_words_tokens: Count = 8_000
     """Largest size, in tokens, of your own messages kept with the summaries; at most a tenth of the window."""
