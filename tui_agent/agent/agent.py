@@ -17,8 +17,9 @@ from tui_agent.agent.branches import Branches
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
-from tui_agent.agent.extensions.agents import agent_of
+from tui_agent.agent.extensions.agents import READING, agent_of
 from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.agent.extensions.hook_calls import Ways
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
@@ -74,6 +75,9 @@ if TYPE_CHECKING:
     from tui_agent.agent.inbox import Inbox
 
 T = TypeVar("T")
+
+HOOK_STEPS: Final = 50
+"""The most calls of the model by which a hook of the type ``agent`` decides."""
 
 REPAIRS: Final = 2
 """How often `Agent.ask` asks for an answer again that does not have the type asked for."""
@@ -181,6 +185,8 @@ class Agent:
         offered, hooks, ask = session.offered, session.hooks, ask or nobody
         self._subtasks = session.subtasks or SubtaskRunner(ask)
         self._subtasks.opener = self._open_subtask
+        self._for_hooks = SubtaskRunner(ask)  # not among the session's: one of those may be waiting for it
+        self._for_hooks.opener = self._open_subtask
         self._subtask_models: dict[str, SharedModel] = {}
         tools = list(tools)
         if agentic:
@@ -237,7 +243,7 @@ class Agent:
             hooks,
             around,
         )
-        hooks.judge = self._steps.judge
+        hooks.ways = hooks.ways or Ways(self._steps.judge, self._look, self._use)
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
@@ -514,7 +520,7 @@ class Agent:
         name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
         self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
         hooked, transcript = self._as_hooked(spec, name, kept)
-        hooks = self._hooks.of_subtask(hooked, transcript)
+        hooks = self._hooks.of_subtask(hooked, transcript) if spec.hooked else Hooks()
         telemetry = self._record.telemetry.of_subtask(name, hooked.kind)
         # The learned token ratios of a model apply to every conversation with it.
         ratios, thread = self.engine.meter.ratios, name if kept.folder is None else kept.folder.name
@@ -543,6 +549,28 @@ class Agent:
                 await kept.close()
 
         return OpenSubtask(name, model.profile.name, agent, close)
+
+    async def _look(self, instruction: str, text: str) -> str:
+        """What a subtask that may read files answers to a hook's question. Raises `ToolFailure`."""
+        tools = tuple(tool.definition.name for tool in self._toolbox.registry if tool.definition.name in READING)
+        spec = SubtaskSpec(instruction, text, tools, "hook", steps=HOOK_STEPS, hooked=False)
+        try:
+            result = await self._for_hooks.run(spec, lambda _: None)
+        except NobodyToAsk as error:
+            raise ToolFailure("it would need an approval, and nobody can be asked") from error
+        if result.error:
+            raise ToolFailure(result.error)
+        return result.text
+
+    async def _use(self, server: str, tool: str, arguments: dict[str, object]) -> str:
+        """What a tool of a server that runs says to a hook. Raises `ToolFailure`."""
+        servers = self.offered.servers if self.offered is not None else None
+        if servers is None or not servers.runs(server):
+            raise ToolFailure(f"the server {server} is not running")
+        output = await servers.call(server, tool, arguments, self._toolbox.own_context(self._tell))
+        if output.is_error:
+            raise ToolFailure(output.text)
+        return output.text
 
     def _as_hooked(self, spec: SubtaskSpec, name: str, kept: Persistence) -> tuple[Subtask, Transcript | None]:
         """How the user's hooks are told of a subtask: its agent's or tool's name, and its transcript."""

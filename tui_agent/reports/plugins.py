@@ -317,8 +317,7 @@ def told(plugin: Plugin) -> list[str]:
         lines += [f"  {what}: {', '.join(names)}"] if names else []
     hooks = read_hooks((root,))
     for hook in hooks.hooks:
-        what = f"asks the small model: {hook.prompt}" if hook.prompt else f"runs, unconfined: {hook.command}"
-        lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {what}")
+        lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {hook.does}")
     lines += [f"  problem: {each}" for each in hooks.problems]
     lines += [f"  not used: {each}" for each in _unused(about, plugin.folder)]
     return [*lines, f"  adds about {tokens:,} tokens to each request" if tokens else "  adds nothing to a request"]

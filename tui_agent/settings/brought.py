@@ -59,7 +59,13 @@ _OWN: Final = {
     "styles": "output styles: how answers are written, once one is chosen",
     "commands": "slash commands: texts that are sent to the model, and commands that they run",
 }
-_HOOK_DOES: Final = {"command": "runs", "call": "calls", "url": "calls", "prompt": "asks the small model"}
+_HOOK_DOES: Final = {
+    "command": "runs",
+    "call": "calls",
+    "url": "sends the event to",
+    "tool": "calls a server's tool",
+    "prompt": "asks the small model",
+}
 """Other files and folders that a project may bring, and what they do."""
 
 

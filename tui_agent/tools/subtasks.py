@@ -28,6 +28,8 @@ class SubtaskSpec(msgspec.Struct, frozen=True):
     """The cost in USD at which it is stopped; 0: only the session's ceilings apply."""
     searches: bool = False
     """Its model may search the web by its provider's own tool."""
+    hooked: bool = True
+    """The user's hooks run in it too."""
 
 
 class SubtaskResult(msgspec.Struct, frozen=True):

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
+from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
 from tui_agent.agent.extensions.files import ExtensionFolder
@@ -603,12 +607,86 @@ def test_a_matcher_of_files_is_a_list_of_names(tmp_path: Path) -> None:
     assert "is not a list of file names" in read_hooks((ours,)).problems[0]
 
 
-def test_a_type_of_hook_that_does_not_run_here_is_named(tmp_path: Path) -> None:
-    given = {"hooks": {"PreToolUse": [{"hooks": [{"type": "http", "url": "https://example.com"}]}]}}
-    (tmp_path / "hooks.json").write_text(json.dumps(given))
-    found = read_hooks((ExtensionFolder(tmp_path, "yours", None, "own", ""),))
-    assert not found.hooks
-    assert "hooks of the type `http` do not run here" in found.problems[0]
+def listed(folder: Path, **hooks: dict[str, Any]) -> None:
+    """One hook for an event, as it stands in the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    given = {event: [{"hooks": [each]}] for event, each in hooks.items()}
+    (folder / "hooks.json").write_text(json.dumps({"hooks": given}))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "denied", "failure"),
+    [
+        (200, {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "not here"}}, True, ""),
+        (200, None, False, ""),
+        (200, "no", False, "no JSON object"),
+        (500, {"decision": "block", "reason": "not here"}, False, "the status 500"),
+    ],
+)
+async def test_an_address_is_told_of_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, body: object, denied: bool, failure: str
+) -> None:
+    """It refuses by what it says alone; what it cannot say costs nothing but a warning."""
+    asked: list[tuple[dict[str, str], dict[str, Any]]] = []
+
+    async def answered(request: web.Request) -> web.Response:
+        asked.append((dict(request.headers), await request.json()))
+        return web.Response(status=status, text="" if body is None else body if body == "no" else json.dumps(body))
+
+    monkeypatch.setenv("HOOK_TOKEN", "t1")
+    monkeypatch.setenv("HOOK_OTHER", "t2")
+    app = web.Application()
+    app.router.add_post("/hook", answered)
+    async with TestServer(app) as server:
+        headers = {"Authorization": "Bearer $HOOK_TOKEN", "X-Other": "${HOOK_OTHER}."}
+        post = {"type": "http", "url": str(server.make_url("/hook")), "headers": headers}
+        listed(tmp_path / "home", PreToolUse={**post, "allowedEnvVars": ["HOOK_TOKEN"]})
+        async with talking(tmp_path) as session:
+            told = await say(session, "list .")
+            (result,) = results(session)
+    ((got, event),) = asked
+    assert (got["Authorization"], got["X-Other"]) == ("Bearer t1", ".")
+    assert (event["hook_event_name"], event["native_tool_name"]) == ("PreToolUse", "list_dir")
+    assert result.is_error == denied
+    assert [failure in each.text for each in failed_hooks(told)] == ([True] if failure else [])
+
+
+async def test_a_hook_calls_a_tool_of_a_server(tmp_path: Path) -> None:
+    """With fields of the event; only of a server that runs, and what it says counts like the output of a command."""
+    text = '{"hookSpecificOutput": {"additionalContext": "seen ${tool_input.file_path}"}}'
+    use = {"type": "mcp_tool", "server": "test", "tool": "echo", "input": {"text": text}}
+    listed(tmp_path / "home", PostToolUse=use)
+    async with talking(tmp_path, {"mcp.servers": {"test": msgspec.to_builtins(faulty())}}) as session:
+        told = await say(session, "read calc.py")
+        assert "the server test is not running" in failed_hooks(told)[0].text
+        servers = session.offered.servers
+        await servers.learn()
+        assert not failed_hooks(await say(session, "read calc.py"))
+        assert f"seen {tmp_path / 'project/calc.py'}" in "\n".join([*notices(session), results(session)[-1].text])
+
+
+async def test_a_hooks_subtask_looks_before_it_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own calls meet no hook, and its refusal is told to the model, whose turn goes on."""
+    looked: list[str] = []
+
+    def answer(request: ParsedRequest) -> Step:
+        if "May this be read?" in request.prompt:
+            assert set(request.tools) == {"read_file", "grep", "glob", "list_dir"}
+            looked.extend(request.results)
+            step = Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text='{"ok": false, "reason": "Odd."}')
+            return step[request.position]
+        return (Step(calls=(Call("read_file", {"path": "calc.py"}),)), Step(text="I may not."))[request.position]
+
+    listed(tmp_path / "home", PreToolUse={"type": "agent", "prompt": "May this be read?"})
+    with in_thread(AnthropicServer(answer)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        async with talking(tmp_path, {"model.id": "claude-opus-5-5"}) as session:
+            told = await say(session, "read it")
+            assert not failed_hooks(told)
+            assert results(session)[0].text == "A hook of the user refuses this call: Odd."
+    assert "def " in looked[0]
+    assert server.violations == []
 
 
 async def test_a_file_that_changes_is_told_of(tmp_path: Path) -> None:

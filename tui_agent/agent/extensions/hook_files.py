@@ -63,15 +63,24 @@ ELSEWHERE: Final = frozenset(
 )
 """Events of Claude Code that do not occur here: their hooks are listed, and never run."""
 
-_KINDS_ELSEWHERE: Final = ("http", "mcp_tool", "agent")
-"""Types of Claude Code's hooks that are named as not usable."""
-
 TIMEOUT_S: Final = 600.0
 """The default, and the most."""
 PROMPT_TIMEOUT_S: Final = 30.0
 """The default for hooks of the type ``prompt``, and on `UserPromptSubmit`."""
+LOOKING_TIMEOUT_S: Final = 60.0
+"""The default for hooks of the type ``agent``."""
 END_TIMEOUT_S: Final = 5.0
 """The default for `SessionEnd`, so that closing does not wait long."""
+
+_KEYS: Final = {
+    "command": "command",
+    "python": "call",
+    "prompt": "prompt",
+    "agent": "prompt",
+    "http": "url",
+    "mcp_tool": "tool",
+}
+"""The key with what a hook of each type does."""
 
 _OURS: Final = "hooks.json"
 _SETTINGS: Final = ("settings.json", "settings.local.json")
@@ -89,8 +98,25 @@ _NAMES: Final = r"[\w|, -]*"
 """A matcher of only these characters lists whole names; any other is a regular expression, found anywhere in a name."""
 
 
+class Post(NamedTuple):
+    """An address that gets the event; `variables` are those of the environment that its headers may have."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    variables: frozenset[str] = frozenset()
+
+
+class Use(NamedTuple):
+    """A tool of an MCP server, with its arguments as JSON text."""
+
+    server: str
+    tool: str
+    input: str
+
+
 class Hook(NamedTuple):
-    """One hook: a command line, or a `prompt` for the small model, for subjects that match `matcher` (empty: all).
+    """One hook, for subjects that match `matcher` (empty: all): a command line, a `prompt` for the small model, or for
+    a subtask that `looks` at files first, an address to `post` to, or a server's tool to `use`.
 
     only_if: a rule such as ``Bash(git *)`` that the call has to match as well. waits: whether its answer is waited for.
     root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt.
@@ -108,6 +134,20 @@ class Hook(NamedTuple):
     waits: bool = True
     root: Path | None = None
     goes_on: bool = False
+    looks: bool = False
+    post: Post | None = None
+    use: Use | None = None
+
+    @property
+    def does(self) -> str:
+        """What it does, for people."""
+        if self.post is not None:
+            return f"sends the event to {self.post.url}"
+        if self.use is not None:
+            return f"calls the tool {self.use.tool} of the server {self.use.server}"
+        if self.looks:
+            return f"has a subtask that reads files decide: {self.prompt}"
+        return f"asks the small model: {self.prompt}" if self.prompt else f"runs, unconfined: {self.command}"
 
     def wants(self, event: Event, subjects: Sequence[str], about: str = "") -> bool:
         """Whether to run it for this event. subjects: what the event is about by all its names, such as a tool's; none:
@@ -206,35 +246,44 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
                 continue
             for given in listed:
                 hook = _hook(event, given, matcher, root, path) if isinstance(given, dict) else None
-                if isinstance(given, dict) and (kind := given.get("type")) in _KINDS_ELSEWHERE:
-                    yield f"{event}: hooks of the type `{kind}` do not run here."
-                    continue
                 yield hook or (
-                    f"{event}: a hook is a `command`, of the type `prompt` a `prompt`, or of the type `python` a "
-                    "`call` like module:function, and its `timeout` is a number of seconds above 0."
+                    f"{event}: a hook is a `command`, of the type `prompt` or `agent` a `prompt`, of the type `http` a "
+                    "`url`, of the type `mcp_tool` a `server` and a `tool`, or of the type `python` a `call` like "
+                    "module:function, and its `timeout` is a number of seconds above 0."
                 )
 
 
 def _hook(event: Event, given: Mapping[str, object], matcher: str, root: ExtensionFolder, path: Path) -> Hook | None:
     """The hook that an object describes; None if it is none."""
     kind = given.get("type", "command")
-    key = {"command": "command", "python": "call", "prompt": "prompt"}
-    line = given.get(key[kind]) if isinstance(kind, str) and kind in key else None
+    line = given.get(_KEYS[kind]) if isinstance(kind, str) and kind in _KEYS else None
     if not isinstance(line, str) or not line.strip():
         return None
     default = END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
     if kind == "prompt" or event == "UserPromptSubmit":
         default = PROMPT_TIMEOUT_S
+    if kind == "agent":
+        default = LOOKING_TIMEOUT_S
     timeout = given.get("timeout", default)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         return None
     command, prompt, arguments = line.strip(), "", given.get("args")
+    post, use = None, None
     if kind == "python":
         if not re.fullmatch(r"[\w.]+:\w+", line):
             return None
         command = shlex.join((sys.executable, "-c", _CALL_PYTHON, line))
-    elif kind == "prompt":
+    elif kind in ("prompt", "agent"):
         command, prompt = "", line.strip()
+    elif kind == "http":
+        command, post = "", _post(line.strip(), given)
+        if post is None:
+            return None
+    elif kind == "mcp_tool":
+        server, fields = given.get("server"), given.get("input", {})
+        if not (isinstance(server, str) and isinstance(fields, dict)):
+            return None
+        command, use = "", Use(server, line.strip(), json.dumps(fields))
     elif isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments):
         command = " ".join(map(_word, (line, *arguments)))
     condition = given.get("if")
@@ -250,8 +299,19 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         only_if=condition if isinstance(condition, str) else "",
         waits=True not in (given.get("async"), given.get("asyncRewake")),
         root=root.folder if root.kind == "plugin" else None,
-        goes_on=given.get("continueOnBlock") is True,
+        goes_on=kind == "agent" or given.get("continueOnBlock") is True,
+        looks=kind == "agent",
+        post=post,
+        use=use,
     )
+
+
+def _post(url: str, given: Mapping[str, object]) -> Post | None:
+    headers, names = given.get("headers", {}), given.get("allowedEnvVars", [])
+    if not (url.startswith(("http://", "https://")) and isinstance(headers, dict) and isinstance(names, list)):
+        return None
+    texts = tuple((name, value) for name, value in headers.items() if isinstance(value, str))
+    return Post(url, texts, frozenset(name for name in names if isinstance(name, str)))
 
 
 def _word(text: str) -> str:

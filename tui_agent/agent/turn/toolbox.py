@@ -302,6 +302,10 @@ class Toolbox:
             output = msgspec.structs.replace(output, text="\n".join(printed) or NO_OUTPUT)
         return msgspec.structs.replace(output, text=(await self._fit(call, output)).text.strip("\n"))
 
+    def own_context(self, emit: Emit) -> CallContext:
+        """What a call may use that a hook of the user makes."""
+        return self._context(f"own-{uuid.uuid4().hex[:12]}", (), emit, self._asking(emit))
+
     def _context(self, call_id: str, granted: tuple[Access, ...], emit: Emit, ask: Ask) -> CallContext:
         page_bytes = self._record.engine.page_bytes
         return CallContext(self._workspace, self._texts.folder, call_id, granted, page_bytes, emit, ask, self._deps)

@@ -126,9 +126,13 @@ class ToolServers:
 
     def is_on(self, name: str) -> bool:
         """Whether the server of this name is turned on. Reads files if it does not run."""
-        connection, server = self._connections.get(name), self._servers.get(name)
-        runs = connection is not None and connection.state == "running"
-        return runs or (server is not None and self._choices.is_on(server))
+        server = self._servers.get(name)
+        return self.runs(name) or (server is not None and self._choices.is_on(server))
+
+    def runs(self, name: str) -> bool:
+        """Whether the server of this name is connected."""
+        connection = self._connections.get(name)
+        return connection is not None and connection.state == "running"
 
     @property
     def unknown(self) -> tuple[str, ...]:
