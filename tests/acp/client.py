@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +52,9 @@ class Editor:
     terminals: list[asyncio.subprocess.Process] | None = None
     """What runs in its terminals, which have the numbers of this list; None: it offers none."""
     shown: list[str] = field(default_factory=list)
-    """What each terminal showed when it was released."""
+    """What each terminal has shown."""
+    reading: list[asyncio.Future[int]] = field(default_factory=list)
+    """What reads each terminal, to the exit code of its command."""
 
     def on_connect(self, conn: object) -> None:
         pass
@@ -90,15 +92,23 @@ class Editor:
         started = await asyncio.create_subprocess_exec(command, *(args or ()), stdout=asyncio.subprocess.PIPE)
         assert self.terminals is not None
         self.terminals.append(started)
-        return CreateTerminalResponse(terminal_id=str(len(self.terminals) - 1))
+        self.shown.append("")
+        number = len(self.reading)
+        self.reading.append(asyncio.ensure_future(self._read(number, started)))
+        return CreateTerminalResponse(terminal_id=str(number))
+
+    async def _read(self, number: int, started: asyncio.subprocess.Process) -> int:
+        assert started.stdout is not None
+        while piece := await started.stdout.read(1 << 16):
+            self.shown[number] += piece.decode()
+            self.news.set()
+        return await started.wait()
 
     async def wait_for_terminal_exit(self, terminal_id: str, **_: object) -> WaitForTerminalExitResponse:
-        output, _errors = await (self.terminals or [])[int(terminal_id)].communicate()
-        self.shown.append(output.decode())
-        return WaitForTerminalExitResponse(exit_code=(self.terminals or [])[int(terminal_id)].returncode)
+        return WaitForTerminalExitResponse(exit_code=await self.reading[int(terminal_id)])
 
     async def release_terminal(self, terminal_id: str, **_: object) -> ReleaseTerminalResponse:
-        assert len(self.shown) > int(terminal_id)
+        assert self.reading[int(terminal_id)].done()
         return ReleaseTerminalResponse()
 
     @property
@@ -119,7 +129,14 @@ class Editor:
 
     async def until(self, kind: type[object], count: int = 1) -> None:
         """Wait until so much was told of one kind."""
-        while len(self.of(kind)) < count:
+        await self._until(lambda: len(self.of(kind)) >= count)
+
+    async def until_shown(self, words: str) -> None:
+        """Wait until a terminal shows these."""
+        await self._until(lambda: any(words in shown for shown in self.shown))
+
+    async def _until(self, true: Callable[[], bool]) -> None:
+        while not true():
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), 60)
 

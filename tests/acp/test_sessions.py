@@ -223,7 +223,8 @@ async def test_a_command_runs_in_the_sandbox_and_is_shown_in_a_terminal_of_the_e
         async with editing(program, editor, "--yolo") as (connection, _):
             one = (await connection.new_session(cwd=str(program.project), mcp_servers=[])).session_id
             asked = asyncio.ensure_future(connection.prompt(session_id=one, prompt=[text_block("Run it.")]))
-            await editor.until(ToolCallProgress)
+            # Only then: what ends before its terminal shows anything tries the time limits of terminals instead.
+            await editor.until_shown("one")
             (program.project / "go").touch()
             await asked
         running, ended = editor.of(ToolCallProgress)

@@ -18,6 +18,7 @@ from acp.schema import ToolCallProgress
 
 from tui_agent.acp import viewer
 from tui_agent.agent import events
+from tui_agent.durable import write_file
 from tui_agent.tools.shell.output import raw_file
 
 ANSWERING_S: Final = 5.0
@@ -64,7 +65,8 @@ class Terminals:
         code = event.outcome.exit_code
         failed = int(event.status != "ok")
         with suppress(*_FAILED):
-            await asyncio.to_thread(marker.write_text, str(failed if code is None else code % 256))
+            # Whole at once: the viewer may look at any moment, and an empty one would say that the command failed.
+            await asyncio.to_thread(write_file, marker, str(failed if code is None else code % 256).encode())
             waiting = self._client.wait_for_terminal_exit(session_id=self._session, terminal_id=terminal)
             await asyncio.wait_for(waiting, ANSWERING_S)
         with suppress(*_FAILED):
