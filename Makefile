@@ -25,8 +25,9 @@ run: $(READY)
 test: $(READY)
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
-# Byte code is kept: each worker imports every test.
+# Byte code is kept, and made before there are workers: each imports every test.
 pytest: $(TESTS_READY)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -qq -m "not soak" >/dev/null || true
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not soak"
 
 soak: $(READY)

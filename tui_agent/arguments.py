@@ -222,8 +222,8 @@ def _check_words(options: argparse.Namespace) -> None:
         from difflib import get_close_matches
 
         if close := get_close_matches(word, COMMANDS, n=1, cutoff=0.8):
-            told = "a command when it is the first word" if close[0] == word else f"close to the command `{close[0]}`"
-            raise UsageError(f"{word!r} is {told}; to send it as a prompt: tui-agent -- {word}")
+            kind = "a command when it is the first word" if close[0] == word else f"close to the command `{close[0]}`"
+            raise UsageError(f"{word!r} is {kind}; to send it as a prompt: tui-agent -- {word}")
 
 
 def _unexpected(parser: "_Parser", word: str, argv: Sequence[str]) -> UsageError:

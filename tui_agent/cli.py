@@ -226,9 +226,9 @@ def _trace(options: Namespace, home: Path) -> int:
 
         _print(trajectory(home, options.session))
         return ExitCode.DONE
-    told = trace_lines(home, options.session, as_json=options.json, kinds=options.kind, follow=options.follow)
+    lines = trace_lines(home, options.session, as_json=options.json, kinds=options.kind, follow=options.follow)
     fit = _fitted if _is_terminal(sys.stdout) and not options.json else printable
-    for line in told:
+    for line in lines:
         sys.stdout.write(f"{fit(line)}\n")
         if options.follow:
             sys.stdout.flush()
@@ -680,9 +680,9 @@ def _prompt(options: Namespace) -> tuple[str | None, str]:
     if not given and (named or not words):
         given = _valid(read_prompt(), "standard input")
     elif not is_command(given):
-        data, told = read_data(wait=named)
-        if told:
-            _say(told)
+        data, problem = read_data(wait=named)
+        if problem:
+            _say(problem)
     if not given.strip():
         raise UsageError("the prompt is empty")
     return _valid(given, "the prompt"), _valid(data, "standard input")

@@ -12,7 +12,7 @@ class Offered(NamedTuple):
     """An option as it is written, what it does, and the words its value may be (empty: any, or it takes none)."""
 
     option: str
-    told: str
+    help_text: str
     values: tuple[str, ...] = ()
 
 
@@ -29,8 +29,8 @@ def offered(command: str) -> tuple[Offered, ...]:
             values = by_key[key].allowed.choices if key is not None else tuple(map(str, action.choices or ()))
             if not values and action.type is not None and re.fullmatch(r"[\w-]+(\|[\w-]+)+", action.help or ""):
                 values = tuple((action.help or "").split("|"))
-            told = "" if action.help is argparse.SUPPRESS else " ".join((action.help or "").split())
-            found.append(Offered(option, told, values))
+            help_text = "" if action.help is argparse.SUPPRESS else " ".join((action.help or "").split())
+            found.append(Offered(option, help_text, values))
     return tuple(found)
 
 
@@ -82,7 +82,7 @@ def _fish() -> str:
         for each in offered(command):
             kind = "-l" if each.option.startswith("--") else "-s"
             of = f" -x -a {_quoted(' '.join(each.values))}" if each.values else ""
-            lines.append(f"{begin} {kind} {each.option.lstrip('-')} -d {_quoted(each.told)}{of}")
+            lines.append(f"{begin} {kind} {each.option.lstrip('-')} -d {_quoted(each.help_text)}{of}")
     return "\n".join(lines)
 
 

@@ -374,8 +374,8 @@ async def _open(
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
     if forks:
-        told = "It begins with your next message; /tree then leads back to the other one"
-        notices.append(Notice(level="info", title="A new branch from here", text=told))
+        message = "It begins with your next message; /tree then leads back to the other one"
+        notices.append(Notice(level="info", title="A new branch from here", text=message))
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
@@ -416,21 +416,23 @@ def _notices(
     names = [each.name for each in found if Path(each.name).name != CONFIG]
     hint = "--trust uses it" if arguments.one_shot else "/trust uses it"
     if new:
-        told = "\n".join((*new, "You were not shown this when you trusted the project: all that it brings is ignored"))
-        yield Notice(level="warning", title="Changed since you trusted it", text=told, hint=hint)
+        message = "\n".join(
+            (*new, "You were not shown this when you trusted the project: all that it brings is ignored")
+        )
+        yield Notice(level="warning", title="Changed since you trusted it", text=message, hint=hint)
     elif names:
         yield Notice(level="info", title="Not trusted, so ignored", text=", ".join(names), hint=hint)
     if (style := settings.session.style) and not style_text(extensions, style):
-        told = f"There is no style {style} that could be used: answers are written as always."
-        yield Notice(level="warning", title="Output style", text=told, hint="/style lists those there are")
+        message = f"There is no style {style} that could be used: answers are written as always."
+        yield Notice(level="warning", title="Output style", text=message, hint="/style lists those there are")
     for text in servers.problems:
         yield Notice(level="warning", title="MCP servers", text=text)
     if waiting := servers.new:
         listed = "\n".join(f"{server.name}: {server.shown}" for server in waiting)
         name = waiting[0].name
         hint = f"/mcp on {name} starts it, now and in later sessions; /mcp off {name} asks no more."
-        told = f"This project names MCP servers, which would run:\n{listed}"
-        yield Notice(level="info", title="MCP servers", text=told, hint=hint)
+        message = f"This project names MCP servers, which would run:\n{listed}"
+        yield Notice(level="info", title="MCP servers", text=message, hint=hint)
 
 
 async def files_of(

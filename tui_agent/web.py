@@ -125,7 +125,7 @@ class Tab:
             while piece := await self._reader.read(PIECE_BYTES):
                 await send(piece)
 
-    def told(self, message: str) -> None:
+    def receive(self, message: str) -> None:
         """Take in a message of the page; what is none of its messages is ignored."""
         try:
             parsed = json.loads(message)
@@ -235,7 +235,7 @@ class Server:
         try:
             async for message in socket:
                 if message.type is WSMsgType.TEXT:
-                    tab.told(message.data)
+                    tab.receive(message.data)
         finally:
             showing.cancel()
             await tab.close()

@@ -110,8 +110,8 @@ def session_worktree(
             # Standard output is for an answer alone.
             done = subprocess.run(["/bin/sh", "-c", setup], stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
             if done.returncode:
-                told = f"worktree.setup ended with {done.returncode}; {worktree.folder} is kept"
-                raise WorktreeError(f"{told}, and opens as it is with --worktree {worktree.folder.name}")
+                problem = f"worktree.setup ended with {done.returncode}; {worktree.folder} is kept"
+                raise WorktreeError(f"{problem}, and opens as it is with --worktree {worktree.folder.name}")
         yield place
         if is_unchanged(worktree):
             if makers is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.agent.talking import talking
 from tui_agent.agent import events
-from tui_agent.agent.presence import FOLDER, State, Status, Told, statuses, tell
+from tui_agent.agent.presence import FOLDER, Instruction, State, Status, statuses, tell
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
@@ -50,17 +50,17 @@ async def test_a_session_is_answered_and_stopped_from_elsewhere(tmp_path: Path) 
         asked = await reached(home, session, "waiting")
         assert asked.question is not None
         assert asked.question.preview.title == "Create new.txt"
-        tell(home, session.id, Told("another", PermissionAnswer(allowed=True)))
+        tell(home, session.id, Instruction("another", PermissionAnswer(allowed=True)))
         await taken(home)
         assert not withdrawn.is_set()
-        tell(home, session.id, Told(asked.asked, PermissionAnswer(allowed=True)))
+        tell(home, session.id, Instruction(asked.asked, PermissionAnswer(allowed=True)))
         await running
         assert withdrawn.is_set()
         assert (session.agent.folder / "new.txt").read_text() == "x"
         await reached(home, session, "idle")
 
         running = asyncio.create_task(turn('write "y" to other.txt'))
-        tell(home, session.id, Told((await reached(home, session, "waiting")).turn))
+        tell(home, session.id, Instruction((await reached(home, session, "waiting")).turn))
         finished = [event for event in await running if isinstance(event, events.TurnFinished)]
         assert [event.stop_reason for event in finished] == ["interrupted"]
         await reached(home, session, "idle")

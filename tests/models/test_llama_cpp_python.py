@@ -47,7 +47,7 @@ async def test_an_answer_that_another_program_broke_off_is_asked_for_again(monke
 
         async def interrupt() -> None:
             await first_piece.wait()
-            await other.told(f"{server.url}/v1/models", 30.0)
+            await other.fetch(f"{server.url}/v1/models", 30.0)
 
         interrupting = asyncio.ensure_future(interrupt())
         async with closing(create_model(MODEL)) as model:

@@ -29,10 +29,10 @@ _HUNK: Final = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 def title_of(tool: str, arguments: str) -> str:
     """A call on one line."""
-    told = call_summary(arguments)
-    if facts_of(tool).kind == "execute" and told:
-        return told
-    return one_line(f"{tool} {told}".strip())
+    line = call_summary(arguments)
+    if facts_of(tool).kind == "execute" and line:
+        return line
+    return one_line(f"{tool} {line}".strip())
 
 
 def title_of_question(question: PermissionQuestion) -> str:
@@ -45,10 +45,10 @@ def title_of_question(question: PermissionQuestion) -> str:
 def arguments_of(arguments: str) -> dict[str, object]:
     """The arguments of a call as a mapping; empty if they are not a JSON object."""
     try:
-        told = json.loads(arguments)
+        parsed = json.loads(arguments)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def path_of(arguments: str, folder: Path) -> str:
@@ -75,10 +75,10 @@ def question_content(question: PermissionQuestion, folder: Path) -> list[Content
     if shown.diff:
         diff = visible_diff(shown.diff)
         content += list(edits(diff, path_of(question.arguments, folder))) or [_text(_block(diff, "diff"))]
-    told = shown.text or ("" if shown.command or shown.diff else question.arguments)
-    if told:
-        told = visible(told, tabs=False)
-        content.append(_text(_block(told) if question.kind == "call" else told))
+    shown_text = shown.text or ("" if shown.command or shown.diff else question.arguments)
+    if shown_text:
+        shown_text = visible(shown_text, tabs=False)
+        content.append(_text(_block(shown_text) if question.kind == "call" else shown_text))
     for change in shown.changes:
         content += [_text(_block(visible_diff(change.diff), "diff")), _text(visible_line(change.title))]
     return [*content, *([_text(clean(question.reason))] if question.reason else [])]

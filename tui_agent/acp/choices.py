@@ -46,7 +46,7 @@ def mode_named(name: str) -> Mode | None:
 
 def mode_state(agent: Agent) -> SessionModeState:
     """The available modes, and the present one."""
-    modes = [SessionMode(id=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
+    modes = [SessionMode(id=mode, name=name, description=description) for mode, (name, description) in MODES.items()]
     return SessionModeState(current_mode_id=agent.permissions.mode, available_modes=modes)
 
 
@@ -87,13 +87,19 @@ def auth_methods(catalogue: Catalogue) -> list[EnvVarAuthMethod | TerminalAuthMe
         )
         for provider in catalogue.with_keys()
     ]
-    told = "Opens the app in a terminal; /key stores a key in the keyring."
-    return [*found, TerminalAuthMethod(id=TERMINAL, name="In the terminal", description=told, type="terminal", args=[])]
+    description = "Opens the app in a terminal; /key stores a key in the keyring."
+    return [
+        *found,
+        TerminalAuthMethod(id=TERMINAL, name="In the terminal", description=description, type="terminal", args=[]),
+    ]
 
 
 def config_options(agent: Agent, *, every: bool = False) -> list[SessionConfigOptionSelect]:
     """Modes and models as config options, which newer clients use. `every`: see `model_names`."""
-    modes = [SessionConfigSelectOption(value=mode, name=name, description=told) for mode, (name, told) in MODES.items()]
+    modes = [
+        SessionConfigSelectOption(value=mode, name=name, description=description)
+        for mode, (name, description) in MODES.items()
+    ]
     short_name = catalogue_of(agent.settings).short_name
     names = model_names(agent, every=every)
     models = [SessionConfigSelectOption(value=name, name=short_name(name.replace("/", ":", 1))) for name in names]
@@ -104,17 +110,17 @@ def config_options(agent: Agent, *, every: bool = False) -> list[SessionConfigOp
 
 
 def _select(
-    name: Literal["mode", "model"], title: str, told: str, value: str, options: list[SessionConfigSelectOption]
+    name: Literal["mode", "model"], title: str, description: str, value: str, options: list[SessionConfigSelectOption]
 ) -> SessionConfigOptionSelect:
     return SessionConfigOptionSelect(
-        id=name, name=title, description=told, category=name, type="select", current_value=value, options=options
+        id=name, name=title, description=description, category=name, type="select", current_value=value, options=options
     )
 
 
 async def commands(agent: Agent) -> AvailableCommandsUpdate:
     """The available slash commands, including the user's own and servers' prompts."""
     found = [_command(each.name, each.description, each.argument) for each in available_commands(agent)]
-    found += [_command(name, told, argument) for name, told, argument in ERRANDS]
+    found += [_command(name, description, argument) for name, description, argument in ERRANDS]
     taken = {each.name for each in found}
     found += [
         _command(each.name, one_line(each.description), one_line(each.hint))
@@ -124,9 +130,9 @@ async def commands(agent: Agent) -> AvailableCommandsUpdate:
     return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=found)
 
 
-def _command(name: str, told: str, argument: str) -> AvailableCommand:
+def _command(name: str, description: str, argument: str) -> AvailableCommand:
     if not argument:
-        return AvailableCommand(name=name, description=told)
+        return AvailableCommand(name=name, description=description)
     return AvailableCommand(
-        name=name, description=told, input=AvailableCommandInput(root=UnstructuredCommandInput(hint=argument))
+        name=name, description=description, input=AvailableCommandInput(root=UnstructuredCommandInput(hint=argument))
     )

@@ -135,8 +135,10 @@ class Conversation:
             made._unusable = NO_MODEL
         made._said += [events.Notice(level="warning", title="Session", text=text) for text in notices]
         if session.agent.profile.provider == OFFLINE and not settings.model.id and not session.resumed:
-            told = "There is no key, so the built-in demonstration answers. `tui-agent doctor` says which keys count."
-            made._said.append(events.Notice(level="warning", title="No model", text=told))
+            message = (
+                "There is no key, so the built-in demonstration answers. `tui-agent doctor` says which keys count."
+            )
+            made._said.append(events.Notice(level="warning", title="No model", text=message))
         return made
 
     @property
@@ -163,8 +165,8 @@ class Conversation:
             self._introducing = asyncio.create_task(self._introduce())
 
     async def _introduce(self) -> None:
-        told = await commands(self.agent)
-        await self._send(told)
+        offered = await commands(self.agent)
+        await self._send(offered)
         if self.agent.context.todo().items:
             await self._send(plan(self.agent.context.todo()))
         await self.agent.connect()
@@ -173,14 +175,14 @@ class Conversation:
             await self._send(usage(stats.tokens, stats.window, stats.cost_usd, stats))
         # Servers that were not known yet may offer prompts.
         await self.session.offered.servers.learn()
-        if (now := await commands(self.agent)) != told:
+        if (now := await commands(self.agent)) != offered:
             await self._send(now)
 
     async def replay(self) -> None:
         """Send the client the conversation so far."""
-        told = Translator(self._arguments.folder, replaying=True)
+        translator = Translator(self._arguments.folder, replaying=True)
         for event in self.agent.branches.history():
-            for update in told.updates(event):
+            for update in translator.updates(event):
                 await self._send(update)
 
     # Prompts
@@ -273,10 +275,10 @@ class Conversation:
         self._mode = self.agent.permissions.mode
         try:
             reply = await run_command(self.agent, text)
-            told = reply.title + (f"\n\n{fenced(reply.text)}" if "\n" in reply.text else f"\n\n{reply.text}")
+            answer_text = reply.title + (f"\n\n{fenced(reply.text)}" if "\n" in reply.text else f"\n\n{reply.text}")
         except (AgentBusy, StorageError) as error:
-            told = str(error)
-        await self._send(update_agent_message_text(clean(told).rstrip()))
+            answer_text = str(error)
+        await self._send(update_agent_message_text(clean(answer_text).rstrip()))
         await self._tell_notices()
         await self._tell_mode()
         return PromptResponse(stop_reason="end_turn")
@@ -323,8 +325,8 @@ class Conversation:
     async def _answer_unattended(self, question: PermissionQuestion) -> PermissionAnswer:
         taken = question.choices[0] if question.choices else ""
         asked = one_line(question.preview.text or question.reason, 300)
-        told = f"{asked}\nNobody is here to ask; answered with the first choice: {taken or 'go on without an answer'}."
-        self._said.append(events.Notice(level="info", title="Answered unattended", text=told))
+        note = f"{asked}\nNobody is here to ask; answered with the first choice: {taken or 'go on without an answer'}."
+        self._said.append(events.Notice(level="info", title="Answered unattended", text=note))
         await self._tell_notices()
         if not taken:
             return PermissionAnswer(allowed=False, feedback=ALONE)
@@ -442,8 +444,8 @@ def _options(question: PermissionQuestion) -> list[PermissionOption]:
     ]
     if question.rules:
         for option, word in ((SESSION, "For this session"), (ALWAYS, "Always")):
-            told = one_line(f"{word} allow: {'; '.join(question.rules)}", 160)
-            options.append(PermissionOption(option_id=option, name=told, kind="allow_always"))
+            label = one_line(f"{word} allow: {'; '.join(question.rules)}", 160)
+            options.append(PermissionOption(option_id=option, name=label, kind="allow_always"))
     return [*options, PermissionOption(option_id=DECLINE, name="Decline", kind="reject_once")]
 
 
@@ -477,8 +479,8 @@ def _usage(used: Used) -> Usage:
 
 
 def _failure(failed: events.TurnFailed) -> RequestError:
-    told = f"{clean(failed.message)} {clean(failed.hint)}".strip()
-    return RequestError(-32603, told, {"kind": failed.kind, "retryable": failed.retryable})
+    message = f"{clean(failed.message)} {clean(failed.hint)}".strip()
+    return RequestError(-32603, message, {"kind": failed.kind, "retryable": failed.retryable})
 
 
 def _wrong(text: str) -> RequestError:

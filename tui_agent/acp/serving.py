@@ -35,9 +35,9 @@ def run(load: Load) -> int:
 
 
 async def _serve(load: Load) -> int:
-    over, told = asyncio.Event(), asyncio.Event()
+    over, ended_by_signal = asyncio.Event(), asyncio.Event()
     for number in _SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, ended_by_signal.set)
     reader, writer = await _pipes(over)
     front_end = FrontEnd(load)
     connection = AgentSideConnection(front_end, writer, reader, listening=False, use_unstable_protocol=True)
@@ -45,7 +45,7 @@ async def _serve(load: Load) -> int:
     router = cast("MessageRouter", connection._conn._handler)
     router.route_request("session/delete", DeleteSessionRequest, front_end, "delete_session")
     listening = asyncio.create_task(connection.listen())
-    ends = [listening, asyncio.create_task(over.wait()), asyncio.create_task(told.wait())]
+    ends = [listening, asyncio.create_task(over.wait()), asyncio.create_task(ended_by_signal.wait())]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -56,7 +56,7 @@ async def _serve(load: Load) -> int:
         with contextlib.suppress(TimeoutError, OSError):
             await asyncio.wait_for(connection.close(), CLOSING_S)
         await front_end.close()
-    if told.is_set():
+    if ended_by_signal.is_set():
         return ExitCode.INTERRUPTED
     broke = listening.done() and not listening.cancelled() and listening.exception() is not None
     return ExitCode.FAILED if broke else ExitCode.DONE
@@ -108,8 +108,8 @@ class _Input(asyncio.StreamReader):
             error = _error_in(line)
             if error is None:
                 return line
-            told = {"jsonrpc": "2.0", "id": None, "error": error}
-            self._answers.write(msgspec.json.encode(told) + b"\n")
+            reply = {"jsonrpc": "2.0", "id": None, "error": error}
+            self._answers.write(msgspec.json.encode(reply) + b"\n")
 
 
 def _error_in(line: bytes) -> dict[str, str | int] | None:

@@ -58,7 +58,7 @@ class Terminals:
         """Whether this call has a terminal."""
         return call_id in self._open
 
-    async def ended(self, event: events.ToolFinished, told: ToolCallProgress) -> ToolCallProgress:
+    async def ended(self, event: events.ToolFinished, update: ToolCallProgress) -> ToolCallProgress:
         """What to tell of a call that has ended: its terminal stays in place of its text."""
         terminal, output = self._open.pop(event.call_id)
         marker = output.with_suffix(viewer.ENDED)
@@ -73,4 +73,4 @@ class Terminals:
             # It shows what it has shown from then on.
             await self._client.release_terminal(session_id=self._session, terminal_id=terminal)
             await asyncio.to_thread(marker.unlink, missing_ok=True)
-        return told.model_copy(update={"content": [tool_terminal_ref(terminal)]})
+        return update.model_copy(update={"content": [tool_terminal_ref(terminal)]})

@@ -88,8 +88,8 @@ class Translator:
             case events.ContextChanged() if event.window > 0:
                 yield usage(event.tokens, event.window, event.cost_usd)
             case _:
-                if told := _remark(event):
-                    yield update_agent_thought_text(told)
+                if remark := _remark(event):
+                    yield update_agent_thought_text(remark)
 
     def is_known(self, call_id: str) -> bool:
         """Whether this call has been sent to the client."""

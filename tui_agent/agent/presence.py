@@ -53,7 +53,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
     question: PermissionQuestion | None = None
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
     """What another program tells a session: the answer to the question `to`; without one, to stop the turn `to`."""
 
     to: str
@@ -70,9 +70,9 @@ def statuses(home: Path) -> Mapping[str, Status]:
     return found
 
 
-def tell(home: Path, session: str, told: Told) -> None:
+def tell(home: Path, session: str, message: Instruction) -> None:
     """Tell a session. Writes a file; raises OSError."""
-    _write(home / FOLDER / f"{session}.told", msgspec.json.encode(told))
+    _write(home / FOLDER / f"{session}.told", msgspec.json.encode(message))
 
 
 class Presence:
@@ -82,7 +82,7 @@ class Presence:
         self.ask_here = ask
         self.background = False
         """Whether it is on no screen."""
-        self._file, self._told = (home / FOLDER / f"{name}.{end}" for end in ("json", "told"))
+        self._file, self._instructions = (home / FOLDER / f"{name}.{end}" for end in ("json", "told"))
         self._agent: Agent | None = None
         self._questions: dict[str, tuple[PermissionQuestion, asyncio.Future[PermissionAnswer]]] = {}
         self._last = Status()
@@ -93,7 +93,7 @@ class Presence:
         """Begin to say what this agent does."""
         self._agent = agent
         agent.turns.on_begin.append(self._began)
-        await asyncio.to_thread(self._told.unlink, missing_ok=True)
+        await asyncio.to_thread(self._instructions.unlink, missing_ok=True)
         await self._look()
 
     def _began(self) -> None:
@@ -123,11 +123,11 @@ class Presence:
 
     async def _look(self) -> None:
         """Take in what was told, and say what is new."""
-        told = await asyncio.to_thread(self._taken)
-        if told is not None and (open_ := self._questions.get(told.to)) and told.answer is not None:
+        message = await asyncio.to_thread(self._taken)
+        if message is not None and (open_ := self._questions.get(message.to)) and message.answer is not None:
             if not open_[1].done():
-                open_[1].set_result(told.answer)
-        elif told is not None and told.answer is None and told.to == self._turn and self._agent is not None:
+                open_[1].set_result(message.answer)
+        elif message is not None and message.answer is None and message.to == self._turn and self._agent is not None:
             self._agent.interrupt()
         now = self._status()
         if now != self._last:
@@ -155,11 +155,11 @@ class Presence:
             question=question,
         )
 
-    def _taken(self) -> Told | None:
+    def _taken(self) -> Instruction | None:
         with suppress(OSError, msgspec.MsgspecError):
-            told = msgspec.json.decode(read_bytes(self._told, MOST_BYTES), type=Told)
-            self._told.unlink()
-            return told
+            message = msgspec.json.decode(read_bytes(self._instructions, MOST_BYTES), type=Instruction)
+            self._instructions.unlink()
+            return message
         return None
 
     def _write(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class Presence:
             self._task.cancel()
             await asyncio.wait((self._task,))
         self._agent = None
-        for path in (self._file, self._told):
+        for path in (self._file, self._instructions):
             with suppress(OSError):
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 

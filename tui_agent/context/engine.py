@@ -328,17 +328,17 @@ class ContextEngine(KnownContext):
 
     def _write(self, plan: Plan, *, asked: bool = False) -> Steps[Draft | Refusal]:
         """Write the text of a plan. If one that the user did not ask for (`asked`) fails, the next one backs off."""
-        told = yield from self._heard(plan, asked=asked)
-        if isinstance(told, Refusal):
-            return told
-        yield StepStarted(told.step, told.before, told.reason, told.first, told.last, told.writes)
-        return (yield from self._written(self._order(self._with_state(told)), asked=asked))
+        reply = yield from self._heard(plan, asked=asked)
+        if isinstance(reply, Refusal):
+            return reply
+        yield StepStarted(reply.step, reply.before, reply.reason, reply.first, reply.last, reply.writes)
+        return (yield from self._written(self._order(self._with_state(reply)), asked=asked))
 
     def _heard(self, plan: Plan, *, asked: bool) -> Steps[Plan | Refusal]:
-        told = yield from heard(plan, asked=asked)
-        if isinstance(told, Refusal) and not asked:
+        reply = yield from heard(plan, asked=asked)
+        if isinstance(reply, Refusal) and not asked:
             self.backoff = self.backoff.failed()
-        return told
+        return reply
 
     def _order(self, plan: Plan) -> Order:
         """Collect what the summary of `plan` is written from, at this moment."""
@@ -386,12 +386,12 @@ class ContextEngine(KnownContext):
 
         Their input is collected now.
         """
-        told = yield from self._heard(plan, asked=False)
-        if isinstance(told, Refusal):
+        reply = yield from self._heard(plan, asked=False)
+        if isinstance(reply, Refusal):
             return
-        orders, merge = [self._order(self._with_state(told))], None
-        if not told.boundaries and not told.through:
-            merge = plan_merge(self.view, self.situation(), coming=told)
+        orders, merge = [self._order(self._with_state(reply))], None
+        if not reply.boundaries and not reply.through:
+            merge = plan_merge(self.view, self.situation(), coming=reply)
         if merge is not None:
             orders.append(self._order(merge))
         yield WriteInBackground(self._background(orders))

@@ -285,14 +285,14 @@ def expired(seen: Forecast, *, at_least_usd: float) -> str:
     if cost is None:
         return ""
     step, then = seen.due, seen.cost_then
-    told = f"The cache expired: your next message costs {money_text(cost)}"
+    lead = f"The cache expired: your next message costs {money_text(cost)}"
     if step is None or then is None or step.in_background or then >= cost:
-        return f"{told}. /compact shows what a summary first would cost."
+        return f"{lead}. /compact shows what a summary first would cost."
     return (
-        f"{told} as it is, {money_text(then)} after clearing {compact_count(step.frees)} of old results"
+        f"{lead} as it is, {money_text(then)} after clearing {compact_count(step.frees)} of old results"
         " (by itself; /keep keeps them)"
         if step.step == "clear"
-        else f"{told} as it is, {money_text(then)} after {NAMES[step.step]} (by itself)"
+        else f"{lead} as it is, {money_text(then)} after {NAMES[step.step]} (by itself)"
     )
 
 

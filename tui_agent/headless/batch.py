@@ -247,8 +247,8 @@ def _failed(task: Task, kind: str, message: str, code: int = 1) -> dict[str, Any
 
 def _result(task: Task, code: int, output: bytes, errors: bytes) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(output.strip().rpartition(b"\n")[2])
-        fields: Mapping[str, Any] = told if isinstance(told, dict) else {}
+        result = msgspec.json.decode(output.strip().rpartition(b"\n")[2])
+        fields: Mapping[str, Any] = result if isinstance(result, dict) else {}
     except msgspec.DecodeError:
         fields = {}
     if not fields:
@@ -298,11 +298,11 @@ async def _run(options: Options, tasks: Sequence[Task]) -> int:
     failed = sum(bool(each["error"]) for each in batch.done)
     left = len(tasks) - len(batch.done)
     spent = money_text(batch.ledger.money().spent)
-    told = f"{counted(len(batch.done), 'task')} done, {failed} of them failed; {spent}. Results: {options.results}"
+    summary = f"{counted(len(batch.done), 'task')} done, {failed} of them failed; {spent}. Results: {options.results}"
     if left:
         why = "stopped" if stopped else "the ceiling of all is reached"
-        told += f". {left} not done ({why}): the same command goes on with them."
-    sys.stderr.write(f"{told}\n")
+        summary += f". {left} not done ({why}): the same command goes on with them."
+    sys.stderr.write(f"{summary}\n")
     if stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.FAILED if left or failed else ExitCode.DONE
@@ -312,7 +312,7 @@ class Board:
     """A context that shows a batch: live on a terminal, else a line for each task that is done."""
 
     def __enter__(self) -> Callable[[Batch], None]:
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self._live: Any = None
         if sys.stderr.isatty():
             from rich.console import Console
@@ -331,8 +331,8 @@ class Board:
             self._live.update(_table(batch), refresh=True)
             return
         for each in batch.done:
-            if each["id"] not in self._told:
-                self._told.add(each["id"])
+            if each["id"] not in self._printed:
+                self._printed.add(each["id"])
                 sys.stderr.write(f"{_line(each)}\n")
 
 

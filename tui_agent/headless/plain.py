@@ -212,8 +212,8 @@ class Talk:
         if session.resumed:
             self._tell_last(list(agent.branches.history()))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop, session)
-        if told := await _without_key(session):
-            say(told)
+        if missing_key := await _without_key(session):
+            say(missing_key)
         text = self._arguments.prompt
         if text:
             say(f"You: {text}")
@@ -313,9 +313,9 @@ class Talk:
             return await (self._ask_permission(question) if question.kind == "call" else self._ask_choice(question))
 
     async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer:
-        told = text_of(question)
+        question_text = text_of(question)
         say(f"Permission needed: {visible_line(question.preview.title)}. {clean(question.reason)}")
-        say(f"It is {counted(told.count(chr(10)) + 1, 'line')}:\n{told}\nThat is all of it.")
+        say(f"It is {counted(question_text.count(chr(10)) + 1, 'line')}:\n{question_text}\nThat is all of it.")
         for rule in question.rules:
             say(f"Session and always would allow: {visible_line(rule)}")
         outside = "Allow it outside the sandbox?" if question.outside else "Allow it?"

@@ -173,17 +173,17 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
     if schema is None:
         await _turn(session, arguments, outcome, words, images, typed)
         return
-    told = f"{words}\n\n{schema.instruction()}"
+    outgoing = f"{words}\n\n{schema.instruction()}"
     problems: tuple[str, ...] = ()
     for _ in range(1 + REPAIRS):
-        await _turn(session, arguments, outcome, told, images, typed)
+        await _turn(session, arguments, outcome, outgoing, images, typed)
         if not outcome.ended_well:
             return
         outcome.structured, problems = schema.find(outcome.text)
         if not problems:
             return
         await session.agent.turns.tell_model(schema.repair(problems))
-        told, images, typed = "", (), ""
+        outgoing, images, typed = "", (), ""
     outcome.fail(
         "invalid_result",
         f"The result is not valid under {arguments.json_schema}: {'; '.join(problems)}.",
@@ -294,10 +294,10 @@ def _print(text: str) -> None:
 
 def in_a_line(notice: events.Notice) -> str:
     """A notice as one sentence or two."""
-    told = ": ".join(filter(None, (notice.title, notice.text or notice.hint)))
+    line = ": ".join(filter(None, (notice.title, notice.text or notice.hint)))
     if not notice.text or not notice.hint:
-        return told
-    return f"{told}{';' if told[-1].isalnum() else ''} {notice.hint}"
+        return line
+    return f"{line}{';' if line[-1].isalnum() else ''} {notice.hint}"
 
 
 def _say(text: str) -> None:

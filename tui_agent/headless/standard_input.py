@@ -30,11 +30,11 @@ def read_data(*, wait: bool) -> tuple[str, str]:
     if sys.stdin is None or sys.stdin.isatty():
         return "", ""
     if not wait and not _begins(sys.stdin.fileno()):
-        told = (
+        problem = (
             f"nothing came on standard input within {SILENT_S:.0f} s: going on without it. "
             "`-p PROMPT -` waits for data; `< /dev/null` says there is none."
         )
-        return "", told
+        return "", problem
     data = _decoded(sys.stdin.buffer.read(MAX_BYTES + 1))
     return (data if data.strip() else ""), ""
 

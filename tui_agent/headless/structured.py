@@ -96,8 +96,10 @@ class ResultSchema:
             errors = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError, re.error) as error:
             return (f"the schema cannot be applied: {error}"[:_PROBLEM_CHARACTERS],)
-        told = [f"at {error.json_path}: {error.message}"[:_PROBLEM_CHARACTERS] for error in errors[:_MAX_PROBLEMS]]
-        return (*told, f"and {len(errors) - len(told)} more") if len(errors) > len(told) else tuple(told)
+        problems = [f"at {error.json_path}: {error.message}"[:_PROBLEM_CHARACTERS] for error in errors[:_MAX_PROBLEMS]]
+        return (
+            (*problems, f"and {len(errors) - len(problems)} more") if len(errors) > len(problems) else tuple(problems)
+        )
 
 
 def _refuse(constant: str) -> object:

@@ -105,7 +105,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                 try:
                     async with asyncio.timeout(END_TIMEOUT_S if reply.complete else None):
                         data = await anext(events)
-                    told = reply.read(data)
+                    stream_events = reply.read(data)
                 except StopAsyncIteration:
                     break
                 except Exception as error:
@@ -131,7 +131,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
                     if isinstance(known, ToolsRefused):
                         self._profile = msgspec.structs.replace(self._profile, tools=False)
                     raise known from error
-                for event in told:
+                for event in stream_events:
                     streamed = streamed or not isinstance(event, Metered)
                     yield event
         finally:

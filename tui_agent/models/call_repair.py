@@ -116,9 +116,9 @@ def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[Tool
     """The repaired call, or several: OpenAI's models sometimes invent a call that contains others."""
     if call.name in tools or call.name not in _SEVERAL:
         return (_mended(call, tools),)
-    told = (read_object(call.malformed or call.arguments) or {}).get("tool_uses")
+    tool_uses = (read_object(call.malformed or call.arguments) or {}).get("tool_uses")
     held: list[_Written] = []
-    for each in told if isinstance(told, list) else ():
+    for each in tool_uses if isinstance(tool_uses, list) else ():
         match each:
             case {"recipient_name": str(name), "parameters": dict(arguments)} if _own_name(name, tools) in tools:
                 held.append(_Written(_own_name(name, tools), arguments))

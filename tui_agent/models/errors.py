@@ -232,8 +232,8 @@ def too_long(model: str, tokens: int = 0, limit: int = 0, *, bound: bool = False
     """The error for a request with more tokens than the model accepts; 0: unknown. `bound`: it has at most `tokens`."""
     sizes = ""
     if limit:
-        told = f"{tokens:,} tokens of at most {limit:,}"
-        sizes = f"{told}; " if tokens > limit else f"it takes {limit:,} tokens with the answer; "
+        size = f"{tokens:,} tokens of at most {limit:,}"
+        sizes = f"{size}; " if tokens > limit else f"it takes {limit:,} tokens with the answer; "
     return ContextOverflow(
         f"The conversation is too long for {model}: {sizes}compact it or choose a model with a larger window.",
         tokens=tokens,

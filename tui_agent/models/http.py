@@ -100,7 +100,7 @@ class HttpClient:
             async for piece in answer.aiter_bytes():
                 yield piece
 
-    async def told(self, url: str, timeout_s: float, asked: bytes | None = None) -> bytes:
+    async def fetch(self, url: str, timeout_s: float, asked: bytes | None = None) -> bytes:
         """The body of the answer to a GET, or to a POST of the JSON `asked`. Raises as `events` does.
 
         Only for idempotent requests: it repeats one if a pooled connection turns out to be closed.
@@ -206,24 +206,24 @@ def read_error(body: bytes, headers: Mapping[str, str] = _NO_HEADERS, status: in
     ``metadata.raw``. Older vLLM: ``{"object": "error", "message", "type"}``; text-generation-inference and LM Studio:
     ``{"error": "…"}``; FastAPI: ``{"detail": …}``; Gemini: ``{"error": {"message", "status", "code", "details"}}``.
     """
-    told: object = None
+    parsed: object = None
     try:
-        told = msgspec.json.decode(body)
-        refusal = _error_in(told)
+        parsed = msgspec.json.decode(body)
+        refusal = _error_in(parsed)
     except (msgspec.DecodeError, UnicodeDecodeError):
         refusal = ErrorReply(0, "", body.decode(errors="replace"))
-    waits = seconds_to_reset(headers, told, refusal.text)
+    waits = seconds_to_reset(headers, parsed, refusal.text)
     return refusal._replace(status=status or refusal.status, retry_after=waits)
 
 
-def _error_in(told: object) -> ErrorReply:
-    if isinstance(told, list) and told:
-        told = told[0]
-    if not isinstance(told, dict):
-        return ErrorReply(0, "", error_text_in(told))
-    error = told.get("error", told)
+def _error_in(parsed: object) -> ErrorReply:
+    if isinstance(parsed, list) and parsed:
+        parsed = parsed[0]
+    if not isinstance(parsed, dict):
+        return ErrorReply(0, "", error_text_in(parsed))
+    error = parsed.get("error", parsed)
     if not isinstance(error, dict):
-        return ErrorReply(0, str(told.get("error_type") or ""), error_text_in(error))
+        return ErrorReply(0, str(parsed.get("error_type") or ""), error_text_in(error))
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     parts = [error.get("message") or error.get("detail") or "", raw or ""]

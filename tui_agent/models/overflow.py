@@ -114,7 +114,7 @@ def overflow_in(text: str, code: str = "") -> Overflow | None:
     for pattern in _LIMITED:
         if found := re.search(pattern, text, re.IGNORECASE):
             return Overflow(0, _number(found["limit"]))
-    return Overflow() if any(re.search(_BARE, told, re.IGNORECASE) for told in (text, code)) else None
+    return Overflow() if any(re.search(_BARE, said, re.IGNORECASE) for said in (text, code)) else None
 
 
 def is_too_many_bytes(text: str) -> bool:

@@ -108,28 +108,28 @@ def _served(catalogue: str) -> "CatalogueProvider | None":
     return next((each for each in get_snapshot().providers if each.id == catalogue), None)
 
 
-def _prices(told: "ModelPrice") -> Prices | None:
+def _prices(price: "ModelPrice") -> Prices | None:
     """The prices with those of larger requests. None if input or output has no price."""
     starts: set[int] = set()
     for name in ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok"):
-        starts.update(tier.start for tier in getattr(getattr(told, name), "tiers", ()))
-    base = _prices_above(told, 0)
+        starts.update(tier.start for tier in getattr(getattr(price, name), "tiers", ()))
+    base = _prices_above(price, 0)
     if base is None:
         return None
-    cliffs = tuple((start, prices) for start in sorted(starts) if (prices := _prices_above(told, start)) is not None)
+    cliffs = tuple((start, prices) for start in sorted(starts) if (prices := _prices_above(price, start)) is not None)
     return msgspec.structs.replace(base, above=cliffs)
 
 
-def _prices_above(told: "ModelPrice", start: int) -> Prices | None:
+def _prices_above(price: "ModelPrice", start: int) -> Prices | None:
     """The prices of a request of more than `start` tokens (0: of any size)."""
-    paid = _price_at(told.input_mtok, start), _price_at(told.output_mtok, start)
+    paid = _price_at(price.input_mtok, start), _price_at(price.output_mtok, start)
     if paid[0] is None or paid[1] is None:
         return None
     return Prices(
         input=paid[0],
         output=paid[1],
-        cache_read=_price_at(told.cache_read_mtok, start),
-        cache_write=_price_at(told.cache_write_mtok, start),
+        cache_read=_price_at(price.cache_read_mtok, start),
+        cache_write=_price_at(price.cache_write_mtok, start),
     )
 
 

@@ -44,8 +44,8 @@ def seconds_to_reset(headers: Mapping[str, str], body: object = None, text: str 
 
     What it asks for explicitly counts first; then the latest reset of the limits that are used up.
     """
-    told = (_asked(headers), _of_limits(headers), _in_body(body), _in_text(text))
-    return next((each for each in told if each is not None), None)
+    found = (_asked(headers), _of_limits(headers), _in_body(body), _in_text(text))
+    return next((each for each in found if each is not None), None)
 
 
 def _asked(headers: Mapping[str, str]) -> float | None:
@@ -93,13 +93,13 @@ def _in_body(body: object) -> float | None:
 
 def _in_details(details: object) -> float | None:
     """Gemini's: a quota of a day resets at midnight, whatever its `RetryInfo` says, which is about the minute's."""
-    told = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    for detail in told:
+    found = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    for detail in found:
         violations = detail.get("violations")
         for violation in violations if isinstance(violations, list) else ():
             if isinstance(violation, dict) and "PerDay" in str(violation.get("quotaId")):
                 return _to_midnight_in_california()
-    for detail in told:
+    for detail in found:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             return parse_retry_after(str(detail.get("retryDelay", "")))
     return None

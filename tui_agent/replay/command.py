@@ -68,10 +68,10 @@ def replay_report(
             target.write_text(plot(recording.name, dots(replay.outcomes)), encoding="utf-8")
         except OSError as error:
             why = error.strerror or str(error)
-            told = (
+            problem = (
                 f"--plot: {target} cannot be written: {why}. Nothing was drawn; without --plot the figures are printed."
             )
-            raise UnreadableRecording(told) from error
+            raise UnreadableRecording(problem) from error
     return document(replay) if as_json else table(replay)
 
 

@@ -185,8 +185,8 @@ class Examiner:
             for task in asked.values():
                 task.cancel()
         if stopped is not None:
-            told = stopped.message if isinstance(stopped, ModelError) else str(stopped)
-            raise ExamStopped(f"{told} {money_text(self.spent_usd)} were spent; no result is kept.") from stopped
+            reason = stopped.message if isinstance(stopped, ModelError) else str(stopped)
+            raise ExamStopped(f"{reason} {money_text(self.spent_usd)} were spent; no result is kept.") from stopped
         return [task.result() for task in tasks]
 
     async def _replayed(self, plan: Plan, planned: Planned) -> Outcome:
@@ -282,8 +282,8 @@ def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
         scored = str(each.scored("right")), *counts, str(each.scored("unknown")), str(each.scored("wrong"))
         rows.append((each.policy, *scored, f"{each.view_tokens:,}", *replayed))
     asked = counted(len(plan.asked), "question")
-    told = f"{asked}, {plan.profile.id}, window {plan.window:,}; it cost {money_text(spent_usd)}"
-    return "\n".join([told, "", *aligned(rows), "", _NOTE])
+    heading = f"{asked}, {plan.profile.id}, window {plan.window:,}; it cost {money_text(spent_usd)}"
+    return "\n".join([heading, "", *aligned(rows), "", _NOTE])
 
 
 _NOTE: Final = (
@@ -300,7 +300,7 @@ def _right_of(sat: Sat, plan: Plan, about: str) -> str:
 
 def document(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
     """The results as a JSON object, with the questions and every answer."""
-    told = {
+    fields = {
         "model": plan.profile.id,
         "window": plan.window,
         "cost_usd": spent_usd,
@@ -323,4 +323,4 @@ def document(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
             for each in sat
         ],
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()

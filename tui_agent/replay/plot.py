@@ -88,12 +88,12 @@ def plot(name: str, outcomes: Sequence[Dot]) -> str:
     """The plot of these dots as SVG, with a panel for each model; `name` is the recording's."""
     panels = list(dict.fromkeys((outcome.model, outcome.window) for outcome in outcomes))
     height = PANEL_HEIGHT * len(panels)
-    told = _plain(name)
+    title = _plain(name)
     described = (f"{each.policy} on {each.model}: ${each.usd:.2f}, {each.verbatim:.3f} verbatim" for each in outcomes)
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-labelledby="title desc">',
-        f'<title id="title">{told}: dollars against what stays verbatim</title>',
+        f'<title id="title">{title}: dollars against what stays verbatim</title>',
         f'<desc id="desc">{_plain("; ".join(described))}</desc>',
         f"<style>\n{_STYLE}\n</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
@@ -101,7 +101,7 @@ def plot(name: str, outcomes: Sequence[Dot]) -> str:
     for index, (model, window) in enumerate(panels):
         here = [outcome for outcome in outcomes if (outcome.model, outcome.window) == (model, window)]
         lines.append(f'<g transform="translate(0 {index * PANEL_HEIGHT})">')
-        lines += _panel(f"{told}, {_plain(model)}, window {window:,}", here)
+        lines += _panel(f"{title}, {_plain(model)}, window {window:,}", here)
         lines.append("</g>")
     return "\n".join([*lines, "</svg>", ""])
 
@@ -173,8 +173,8 @@ def _panel(title: str, outcomes: Sequence[Dot]) -> Iterator[str]:
         y = up.place(tick)
         yield _line("grid", _LEFT, y, _RIGHT, y)
         yield _text("quiet", _LEFT - 8, y + 4, up.label(tick), anchor="end")
-    told = "cost of the session in US dollars; hollow: would not fit the window"
-    yield _text("quiet", (_LEFT + _RIGHT) / 2, _BOTTOM + 40, told, anchor="middle")
+    caption = "cost of the session in US dollars; hollow: would not fit the window"
+    yield _text("quiet", (_LEFT + _RIGHT) / 2, _BOTTOM + 40, caption, anchor="middle")
     if best := [place(each) for each in frontier(outcomes)]:
         (x, y), *rest = best
         steps = (f"M{x:.1f} {y:.1f}", *(f"H{x:.1f} V{y:.1f}" for x, y in rest), f"H{_RIGHT}")

@@ -71,8 +71,10 @@ def table(report: Replay) -> str:
         if accuracy is not None:
             lines += _accuracy_lines(accuracy)
         elif recording.metered:
-            told = printable(recording.model)
-            lines.append(f"not compared with the recorded usage, which is {told}'s: --model {told} does that")
+            model_name = printable(recording.model)
+            lines.append(
+                f"not compared with the recorded usage, which is {model_name}'s: --model {model_name} does that"
+            )
         lines += aligned([_HEADINGS, *(_row(outcome) for outcome in here)])
         lines += [
             f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"
@@ -131,11 +133,11 @@ def _error_lines(accuracy: Accuracy) -> list[str]:
         ("read", predicted.cache_read_tokens, recorded.cache_read_tokens),
         ("written", predicted.cache_write_tokens, recorded.cache_write_tokens),
     )
-    told = [
+    errors = [
         f"{name} {compact_count(one)} for {compact_count(other)} ({_percent(one, other)})" for name, one, other in sums
     ]
     costs = f"  cost of the calls {money_text(cost)} for {money_text(recorded_cost)} ({_percent(cost, recorded_cost)})"
-    return [f"  {', '.join(told)}", costs]
+    return [f"  {', '.join(errors)}", costs]
 
 
 def _percent(predicted: float, recorded: float) -> str:
@@ -146,7 +148,7 @@ def _percent(predicted: float, recorded: float) -> str:
 def document(report: Replay) -> str:
     """The report as a JSON object: costs in USD, shares from 0 to 1, times in seconds, all else in tokens or counts."""
     recording, script, measured = report.recording, report.script, report.measured
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "recording": recording.name,
         "format": recording.format,
         "calls": len(script.calls),
@@ -156,11 +158,11 @@ def document(report: Replay) -> str:
         "replays": [_record(outcome) for outcome in report.outcomes],
     }
     if measured is not None:
-        told["measured"] = {"fixed_tokens": measured.fixed, "chars_per_token": measured.chars_per_token}
-        told["as_recorded"] = [
+        fields["measured"] = {"fixed_tokens": measured.fixed, "chars_per_token": measured.chars_per_token}
+        fields["as_recorded"] = [
             _accuracy_record(accuracy, window) for (_, window), accuracy in report.accuracies.items()
         ]
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
 
 
 def _accuracy_record(accuracy: Accuracy, window: int) -> dict[str, object]:

@@ -164,7 +164,7 @@ class _Steps:
         )
         prefix = branch_prefix(block.call_id)
         of_call = [folder for folder in self._subtasks if subtask_branch(folder).startswith(prefix)]
-        told = _without_empty(
+        result = _without_empty(
             source_call_id=block.call_id if step is not None else None,
             content=_content_of(block),
             subagent_trajectory_ref=[{"trajectory_id": folder.name} for folder in of_call] or None,
@@ -174,7 +174,7 @@ class _Steps:
             step = self._step(message, "system", "A result of a call that is not on this branch.")
         observation = step.setdefault("observation", {"results": []})
         if isinstance(observation, dict):
-            observation["results"].append(told)
+            observation["results"].append(result)
 
     def _change(self, entry: AnyContextEntry, undone: set[int]) -> None:
         kind = type(entry).__name__.lower()
@@ -228,12 +228,12 @@ def _picture(image: Image) -> Json:
 
 
 def _call(call: ToolCall) -> Json:
-    told: Json = {
+    call_fields: Json = {
         "tool_call_id": call.id,
         "function_name": call.name,
         "arguments": msgspec.json.decode(call.arguments, type=dict[str, object]),
     }
-    return told | ({"extra": {"malformed": call.malformed}} if call.malformed else {})
+    return call_fields | ({"extra": {"malformed": call.malformed}} if call.malformed else {})
 
 
 def _definition(tool: ToolDefinition) -> Json:

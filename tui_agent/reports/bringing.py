@@ -76,14 +76,14 @@ def import_report(agent: str, user_home: Path, home: Path, project: Path, settin
     if write:
         _write(found, home, settings)
     head = f"{'Taken over' if write else 'Would be taken over'} from {AGENTS[agent].name}:"
-    told = (
+    report = (
         [head, *(f"  {line}" for line in lines)] if lines else [f"Nothing new to take over from {AGENTS[agent].name}."]
     )
-    told += ["Not taken over:", *(f"  {line}" for line in found.left)] if found.left else []
-    told += found.said
+    report += ["Not taken over:", *(f"  {line}" for line in found.left)] if found.left else []
+    report += found.said
     if lines and not write:
-        told.append(f"Nothing was written. `tui-agent import --from {agent} --yes` writes it to your settings.")
-    return "\n".join(told)
+        report.append(f"Nothing was written. `tui-agent import --from {agent} --yes` writes it to your settings.")
+    return "\n".join(report)
 
 
 def _changes(found: Brought, settings: Settings) -> Iterator[str]:

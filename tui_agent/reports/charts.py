@@ -35,14 +35,14 @@ class Point(NamedTuple):
 
     at: int
     value: float
-    told: str
+    label: str
 
 
 class Mark(NamedTuple):
     """A vertical line at a position on the horizontal axis, and its tooltip."""
 
     at: int
-    told: str
+    label: str
 
 
 def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float], str]) -> Iterator[str]:
@@ -71,12 +71,12 @@ def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float
         yield f'<path class="curve" d="M{line}"/>'
     for mark in _spread(marks):
         place = f"M{x(mark.at):.1f} {_TOP}V{HEIGHT - _BOTTOM}"
-        yield f'<path class="mark" d="{place}"><title>{safe(mark.told)}</title></path>'
+        yield f'<path class="mark" d="{place}"><title>{safe(mark.label)}</title></path>'
     for point, until in zip(drawn, [*(point.at for point in drawn[1:]), last + 1], strict=True):
         width = max(1.0, x(until) - x(point.at))
         yield (
             f'<rect class="spot" x="{x(point.at) - width / 2:.1f}" y="{_TOP}" width="{width:.1f}" '
-            f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{safe(point.told)}</title></rect>'
+            f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{safe(point.label)}</title></rect>'
         )
     yield f'<text x="{_LEFT}" y="{HEIGHT - 5}">call {first:,}</text>'
     yield f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 5}" text-anchor="end">call {last:,}</text></svg>'

@@ -161,8 +161,8 @@ def _settings(home: Path, folder: Path, environ: Mapping[str, str]) -> Iterator[
     project = project_root(folder)
     try:
         trusted, _, new = standing(project, home)
-        told = "trusted" if trusted else "changed what it runs or sets since you trusted it" if new else "not trusted"
-        yield Finding(True, "project", f"{project} ({told})")
+        state = "trusted" if trusted else "changed what it runs or sets since you trusted it" if new else "not trusted"
+        yield Finding(True, "project", f"{project} ({state})")
     except TrustError as error:
         trusted = False
         yield Finding(False, "project", str(error))

@@ -255,8 +255,8 @@ class _Session:
                 text = "\n".join(block.text for block in entry.blocks if isinstance(block, Text))
                 yield self._card_of("Told to the model", one_line(text, 120), self._pre(text))
             case Prefix():
-                told = f"{entry.system}\n\nTools: {', '.join(tool.name for tool in entry.tools) or 'none'}"
-                yield self._card_of("System prompt", counted(len(entry.tools), "tool"), self._pre(told))
+                prompt_text = f"{entry.system}\n\nTools: {', '.join(tool.name for tool in entry.tools) or 'none'}"
+                yield self._card_of("System prompt", counted(len(entry.tools), "tool"), self._pre(prompt_text))
             case Summarized() | Checkpointed():
                 line = safe(step_line(entry))
                 yield f'<details class="card boundary"><summary>{line}</summary>{self._pre(entry.text)}</details>\n'
@@ -291,12 +291,12 @@ class _Session:
     def _call(self, call: ToolCall, entry: Message | None) -> str:
         """A call and its result as one card."""
         body = [self._pre(_indented(call.malformed or call.arguments))]
-        told = [call_summary(call.arguments)]
+        parts = [call_summary(call.arguments)]
         bad = False
         if entry is None:
-            told.append("no result")
+            parts.append("no result")
         else:
-            told += [entry.summary, duration_text(entry.duration_ms) if entry.duration_ms else ""]
+            parts += [entry.summary, duration_text(entry.duration_ms) if entry.duration_ms else ""]
             body += [_diff(_cut(entry.diff, self._card))] if entry.diff else []
             for block in entry.blocks:
                 if isinstance(block, ToolResult):
@@ -304,11 +304,11 @@ class _Session:
                     body += [self._pre(block.text), *map(self._picture, block.images)]
             if entry.artifact is not None:
                 body.append(f'<p class="quiet">The whole text: {safe(entry.artifact.path)} in the session’s folder</p>')
-        return self._card_of(facts_of(call.name).title, " · ".join(filter(None, told)), "".join(body), bad=bad)
+        return self._card_of(facts_of(call.name).title, " · ".join(filter(None, parts)), "".join(body), bad=bad)
 
-    def _card_of(self, name: str, told: str, body: str, *, bad: bool = False) -> str:
+    def _card_of(self, name: str, detail: str, body: str, *, bad: bool = False) -> str:
         kind = "card error" if bad else "card"
-        line = f'<span class="name">{safe(name)}</span> <span class="quiet">{safe(one_line(told, 300))}</span>'
+        line = f'<span class="name">{safe(name)}</span> <span class="quiet">{safe(one_line(detail, 300))}</span>'
         return f'<details class="{kind}"><summary>{line}</summary>{body}</details>\n'
 
     def _pre(self, text: str) -> str:
@@ -382,14 +382,14 @@ def step_line(entry: AnyEntry) -> str:
 
 def _used(message: Message) -> str:
     usage = message.usage
-    told = [message.model]
+    parts = [message.model]
     if usage is not None:
         cached = f" ({short_number(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
-        told.append(f"{short_number(usage.input_tokens)} in{cached}, {short_number(usage.output_tokens)} out")
-        told.append(money_text(message.cost_usd))
-    told.append(duration_text(message.duration_ms) if message.duration_ms else "")
-    told.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
-    return " · ".join(filter(None, told))
+        parts.append(f"{short_number(usage.input_tokens)} in{cached}, {short_number(usage.output_tokens)} out")
+        parts.append(money_text(message.cost_usd))
+    parts.append(duration_text(message.duration_ms) if message.duration_ms else "")
+    parts.append("" if message.stop_reason in {"", "end_turn", "tool_calls"} else message.stop_reason)
+    return " · ".join(filter(None, parts))
 
 
 def _span(entries: Sequence[AnyEntry]) -> str:

@@ -118,7 +118,7 @@ class Plugins:
             raise PluginError(f"there is no plugin {', '.join(unknown)} in {source}: it has {', '.join(by_name)}")
         chosen = [by_name[name] for name in names] if names or len(found) != 1 else found
         for each in chosen or found:
-            self._say("\n".join(told(each)))
+            self._say("\n".join(listing(each)))
         if not chosen:
             self._say(f"{counted(len(found), 'plugin')}. To turn some on: tui-agent plugin add {source} NAME …")
             return False
@@ -154,8 +154,10 @@ class Plugins:
             self._say(f"{copy.name}: {origin.url} from {before.commit[:12]} to {origin.commit[:12]}.")
             gone = [path for path in on if not (new / path.relative_to(copy)).is_dir()]
             for path in on:
-                old_lines, there = told(Plugin(path.name, path)), new / path.relative_to(copy)
-                new_lines = told(Plugin(path.name, there)) if path not in gone else [f"{path.name}: is no longer there"]
+                old_lines, there = listing(Plugin(path.name, path)), new / path.relative_to(copy)
+                new_lines = (
+                    listing(Plugin(path.name, there)) if path not in gone else [f"{path.name}: is no longer there"]
+                )
                 self._say("\n".join(line for line in ndiff(old_lines, new_lines) if line[0] in "+-"))
                 changed = [] if path in gone else _changed(path, there)
                 self._say(f"{path.name}: {counted(len(changed), 'file')} changed: {', '.join(changed[:MOST_LISTED])}")
@@ -186,7 +188,7 @@ class Plugins:
         for path in paths:
             copy = next((each for each in self._all_copies() if path.is_relative_to(each)), None)
             origin = _origin(copy) if copy is not None else None
-            self._say("\n".join(told(Plugin(path.name, path))))
+            self._say("\n".join(listing(Plugin(path.name, path))))
             self._say(f"  from {origin.url} at {origin.commit[:12]}" if origin is not None else f"  from {path}")
         if not paths:
             self._say("No plugins. `tui-agent plugin add SOURCE` shows those of a git repository.")
@@ -292,7 +294,7 @@ def _picked(parts: Mapping[str, list[object]], source: Path, copy: Path, plugin:
     return plugin.folder
 
 
-def told(plugin: Plugin) -> list[str]:
+def listing(plugin: Plugin) -> list[str]:
     """What a plugin adds and runs, and how many tokens it adds to each request."""
     if plugin.elsewhere:
         return [f"{plugin.name}: {plugin.description}", f"  is in another repository: {plugin.elsewhere}"]

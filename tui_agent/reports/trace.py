@@ -192,14 +192,14 @@ def _message(body: dict[str, object]) -> str:
 
 def _model_usage(body: dict[str, object]) -> str:
     cached = _number(body, "cache_read_tokens")
-    told = [
+    parts = [
         f"{short_number(_number(body, 'input_tokens'))} in" + (f" ({short_number(cached)} cached)" if cached else ""),
         f"{short_number(_number(body, 'output_tokens'))} out",
         money_text(_number(body, "cost_usd") if body.get("cost_usd") is not None else None),
     ]
-    told += [duration_text(_number(body, "duration_ms"))] if body.get("duration_ms") else []
-    told += [_text(body, "purpose")] if _text(body, "purpose") not in {"", "answer"} else []
-    return f"{_text(body, 'model')}: {', '.join(told)}"
+    parts += [duration_text(_number(body, "duration_ms"))] if body.get("duration_ms") else []
+    parts += [_text(body, "purpose")] if _text(body, "purpose") not in {"", "answer"} else []
+    return f"{_text(body, 'model')}: {', '.join(parts)}"
 
 
 def _tool_call(body: dict[str, object]) -> str:
@@ -224,13 +224,13 @@ def _context(body: dict[str, object]) -> str:
 
 def _of_entry(body: dict[str, object]) -> str:
     """A summary of a context entry: tag, sizes before and after, reason, cost, and other short fields."""
-    told = [_text(body, "entry").replace("_", " ")]
+    parts = [_text(body, "entry").replace("_", " ")]
     if body.get("before"):
-        told.append(f"{short_number(_number(body, 'before'))} → {short_number(_number(body, 'after'))} tokens")
-    told += [money_text(_number(body, "cost_usd"))] if body.get("cost_usd") else []
-    told += [_text(body, name) for name in ("reason", "model", "message") if body.get(name)]
-    told += [f"to entry {_text(body, 'to')}"] if body.get("entry") == "head_moved" else []
-    return " · ".join(told)
+        parts.append(f"{short_number(_number(body, 'before'))} → {short_number(_number(body, 'after'))} tokens")
+    parts += [money_text(_number(body, "cost_usd"))] if body.get("cost_usd") else []
+    parts += [_text(body, name) for name in ("reason", "model", "message") if body.get(name)]
+    parts += [f"to entry {_text(body, 'to')}"] if body.get("entry") == "head_moved" else []
+    return " · ".join(parts)
 
 
 def _cache_miss(body: dict[str, object]) -> str:

@@ -182,8 +182,8 @@ class Spans:
             moments=tuple(turn.moments),
             remote=self.parent,
         )
-        told = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: self._agent}
-        yield Measured(names.TURN_DURATION, duration, {**told, **({names.ERROR: error} if error else {})})
+        common = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: self._agent}
+        yield Measured(names.TURN_DURATION, duration, {**common, **({names.ERROR: error} if error else {})})
 
     def _begin(self, seq: int, time: float, said: str) -> _Turn:
         """The running turn, which begins now if none runs."""
@@ -235,8 +235,8 @@ class Spans:
     ) -> Iterator[Signal]:
         """The signals of a model call."""
         seconds, cost = duration_ms / 1000, entry.cost_usd or 0.0
-        told = self._of_model(names.CHAT, entry.model)
-        attributes: dict[str, Value] = {**told, names.STREAM: True, **_usage(usage)}
+        names_of_call = self._of_model(names.CHAT, entry.model)
+        attributes: dict[str, Value] = {**names_of_call, names.STREAM: True, **_usage(usage)}
         if entry.cost_usd is not None:
             attributes[names.COST] = entry.cost_usd
         if isinstance(entry, Message):
@@ -250,10 +250,10 @@ class Spans:
             self._turn.cost += cost
             self._turn.calls += 1
             self._turn.model = self._turn.model or entry.model
-        name = f"{names.CHAT} {told.get(names.MODEL, '')}".rstrip()
+        name = f"{names.CHAT} {names_of_call.get(names.MODEL, '')}".rstrip()
         here = here or self._child(parent, "call", entry.seq)
         yield Span(name, here, parent.span, entry.time - seconds, entry.time, attributes, error, outward=True)
-        measured = {key: value for key, value in told.items() if key != names.CONVERSATION}
+        measured = {key: value for key, value in names_of_call.items() if key != names.CONVERSATION}
         yield Measured(names.TOKENS, usage.input_tokens, {**measured, names.TOKEN_TYPE: "input"})
         yield Measured(names.TOKENS, usage.output_tokens, {**measured, names.TOKEN_TYPE: "output"})
         yield Measured(names.CACHE_READS, usage.cache_read_tokens, measured)
@@ -268,9 +268,9 @@ class Spans:
                 continue
             call, here, asked = self._calls[block.call_id]
             error = message.stop_reason or ("tool_error" if block.is_error else "")
-            told: dict[str, Value] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: call.name}
+            common: dict[str, Value] = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: call.name}
             attributes = {
-                **told,
+                **common,
                 names.CONVERSATION: self.session,
                 names.TOOL_CALL: call.id,
                 names.TOOL_TYPE: "function",
@@ -280,7 +280,7 @@ class Spans:
             seconds = message.duration_ms / 1000
             name, start = f"{names.EXECUTE_TOOL} {call.name}", message.time - seconds
             yield Span(name, here, asked, start, message.time, attributes, error)
-            yield Measured(names.TOOL_DURATION, seconds, {**told, **({names.ERROR: error} if error else {})})
+            yield Measured(names.TOOL_DURATION, seconds, {**common, **({names.ERROR: error} if error else {})})
 
     def _step(self, entry: ContextEntry) -> Iterator[Signal]:
         """The signals of a context step, with the model calls that it needed."""
@@ -320,17 +320,17 @@ class Spans:
         if not note.retry_s:
             self._turn.error = note.kind
             return
-        told: Attributes = {names.ERROR: note.kind, names.WAIT_S: note.retry_s}
-        self._turn.moments.append(Moment(names.WAIT, entry.time, told))
+        attributes: Attributes = {names.ERROR: note.kind, names.WAIT_S: note.retry_s}
+        self._turn.moments.append(Moment(names.WAIT, entry.time, attributes))
         yield Measured(names.WAITS, note.retry_s, {names.ERROR: note.kind})
 
     def _of_model(self, operation: str, model: str) -> dict[str, Value]:
         provider, colon, name = model.partition(":")
-        told: dict[str, Value] = {names.OPERATION: operation, names.CONVERSATION: self.session}
+        attributes: dict[str, Value] = {names.OPERATION: operation, names.CONVERSATION: self.session}
         if model:
-            told[names.PROVIDER] = names.PROVIDERS.get(provider, provider) if colon else model
-            told[names.MODEL] = name or model
-        return told
+            attributes[names.PROVIDER] = names.PROVIDERS.get(provider, provider) if colon else model
+            attributes[names.MODEL] = name or model
+        return attributes
 
     def _said(self, key: str, role: str, text: str) -> dict[str, Value]:
         if not self.content or not text:

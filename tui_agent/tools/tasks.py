@@ -101,12 +101,14 @@ class EpisodeTool(BuiltIn):
             conclusion: To close it: all that later work needs of it, such as findings, paths and decisions.
         """
         opened = [each.name for each in episodes(self._view)[1]]
-        told = f"Open now: {', '.join(opened)}." if opened else "None is open: a summary may have taken its place."
+        open_now = f"Open now: {', '.join(opened)}." if opened else "None is open: a summary may have taken its place."
         if conclusion.strip():
             if title not in opened:
-                raise ToolFailure(f"episode: none with the name {title!r} is open. {told}", "Go on without closing it.")
+                raise ToolFailure(
+                    f"episode: none with the name {title!r} is open. {open_now}", "Go on without closing it."
+                )
             return ToolOutput("Noted: its calls leave when that is cheap.", summary=f"{title} closed")
         if not title.strip() or title in opened or len(opened) == MOST_OPEN:
-            why = f"episode: {title!r} cannot be opened: a name may be open once, and {MOST_OPEN} at a time. {told}"
+            why = f"episode: {title!r} cannot be opened: a name may be open once, and {MOST_OPEN} at a time. {open_now}"
             raise ToolFailure(why, "Close one with its conclusion first.")
         return ToolOutput("Open. Close it with the same name and your conclusion.", summary=f"{title} opened")

@@ -363,7 +363,7 @@ _SLASH: Final = (
     ),
     Action(id="rename", name="rename", argument="[title]", help="give this session another title"),
     Action(id="trust", name="trust", help="trust this project's files, or not"),
-    *(Action(id=name, name=name, argument=argument, help=told) for name, told, argument in ERRANDS),
+    *(Action(id=name, name=name, argument=argument, help=summary) for name, summary, argument in ERRANDS),
     Action(id="loop", name="loop", argument="[10m prompt]", help="send a prompt again and again"),
     Action(id="unseen", name="background", argument="[prompt]", help="let this turn, or a new one, run unseen"),
     Action(id="jobs", name="jobs", help="list background commands; show or stop one"),

@@ -420,9 +420,9 @@ class Host(TerminalApp):
             case SessionError():
                 self.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
             case _:
-                told = f"{in_a_line(error)}\nEverything up to here is kept."
+                detail = f"{in_a_line(error)}\nEverything up to here is kept."
                 hint = write_crash_log(error, os.environ)
-                self.say(Level.ERROR, "Something went wrong inside the program", told, hint)
+                self.say(Level.ERROR, "Something went wrong inside the program", detail, hint)
 
     # Themes
 

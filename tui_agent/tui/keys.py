@@ -70,11 +70,11 @@ class Keymap:
 
     def rows(self, place: Place) -> Iterator[tuple[str, str]]:
         """The help rows of one place: keys, and what they do. Actions with the same help text share a row."""
-        told: dict[str, list[str]] = {}
+        by_meaning: dict[str, list[str]] = {}
         for action in ACTIONS:
             if action.place == place and (keys := self.keys(action.id)):
-                told.setdefault(action.help, []).extend(map(key_text, keys[:_SHOWN_KEYS]))
-        yield from ((", ".join(keys), meaning) for meaning, keys in told.items())
+                by_meaning.setdefault(action.help, []).extend(map(key_text, keys[:_SHOWN_KEYS]))
+        yield from ((", ".join(keys), meaning) for meaning, keys in by_meaning.items())
         if place == "prompt":
             yield from SIGNS
 

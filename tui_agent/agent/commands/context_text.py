@@ -157,10 +157,10 @@ _LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
 def call_line(call: CallRecord) -> str:
     """A call on a line: its tokens, cost, and what happened since the one before. A dot: it is on another branch."""
     used, mark = call.usage, " " if call.present else "."
-    told = ", ".join([*call.notes, *["cache lost"] * bool(call.lost), *["by another program"] * call.elsewhere])
+    notes = ", ".join([*call.notes, *["cache lost"] * bool(call.lost), *["by another program"] * call.elsewhere])
     return (
         f"{call.number:>6}{mark} {used.input_tokens:>9,} {used.cache_read_tokens:>9,} {used.cache_write_tokens:>9,} "
-        f"{used.output_tokens:>7,} {money_text(call.cost_usd):>8}  {told}"
+        f"{used.output_tokens:>7,} {money_text(call.cost_usd):>8}  {notes}"
     ).rstrip()
 
 
@@ -196,8 +196,8 @@ def how_sent(seen: SeenThen) -> str:
 def changes(seen: SeenThen) -> list[str]:
     """What changed since the call before, in words."""
     added = [f"{count:,} {ADDED[category]}{'s' * (count > 1)}" for category, count in seen.added.items()]
-    told = [f"added: {', '.join(reversed(added))}"] if added else []
-    told += seen.call.notes
+    found = [f"added: {', '.join(reversed(added))}"] if added else []
+    found += seen.call.notes
     if seen.dropped:
-        told.append(f"thinking of {counted(seen.dropped, 'answer')} left out")
-    return told or ["nothing"]
+        found.append(f"thinking of {counted(seen.dropped, 'answer')} left out")
+    return found or ["nothing"]

@@ -72,8 +72,8 @@ def _listed(agent: "Agent") -> str:
 
 def _line(proposal: "Proposal") -> str:
     said = one_line(proposal.text.replace("\n", "; then "), 300)
-    told = {"model": said, "command": f"`{said}` works", "steps": f"`{said}`", "file": f"begins by reading {said}"}
-    return told.get(proposal.kind, f"you: “{said}”")
+    by_kind = {"model": said, "command": f"`{said}` works", "steps": f"`{said}`", "file": f"begins by reading {said}"}
+    return by_kind.get(proposal.kind, f"you: “{said}”")
 
 
 class _Change(NamedTuple):
@@ -140,8 +140,8 @@ def _written(proposal: "Proposal") -> str:
 def _shown(agent: "Agent", argument: str) -> Reply:
     proposal, change = _change(agent, argument)
     _inbox(agent).show(proposal.key, change.diff)
-    told = f"From {proposal.source}. /memory take {argument} writes it."
-    return Reply(f"What would be written to {short_path(change.path)}", f"{visible(change.diff)}\n{told}")
+    source = f"From {proposal.source}. /memory take {argument} writes it."
+    return Reply(f"What would be written to {short_path(change.path)}", f"{visible(change.diff)}\n{source}")
 
 
 def _decided(agent: "Agent", verb: str, argument: str) -> Reply:

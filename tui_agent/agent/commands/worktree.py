@@ -43,8 +43,8 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
         return Reply("Nothing is to be handed back", "\n".join((*left, same)))
     if verb == "merge":
         done = merge(made)
-        told = f"{kept} until the session ends, and longer if something changes again."
-        return Reply(f"Merged into {one_line(done.target)} in {place}", f"{_stat(done.stat)}\n{told}")
+        kept_until = f"{kept} until the session ends, and longer if something changes again."
+        return Reply(f"Merged into {one_line(done.target)} in {place}", f"{_stat(done.stat)}\n{kept_until}")
     if verb == "apply":
         apply(made)
         return Reply(f"Its changes are in {place}, not committed", f"{kept}.")

@@ -95,14 +95,14 @@ class CallRecord(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What happened since the call before, in words."""
-        told = [f"after a {self.moved}"] if self.moved else []
-        told += [f"the {what} changed" for what in self.changed]
+        found = [f"after a {self.moved}"] if self.moved else []
+        found += [f"the {what} changed" for what in self.changed]
         for step in self.steps:
             words = STEPS.get(step.step, step.step)
-            told.append(
+            found.append(
                 f"{counted(step.items, words.split(' ')[0])} {words.partition(' ')[2]}" if step.items else words
             )
-        return told
+        return found
 
 
 class SeenThen(NamedTuple):
@@ -207,9 +207,9 @@ _IN_FRONT: Final[dict[type[AnyEntry], str]] = {Prefix: "system prompt or the too
 
 def _miss(body: str) -> tuple[str, float]:
     """Why the cache was not read, and what that cost, as recorded."""
-    told = json.loads(body)
-    part, cost = told.get("part"), told.get("cost_usd")
-    detail = str(told.get("detail") or told.get("reason") or "")
+    noted = json.loads(body)
+    part, cost = noted.get("part"), noted.get("cost_usd")
+    detail = str(noted.get("detail") or noted.get("reason") or "")
     why = next((words for each, words in WORDING.items() if each == part), "the cache was not read")
     return f"{why} ({detail})" if detail else why, float(cost) if isinstance(cost, int | float) else 0.0
 

@@ -115,7 +115,7 @@ class Pursuit:
         if not missing:
             self._emit(events.Notice(level="info", title=f"The goal is reached after {spent}"))
             return False
-        what, told = missing
+        what, message = missing
         if self._objection is not None or self._turns >= self._goal.max_turns:
             objects = f" The watchdog objects: {self._objection.text}" if self._objection else ""
             more = "" if self._objection else "; --max-turns allows more"
@@ -123,7 +123,7 @@ class Pursuit:
             return False
         self._emit(events.Notice(level="info", title=f"Not there yet after {spent}: {what}"))
         self._turns += 1
-        await self._parts.record.append(notice(told))
+        await self._parts.record.append(notice(message))
         return True
 
     def _end(self, why: str, hint: str) -> None:
@@ -135,8 +135,8 @@ class Pursuit:
         if not until:
             calls = self._parts.record.view.log.path().after(self._began_seq).of(Message)
             done = any(isinstance(block, ToolCall) and block.name == DONE for each in calls for block in each.blocks)
-            told = f"[the goal is not reached yet: go on, and call {DONE} once all of it is done]"
-            return None if done else ("the model has not said that it is done", told)
+            message = f"[the goal is not reached yet: go on, and call {DONE} once all of it is done]"
+            return None if done else ("the model has not said that it is done", message)
         self._emit(events.GoalCheck(command=until))
         arguments = msgspec.json.encode({"command": until, "timeout": CHECK_S}).decode()
         output = await self._parts.toolbox.call_for_user("run_command", arguments, self._emit)
@@ -145,5 +145,5 @@ class Pursuit:
             return None
         how = f"exit code {code}" if code is not None else "it did not end"
         shown = output.text[-SHOWN_CHARS:]
-        told = f"[the goal is not reached: `{until}` has failed with {how}; go on]\n{shown}"
-        return f"{one_line(until, 60)} fails ({how})", told
+        message = f"[the goal is not reached: `{until}` has failed with {how}; go on]\n{shown}"
+        return f"{one_line(until, 60)} fails ({how})", message

@@ -49,11 +49,11 @@ class SharedCeilingReached(ModelError):
 class Sharing:
     """This process's part.
 
-    `ledger`: returns the one that counts now. `tracker`: what its calls have cost. `told`: said at the ceiling.
+    `ledger`: returns the one that counts now. `tracker`: what its calls have cost. `refusal`: said at the ceiling.
     """
 
-    def __init__(self, ledger: Callable[[], Ledger], tracker: UsageTracker, told: str = TASKS) -> None:
-        self._ledger, self._tracker, self._told = ledger, tracker, told
+    def __init__(self, ledger: Callable[[], Ledger], tracker: UsageTracker, refusal: str = TASKS) -> None:
+        self._ledger, self._tracker, self._refusal = ledger, tracker, refusal
 
     @asynccontextmanager
     async def calling(
@@ -89,7 +89,7 @@ class Sharing:
             if found == "never":
                 money = await asyncio.to_thread(ledger.money)
                 spent, ceiling = money_text(money.spent), money_text(money.ceiling or 0.0)
-                raise SharedCeilingReached(self._told.format(spent=spent, ceiling=ceiling))
+                raise SharedCeilingReached(self._refusal.format(spent=spent, ceiling=ceiling))
             if isinstance(found, int):
                 return found
             if not has_waited:

@@ -116,8 +116,8 @@ class Turns:
                 self._worker = None
             stream.put_nowait(None)
 
-        for told in self.on_begin:
-            told()
+        for listener in self.on_begin:
+            listener()
         # A callback, because a task cancelled before its first step never runs its own `finally`.
         worker.add_done_callback(over)
         try:

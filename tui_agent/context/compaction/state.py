@@ -160,8 +160,8 @@ class _Findings:
         """The commands, those first that are most likely to be run again for the room they take: run often, lately, and
         short. One that does not fit a line is left out: cut, it is of no use.
         """
-        told = next(reversed(self.failures), "")
-        whole = ((key, ran) for key, ran in reversed(self.commands.items()) if _line(key) == key != told)
+        newest_failure = next(reversed(self.failures), "")
+        whole = ((key, ran) for key, ran in reversed(self.commands.items()) if _line(key) == key != newest_failure)
         newest = [(f"- `{key}`{ran}", ran.times) for key, ran in whole]
         worth = {line: (age + 10) * _tokens(line) / times**2 for age, (line, times) in enumerate(newest)}
         return sorted(worth, key=worth.__getitem__)

@@ -212,9 +212,9 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
     def _take_in(self, info: "ModelInfo") -> None:
         """Update the profile from the Models API, whose answer the SDK does not validate."""
         changes: dict[str, object] = {}
-        for name, told in (("window", info.max_input_tokens), ("max_output", info.max_tokens)):
-            if isinstance(told, int) and told > 0:
-                changes[name] = told
+        for name, value in (("window", info.max_input_tokens), ("max_output", info.max_tokens)):
+            if isinstance(value, int) and value > 0:
+                changes[name] = value
                 changes["source"] = "provider"
         # Only Anthropic's own API reports the line (since 2026); another server may refuse the diagnostics field.
         self._diagnoses = isinstance(info.line, str)
@@ -281,11 +281,11 @@ def http_client(idle_timeout_s: float) -> "tuple[DefaultAsyncHttpxClient, Timeou
     return DefaultAsyncHttpxClient(verify=tls(), timeout=timeout, follow_redirects=False), timeout
 
 
-def _is_supported(told: object, *path: str) -> bool:
+def _is_supported(value: object, *path: str) -> bool:
     """Whether the Models API says that a capability is supported, and what it contains; the SDK's types may lack it."""
     for name in path:
-        told = told.get(name) if isinstance(told, dict) else getattr(told, name, None)
-        supported = told.get("supported") if isinstance(told, dict) else getattr(told, "supported", None)
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+        supported = value.get("supported") if isinstance(value, dict) else getattr(value, "supported", None)
         if supported is not True:
             return False
     return True
@@ -293,10 +293,10 @@ def _is_supported(told: object, *path: str) -> bool:
 
 def _error_code(error: "APIStatusError") -> str:
     """The code of an error's details; empty if there is none."""
-    told: object = error.body
+    value: object = error.body
     for name in ("error", "details", "error_code"):
-        told = told.get(name) if isinstance(told, dict) else None
-    return told if isinstance(told, str) else ""
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _refusal(error: "APIStatusError") -> ErrorReply:

@@ -149,8 +149,8 @@ class AnthropicReply:
 
     def read(self, data: object) -> Iterator[StreamEvent]:
         """Read one event. Raises `ServerRefusedError`; ValueError if it is malformed."""
-        told = self._read(data)
-        return iter(() if told is None else (told,))
+        event = self._read(data)
+        return iter(() if event is None else (event,))
 
     def _read(self, data: object) -> StreamEvent | None:
         data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
@@ -165,8 +165,10 @@ class AnthropicReply:
                 self.started = True
                 self._model = event.message.model or self._model
                 self._id = event.message.id
-                told = event.message.diagnostics
-                self._cache_miss = told.cache_miss_reason.type if told and told.cache_miss_reason else ""
+                diagnostics = event.message.diagnostics
+                self._cache_miss = (
+                    diagnostics.cache_miss_reason.type if diagnostics and diagnostics.cache_miss_reason else ""
+                )
                 self._count(event.message.usage)
                 self._count_dropped(event.message.input_transformations)
                 return Metered(self._used())
@@ -264,16 +266,16 @@ class AnthropicReply:
         call_id = unused_id(start.id, self._taken)
         return ToolCall(call_id, valid_text(start.name), arguments, malformed=malformed)
 
-    def _count(self, told: _Usage | None) -> None:
+    def _count(self, usage: _Usage | None) -> None:
         """Update the usage: later figures are cumulative and replace earlier ones."""
-        if told is not None:
+        if usage is not None:
             for name in _Usage.__struct_fields__:
-                if (value := getattr(told, name)) is not None:
+                if (value := getattr(usage, name)) is not None:
                     setattr(self._usage, name, value)
 
-    def _count_dropped(self, told: list[_Transformation] | None) -> None:
-        if told is not None:
-            self._dropped = sum(each.type == "thinking_dropped" for each in told)
+    def _count_dropped(self, transformations: list[_Transformation] | None) -> None:
+        if transformations is not None:
+            self._dropped = sum(each.type == "thinking_dropped" for each in transformations)
 
     def _used(self) -> Usage:
         """The usage so far. Anthropic's ``input_tokens`` excludes cache reads and writes; ours is the whole prompt."""

@@ -290,9 +290,9 @@ def _tools(tools: tuple[ToolDefinition, ...], mark: Fields | None) -> list[Field
         }
         for tool in ordered
     ]
-    told = sum(not tool.deferred for tool in ordered)
-    if mark is not None and told:
-        fields[told - 1]["cache_control"] = mark
+    loaded = sum(not tool.deferred for tool in ordered)
+    if mark is not None and loaded:
+        fields[loaded - 1]["cache_control"] = mark
     return fields
 
 

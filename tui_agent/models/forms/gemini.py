@@ -82,8 +82,8 @@ class GeminiForm(Reader):
 
     def _signed(self, signature: str, **fields: str) -> str:
         """The opaque text in our adapter's form; that sends a signature back only to the model that made it."""
-        told = {name: text for name, text in {"signature": signature, **fields}.items() if text}
-        return write_opaque(model=self.model.partition(":")[2] or self.model, **told) if told else ""
+        kept = {name: text for name, text in {"signature": signature, **fields}.items() if text}
+        return write_opaque(model=self.model.partition(":")[2] or self.model, **kept) if kept else ""
 
     def _result(self, part: Json, fields: Json, place: Place) -> ToolResult:
         call = self.answered(place, str(fields.get("id") or ""), text_at(fields, "name", place))

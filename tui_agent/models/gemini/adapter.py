@@ -83,12 +83,12 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
         client = await self._connection.client()
         from google.genai.types import Model
 
-        described = await client.told(client.url + self._path, DESCRIBE_TIMEOUT_S)
+        described = await client.fetch(client.url + self._path, DESCRIBE_TIMEOUT_S)
         info = in_types_of_sdk(Model, json.loads(described))
         changes: dict[str, object] = {}
-        for name, told in (("window", info.input_token_limit), ("max_output", info.output_token_limit)):
-            if told is not None and told > 0:
-                changes[name] = told
+        for name, limit in (("window", info.input_token_limit), ("max_output", info.output_token_limit)):
+            if limit is not None and limit > 0:
+                changes[name] = limit
                 changes["source"] = "provider"
         self._profile = msgspec.structs.replace(self._profile, **changes)
 

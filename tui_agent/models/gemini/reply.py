@@ -57,7 +57,7 @@ _STOP: dict[str, StopReason] = {
 _BROKEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"})
 
 
-def in_types_of_sdk(kind: type[Answer], told: Any) -> Answer:
+def in_types_of_sdk(kind: type[Answer], data: Any) -> Answer:
     """An answer in the SDK's types. They forbid fields that are newer than they are, so those are left out.
 
     Raises ``pydantic.ValidationError``.
@@ -66,13 +66,13 @@ def in_types_of_sdk(kind: type[Answer], told: Any) -> Answer:
 
     while True:
         try:
-            return kind.model_validate(told)
+            return kind.model_validate(data)
         except ValidationError as error:
             newer = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
             if not newer:
                 raise
             for *path, name in newer:
-                reduce(getitem, path, told).pop(name)
+                reduce(getitem, path, data).pop(name)
 
 
 @dataclass(slots=True)
@@ -106,9 +106,9 @@ class GeminiReply:
         """Read one chunk, or a list of them. Raises `ServerRefusedError`; ValueError if it is malformed."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
-        told = json.loads(data)
+        chunks = json.loads(data)
         events: list[StreamEvent] = []
-        for chunk in told if isinstance(told, list) else [told]:  # without ``alt=sse`` they come as one list
+        for chunk in chunks if isinstance(chunks, list) else [chunks]:  # without ``alt=sse`` they come as one list
             if isinstance(chunk, dict) and "error" in chunk:
                 raise ServerRefusedError(read_error(encode(chunk)))
             from google.genai.types import GenerateContentResponse
@@ -214,16 +214,16 @@ def _closed(opened: _Open | ToolCall) -> Block | None:
     return Reasoning(text) if opened.thought else Text(text, opened.opaque)
 
 
-def _used(told: "GenerateContentResponseUsageMetadata", before: Usage) -> Usage:
+def _used(usage: "GenerateContentResponseUsageMetadata", before: Usage) -> Usage:
     """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
     Gemini's prompt count includes cache reads; its candidates' count excludes thoughts.
     """
-    prompt = (told.prompt_token_count or 0) + (told.tool_use_prompt_token_count or 0)
-    thoughts = told.thoughts_token_count or 0
+    prompt = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    thoughts = usage.thoughts_token_count or 0
     return Usage(
         input_tokens=prompt or before.input_tokens,
-        cache_read_tokens=told.cached_content_token_count or before.cache_read_tokens,
-        output_tokens=((told.candidates_token_count or 0) + thoughts) or before.output_tokens,
+        cache_read_tokens=usage.cached_content_token_count or before.cache_read_tokens,
+        output_tokens=((usage.candidates_token_count or 0) + thoughts) or before.output_tokens,
         reasoning_tokens=thoughts or before.reasoning_tokens,
     )

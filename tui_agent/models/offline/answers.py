@@ -83,8 +83,8 @@ def _about(command: Command, result: ToolResult | None) -> str:
     if command.missing:
         return f"I could not {verb} {subject}: {command.missing}."
     if result is None:
-        told = f"About {subject} I can only think with the tools: name a file to read."
-        return ABOUT if verb == "help" else told
+        extra = f"About {subject} I can only think with the tools: name a file to read."
+        return ABOUT if verb == "help" else extra
     text, intention = result.text, _INTENTIONS[verb].format(subject)
     if result.is_error:
         for beginning, refusal in _REFUSALS.items():
@@ -117,8 +117,8 @@ def _about(command: Command, result: ToolResult | None) -> str:
             ended = _ENDED.search(text)
             outcome = next(filter(None, ended.groups())) if ended else "failed" if result.is_error else "done"
             printed = [line for line in _NOTICE.sub("", text).splitlines() if line.strip()][-_SHOWN_LINES:]
-            told = f"\n\n{_fence(printed)}" if printed else " It printed nothing."
-            return f"{subject}: **{outcome.strip()}**.{told}"
+            extra = f"\n\n{_fence(printed)}" if printed else " It printed nothing."
+            return f"{subject}: **{outcome.strip()}**.{extra}"
         case "write" | "replace" | "done" | "todo":
             return f"{subject}: {_first_line(text)}"
         case _:

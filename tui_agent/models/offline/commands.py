@@ -207,8 +207,8 @@ class _Reader:
                 return self._wrong(verb, rest)
             return self._make(verb, question, ASK, question=question, choices=choices)
         path, _, question = rest.partition(" ")
-        told = self._path(path), self._whole(question)
-        return self._make(verb, told[0], "agentic_read_file", path=told[0], question=told[1]) if told[1] else []
+        parts = self._path(path), self._whole(question)
+        return self._make(verb, parts[0], "agentic_read_file", path=parts[0], question=parts[1]) if parts[1] else []
 
     def _research(self, verb: str, rest: str) -> list[Command]:
         what, path = self._within(rest)

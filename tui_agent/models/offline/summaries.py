@@ -136,8 +136,8 @@ def _facts(messages: Sequence[RequestMessage]) -> dict[str, list[str]]:
                     lines = [line for line in block.text.splitlines() if line.strip()] or ["nothing"]
                     facts["results"].append(_flat(f"{call.name if call else 'a tool'} {outcome}: {lines[0]}"))
                     if call and call.name == "run_command":
-                        told = f"`{_arguments(call.arguments).command}` {outcome}: {' / '.join(lines[-3:])}"
-                        facts["commands"].append(_flat(told))
+                        outcome_line = f"`{_arguments(call.arguments).command}` {outcome}: {' / '.join(lines[-3:])}"
+                        facts["commands"].append(_flat(outcome_line))
                     facts["errors"] += [_flat(line) for line in _ERROR.findall(block.text)[:3]]
     return defaultdict(list, {name: list(dict.fromkeys(lines))[-_MOST:] for name, lines in facts.items()})
 

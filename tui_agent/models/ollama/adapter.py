@@ -89,7 +89,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         asked = msgspec.json.encode({"model": self._profile.id})
         shown: object
         try:
-            shown = msgspec.json.decode(await client.told(f"{client.url}/api/show", DESCRIBE_TIMEOUT_S, asked))
+            shown = msgspec.json.decode(await client.fetch(f"{client.url}/api/show", DESCRIBE_TIMEOUT_S, asked))
         except ServerRefusedError as error:
             if error.refusal.status != 404 or "model" in error.refusal.text:
                 raise
@@ -142,24 +142,24 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
             return
         self._seen_loaded = True
         loaded = loaded_context(
-            msgspec.json.decode(await client.told(f"{client.url}/api/ps", INFO_TIMEOUT_S)), self._profile.id
+            msgspec.json.decode(await client.fetch(f"{client.url}/api/ps", INFO_TIMEOUT_S)), self._profile.id
         )
         if 0 < loaded < self._profile.window:
             self._profile = msgspec.structs.replace(self._profile, window=loaded, source="provider")
 
-    def _measured(self, request: ModelRequest, size: int, told: int) -> int:
+    def _measured(self, request: ModelRequest, size: int, counted: int) -> int:
         """The prompt's tokens as the server reported them, or 0 if its count is implausible.
 
         Servers before 0.12.6 silently drop the beginning of a prompt that is too long. Raises `ContextOverflow` if
         this one must have done so.
         """
         least, window = self._least(request, size), self._profile.window
-        if self._context and told <= window < least:
+        if self._context and counted <= window < least:
             raise overflow(self._profile.id, least, window)
-        if told < IMPLAUSIBLE_TOKENS_PER_BYTE * size:
+        if counted < IMPLAUSIBLE_TOKENS_PER_BYTE * size:
             return 0
-        self._last.take(request, size, told)
-        return told
+        self._last.take(request, size, counted)
+        return counted
 
     def _least(self, request: ModelRequest, size: int) -> int:
         """A lower bound of a request's tokens, from those of the request it continues."""
@@ -172,7 +172,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
 
         client = await self._connection.client()
         try:
-            listing = await client.told(f"{client.url}/api/tags", INFO_TIMEOUT_S)
+            listing = await client.fetch(f"{client.url}/api/tags", INFO_TIMEOUT_S)
             return names_in(msgspec.json.decode(listing), capability)
         except (ServerRefusedError, WrongServerError, httpx2.HTTPError, OSError, ValueError):
             return []
@@ -192,7 +192,7 @@ def parsed_line(line: bytes) -> object:
     """Parse a line of an answer. Raises `ServerRefusedError` if it reports an error, and `msgspec.DecodeError`."""
     if line.lstrip().startswith(b"<"):
         raise WrongServerError("Ollama's address")
-    told: object = msgspec.json.decode(line)
-    if isinstance(told, dict) and told.get("error"):
+    parsed: object = msgspec.json.decode(line)
+    if isinstance(parsed, dict) and parsed.get("error"):
         raise ServerRefusedError(read_error(line)._replace(status=-1))
-    return told
+    return parsed

@@ -42,14 +42,14 @@ def is_remote(model: str) -> bool:
 
 def read_facts(shown: object, model: str) -> OllamaFacts:
     """Parse an answer of ``/api/show``. Raises `msgspec.ValidationError`."""
-    told = msgspec.convert(shown, _Shown)
-    info = told.model_info or {}
+    described = msgspec.convert(shown, _Shown)
+    info = described.model_info or {}
     own = f"{info.get('general.architecture')}.context_length"
     longest = info.get(own) or next((info[key] for key in info if key.endswith(".context_length")), 0)
     return OllamaFacts(
         longest if isinstance(longest, int) and longest > 0 else 0,
-        frozenset(told.capabilities) if told.capabilities is not None else None,
-        bool(told.remote_host) or is_remote(model),
+        frozenset(described.capabilities) if described.capabilities is not None else None,
+        bool(described.remote_host) or is_remote(model),
     )
 
 

@@ -41,8 +41,8 @@ async def pulling(provider: Provider, model: str, configured: str = "") -> Async
     finished = False
     try:
         async with aclosing(client.lines("/api/pull", msgspec.json.encode({"model": model, "stream": True}))) as lines:
-            async for told in lines:
-                line = msgspec.convert(parsed_line(told), _Line)
+            async for raw in lines:
+                line = msgspec.convert(parsed_line(raw), _Line)
                 if line.digest and line.total:
                     parts[line.digest] = line
                 finished = line.status == "success"

@@ -32,8 +32,8 @@ def _profile(model: str) -> ModelProfile:
 async def _pull(model: str, local: LocalModels) -> AsyncGenerator[PullProgress, None]:
     from tui_agent.models.ollama.pulling import pulling
 
-    async with aclosing(pulling(OLLAMA, model, local.host)) as told:
-        async for each in told:
+    async with aclosing(pulling(OLLAMA, model, local.host)) as progress:
+        async for each in progress:
             yield each
 
 

@@ -113,11 +113,11 @@ class OllamaReply:
         last.pieces.append(text)
         return text
 
-    def _call(self, told: _Call) -> StreamEvent:
-        given = told.function.arguments
+    def _call(self, raw: _Call) -> StreamEvent:
+        given = raw.function.arguments
         arguments, malformed = read_arguments(given if isinstance(given, str) else encode(given or {}).decode())
-        call_id = unused_id(told.id, self._taken)
-        call = ToolCall(call_id, valid_text(told.function.name), arguments, malformed=malformed)
+        call_id = unused_id(raw.id, self._taken)
+        call = ToolCall(call_id, valid_text(raw.function.name), arguments, malformed=malformed)
         self._blocks.append(call)
         return ToolCallDelta(len(self._blocks) - 1, call.name, len(arguments))
 

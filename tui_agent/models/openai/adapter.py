@@ -95,7 +95,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         self._reasons = reasons(profile.id)
         self._summaries = True
         self._strict = False
-        self._told: Facts | None = None
+        self._facts: Facts | None = None
         self._given = profile
         self._tokens = counts_of(root(self._service))
         self._last = LastMeasured()
@@ -251,59 +251,59 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     @override
     async def _learn(self) -> None:
         """Update the profile with the server's information on the model; settings take precedence."""
-        if self._told is None:
+        if self._facts is None:
             async with self._exclusive():
                 await self._ask_for_facts()
 
     async def _ask_for_facts(self) -> None:
         client = await self._connection.client()
-        told = Facts()
+        facts = Facts()
         if self._service.api == "chat":
-            listing = await client.told(client.url + MODELS, DESCRIBE_TIMEOUT_S)
+            listing = await client.fetch(client.url + MODELS, DESCRIBE_TIMEOUT_S)
             self._tokens.see_listing(listing)
-            told = facts_in(listing, self._profile.id)
+            facts = facts_in(listing, self._profile.id)
         if may_be_gateway(self._service) and self._given.prices in (None, FREE):
-            told = await self._offered(client, told)
-        if told.prices is not None and self._service.local:
+            facts = await self._offered(client, facts)
+        if facts.prices is not None and self._service.local:
             # What costs money is served elsewhere: this server passes it on.
             self._service = self._service._replace(local=False)
             self._profile = msgspec.structs.replace(
                 self._profile, local=False, fixed_window=False, cache="implicit", cache_ttl_s=CACHE_S
             )
-        if self._service.local and self._service.api == "chat" and not told.loaded:
-            told = await self._loaded(client) or told
-        self._told = told
+        if self._service.local and self._service.api == "chat" and not facts.loaded:
+            facts = await self._loaded(client) or facts
+        self._facts = facts
         given = self._given
         changes: dict[str, object] = {}
-        if told.window and not given.window:
-            changes |= {"window": told.window, "source": "provider", "fixed_window": told.loaded}
-        if told.max_output and not given.max_output:
-            changes["max_output"] = told.max_output
-        if told.prices is not None and given.prices in (None, FREE):
-            changes["prices"] = told.prices
-        if told.tools is not None and given.source != "settings":
-            changes["tools"] = told.tools
-        if told.images is not None and given.source != "settings":
-            changes["images"] = told.images
+        if facts.window and not given.window:
+            changes |= {"window": facts.window, "source": "provider", "fixed_window": facts.loaded}
+        if facts.max_output and not given.max_output:
+            changes["max_output"] = facts.max_output
+        if facts.prices is not None and given.prices in (None, FREE):
+            changes["prices"] = facts.prices
+        if facts.tools is not None and given.source != "settings":
+            changes["tools"] = facts.tools
+        if facts.images is not None and given.source != "settings":
+            changes["images"] = facts.images
         self._profile = msgspec.structs.replace(self._profile, **changes)
-        if told.loaded:
-            self._take_window(told.window)
+        if facts.loaded:
+            self._take_window(facts.window)
 
-    async def _offered(self, client: HttpClient, told: Facts) -> Facts:
-        """`told`, with the prices of a model that only its maker serves, and else what a gateway knows of the model."""
-        prices, offer = told.prices or await asyncio.to_thread(prices_by_name, self._profile.id), Facts()
+    async def _offered(self, client: HttpClient, facts: Facts) -> Facts:
+        """`facts`, with the prices of a model that only its maker serves, else what a gateway knows of the model."""
+        prices, offer = facts.prices or await asyncio.to_thread(prices_by_name, self._profile.id), Facts()
         if prices is None:
             with suppress(ServerRefusedError, WrongServerError, msgspec.DecodeError):
-                info = await client.told(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
+                info = await client.fetch(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
                 offer = facts_of_gateway(info, self._profile.id)
                 prices = offer.prices
         return Facts(
-            told.window or offer.window,
-            told.max_output or offer.max_output,
+            facts.window or offer.window,
+            facts.max_output or offer.max_output,
             prices,
-            told.images if told.images is not None else offer.images,
-            told.tools if told.tools is not None else offer.tools,
-            told.loaded and prices is None,
+            facts.images if facts.images is not None else offer.images,
+            facts.tools if facts.tools is not None else offer.tools,
+            facts.loaded and prices is None,
         )
 
     async def _loaded(self, client: HttpClient) -> Facts | None:
@@ -311,7 +311,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         base = root(self._service)
         for url, read in ((f"{base}/props", facts_of_props), (f"{base}/api/v0/models", self._listed)):
             try:
-                facts = read(await client.told(url, DESCRIBE_TIMEOUT_S))
+                facts = read(await client.fetch(url, DESCRIBE_TIMEOUT_S))
             except (ServerRefusedError, WrongServerError, msgspec.DecodeError):
                 continue
             if facts.window:
@@ -340,9 +340,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         begin, _, end = refused.named.partition("...")
         found: set[str] = set()
         for block in (block for message in request.messages for block in message.blocks if block.opaque):
-            told = read_opaque(block.opaque)
-            encrypted = told.get("encrypted", "")
-            if told.get("id") == refused.named or (end and encrypted.startswith(begin) and encrypted.endswith(end)):
+            opaque = read_opaque(block.opaque)
+            encrypted = opaque.get("encrypted", "")
+            if opaque.get("id") == refused.named or (end and encrypted.startswith(begin) and encrypted.endswith(end)):
                 found.add(block.opaque)
         return frozenset(found)
 

@@ -194,8 +194,8 @@ class ChatReply:
             self.started = True
             # Perplexity sends both; one of them is empty, or the whole answer so far.
             whole = choice.message is not None and (choice.delta is None or chunk.object == "chat.completion")
-            told = choice.message if whole else choice.delta
-            events += self._message(told) if told is not None else ()
+            part = choice.message if whole else choice.delta
+            events += self._message(part) if part is not None else ()
             if choice.finish_reason or whole:
                 self._reason, self.complete = (choice.finish_reason or self._reason or "stop").lower(), True
         if (took := chunk.timings) is not None:
@@ -267,8 +267,8 @@ class ChatReply:
         if text:
             events.append(TextDelta(_add(self._open(thought=False), text)))
         self._refused = self._refused or bool(message.refusal)
-        for number, told in enumerate(message.tool_calls or ()):
-            events.append(self._call(told, first=number == 0))
+        for number, call in enumerate(message.tool_calls or ()):
+            events.append(self._call(call, first=number == 0))
         return events
 
     def _open(self, *, thought: bool) -> _Open:
@@ -278,24 +278,24 @@ class ChatReply:
             self._blocks.append(last)
         return last
 
-    def _call(self, told: _Call, *, first: bool) -> StreamEvent:
+    def _call(self, call: _Call, *, first: bool) -> StreamEvent:
         """Add a piece to the call with its index; without an index, to the newest call, unless it has another id.
 
         Without either, the `first` of a chunk continues the newest call, unless that is whole or has another name.
         """
-        index = told.index if told.index is not None else max(0, len(self._calls) - 1)
+        index = call.index if call.index is not None else max(0, len(self._calls) - 1)
         opened = self._calls.get(index)
-        named = told.function.name if told.function is not None else ""
-        if opened is not None and told.index is None and not told.id:
+        named = call.function.name if call.function is not None else ""
+        if opened is not None and call.index is None and not call.id:
             begins = not first or bool(named and (named != opened.name or is_object("".join(opened.pieces))))
         else:
-            begins = opened is None or bool(told.id and opened.id and told.id != opened.id)
+            begins = opened is None or bool(call.id and opened.id and call.id != opened.id)
         if opened is None or begins:
             index = index if opened is None else len(self._calls)
             opened = self._calls[index] = _OpenCall()
             self._blocks.append(opened)
-        opened.id = told.id or opened.id
-        function = told.function or _Function()
+        opened.id = call.id or opened.id
+        function = call.function or _Function()
         name = valid_text(function.name or "")
         if name != opened.name:  # some servers repeat it with every piece
             opened.name += name
@@ -338,18 +338,18 @@ def _thought_in(content: str | list[_Part] | None) -> str:
     return "".join(each if isinstance(each, str) else _text_of(each) for each in thoughts)
 
 
-def _counted(told: _Usage, before: Usage) -> Usage:
+def _counted(usage: _Usage, before: Usage) -> Usage:
     """The usage with a chunk's figures, which are cumulative; what the chunk leaves out stays as it was.
 
     The prompt's count includes cache reads, the answer's includes reasoning.
     """
-    read, written = told.prompt_tokens_details, told.completion_tokens_details
-    cached = told.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or told.cached_tokens
-    thought = (written.reasoning_tokens if written is not None else None) or told.reasoning_tokens
+    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    cached = usage.prompt_cache_hit_tokens or (read.cached_tokens if read is not None else None) or usage.cached_tokens
+    thought = (written.reasoning_tokens if written is not None else None) or usage.reasoning_tokens
     return Usage(
-        input_tokens=max(0, told.prompt_tokens or before.input_tokens),
+        input_tokens=max(0, usage.prompt_tokens or before.input_tokens),
         cache_read_tokens=max(0, cached or before.cache_read_tokens),
         cache_write_tokens=max(0, (read.cache_write_tokens if read is not None else None) or before.cache_write_tokens),
-        output_tokens=max(0, told.completion_tokens or before.output_tokens),
+        output_tokens=max(0, usage.completion_tokens or before.output_tokens),
         reasoning_tokens=max(0, thought or before.reasoning_tokens),
     )

@@ -135,8 +135,8 @@ def result_for(result: ToolResult, call_id: str) -> Fields:
 
 def _details(block: Reasoning) -> list[object]:
     """OpenRouter's details of reasoning, which are sent back unchanged."""
-    told = read_opaque(block.opaque).get("details", "")
-    return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(told, type=list[str])] if told else []
+    details = read_opaque(block.opaque).get("details", "")
+    return [msgspec.Raw(each.encode()) for each in msgspec.json.decode(details, type=list[str])] if details else []
 
 
 def _user_message(message: RequestMessage, options: ChatOptions) -> list[Fields]:

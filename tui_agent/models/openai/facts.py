@@ -102,9 +102,11 @@ def facts_in(listing: bytes, model: str) -> Facts:
 
 def facts_of_props(props: bytes) -> Facts:
     """The facts in llama.cpp's ``/props``. Raises `msgspec.DecodeError`."""
-    told = msgspec.json.decode(props, type=_Props)
-    window = _first((told.default_generation_settings.n_ctx if told.default_generation_settings is not None else None,))
-    return Facts(window, images=told.modalities.vision if told.modalities is not None else None, loaded=window > 0)
+    parsed = msgspec.json.decode(props, type=_Props)
+    window = _first(
+        (parsed.default_generation_settings.n_ctx if parsed.default_generation_settings is not None else None,)
+    )
+    return Facts(window, images=parsed.modalities.vision if parsed.modalities is not None else None, loaded=window > 0)
 
 
 class _Cost(msgspec.Struct):
@@ -132,19 +134,19 @@ class _Offer(msgspec.Struct):
 def facts_of_gateway(offer: bytes, model: str) -> Facts:
     """The facts in LiteLLM's ``/model/info``. Raises `msgspec.DecodeError`."""
     offered = msgspec.json.decode(offer, type=_Offer).data
-    told = next((each.model_info for each in offered if each.model_name == model and each.model_info), None) or _Cost()
-    paid = (told.input_cost_per_token, told.output_cost_per_token)
-    cached = (told.cache_read_input_token_cost, told.cache_creation_input_token_cost)
+    cost = next((each.model_info for each in offered if each.model_name == model and each.model_info), None) or _Cost()
+    paid = (cost.input_cost_per_token, cost.output_cost_per_token)
+    cached = (cost.cache_read_input_token_cost, cost.cache_creation_input_token_cost)
     prices = None
     if paid[0] is not None and paid[1] is not None and max(paid[0], paid[1]) > 0:
         read, written = (round(usd * PER_MTOK, 6) if usd else None for usd in cached)
         prices = Prices(round(paid[0] * PER_MTOK, 6), round(paid[1] * PER_MTOK, 6), read, written)
     return Facts(
-        window=_first((told.max_input_tokens,)),
-        max_output=_first((told.max_output_tokens,)),
+        window=_first((cost.max_input_tokens,)),
+        max_output=_first((cost.max_output_tokens,)),
         prices=prices,
-        images=told.supports_vision,
-        tools=told.supports_function_calling,
+        images=cost.supports_vision,
+        tools=cost.supports_function_calling,
     )
 
 
@@ -154,7 +156,7 @@ def _first(sizes: Iterable[int | None]) -> int:
 
 def _prices(pricing: dict[str, object]) -> Prices | None:
     """Parse OpenRouter's prices: USD per token, as strings; -1 if it depends on the upstream provider."""
-    told: dict[str, float] = {}
+    by_kind: dict[str, float] = {}
     for name, key in (
         ("input", "prompt"),
         ("output", "completion"),
@@ -166,7 +168,7 @@ def _prices(pricing: dict[str, object]) -> Prices | None:
         except ValueError:
             continue
         if usd >= 0:
-            told[name] = round(usd * PER_MTOK, 6)
-    if "input" not in told or "output" not in told:
+            by_kind[name] = round(usd * PER_MTOK, 6)
+    if "input" not in by_kind or "output" not in by_kind:
         return None
-    return Prices(told["input"], told["output"], told.get("cache_read"), told.get("cache_write"))
+    return Prices(by_kind["input"], by_kind["output"], by_kind.get("cache_read"), by_kind.get("cache_write"))

@@ -122,8 +122,8 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
     try:
         with local_client(service.url, key) as client:
             listing = client.get(f"{service.url.rstrip('/')}/models").raise_for_status().content
-            told = client.get(f"{root(service)}{service.described}") if service.described else None
-        more = told.content if told is not None and told.is_success else b"{}"
+            response = client.get(f"{root(service)}{service.described}") if service.described else None
+        more = response.content if response is not None and response.is_success else b"{}"
         return [
             _described(name, facts_in(listing, name), facts_in(more, name), facts_of_props(more))
             for name in listed(listing)
@@ -132,7 +132,7 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
         return ()
 
 
-def _described(name: str, *told: "Facts") -> InstalledModel:
+def _described(name: str, *facts: "Facts") -> InstalledModel:
     """A model, each fact from the first answer that has it."""
 
     def first(values: Iterable[bool | None]) -> bool | None:
@@ -140,10 +140,10 @@ def _described(name: str, *told: "Facts") -> InstalledModel:
 
     return InstalledModel(
         name,
-        window=next((each.window for each in told if each.window), 0),
-        loaded=any(each.loaded for each in told),
-        tools=first(each.tools for each in told),
-        images=first(each.images for each in told),
+        window=next((each.window for each in facts if each.window), 0),
+        loaded=any(each.loaded for each in facts),
+        tools=first(each.tools for each in facts),
+        images=first(each.images for each in facts),
     )
 
 

@@ -146,8 +146,8 @@ class ResponsesReply:
             self.started = True
             return self._response(event.type, event.response)
         if event.type == "error":
-            told = event.error or _Error(event.code, "", event.message)
-            raise ServerRefusedError(ErrorReply(0, told.code or told.type or "", told.message or ""))
+            error = event.error or _Error(event.code, "", event.message)
+            raise ServerRefusedError(ErrorReply(0, error.code or error.type or "", error.message or ""))
         item_event = self._item(event)
         return [item_event] if item_event is not None else []
 
@@ -171,17 +171,17 @@ class ResponsesReply:
         blocks = with_sources(blocks, dict(reversed(pages.items())))
         return Completed(blocks, used, reason, valid_text(self._model), answer_id=valid_text(self._id))
 
-    def _response(self, kind: str, told: _Response) -> list[StreamEvent]:
-        self._model, self._id = told.model or self._model, told.id or self._id
+    def _response(self, kind: str, response: _Response) -> list[StreamEvent]:
+        self._model, self._id = response.model or self._model, response.id or self._id
         if kind == "response.failed":
-            error = told.error or _Error()
+            error = response.error or _Error()
             raise ServerRefusedError(ErrorReply(0, error.code or "server_error", error.message or ""))
-        if told.usage is not None:
-            self._usage = _counted(told.usage)
+        if response.usage is not None:
+            self._usage = _counted(response.usage)
         if kind in _ENDINGS:
             self.complete = True
-            self._why = (told.incomplete_details.reason or "") if told.incomplete_details is not None else ""
-        return [Metered(self._usage)] if told.usage is not None else []
+            self._why = (response.incomplete_details.reason or "") if response.incomplete_details is not None else ""
+        return [Metered(self._usage)] if response.usage is not None else []
 
     def _item(self, event: _Event) -> StreamEvent | None:
         index = event.output_index
@@ -232,10 +232,10 @@ class ResponsesReply:
                 return None
 
 
-def _item_in(told: msgspec.Raw) -> _Item:
+def _item_in(item: msgspec.Raw) -> _Item:
     """Parse an item of the answer; of an unknown kind, only its kind."""
-    kind = _kinds.decode(told).type if bytes(told) else ""
-    return _items.decode(told) if kind in _ITEMS else _Item(kind)
+    kind = _kinds.decode(item).type if bytes(item) else ""
+    return _items.decode(item) if kind in _ITEMS else _Item(kind)
 
 
 def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
@@ -251,13 +251,13 @@ def _reasoning(item: _Item, streamed: str) -> Reasoning | None:
     return Reasoning(valid_text(text), write_opaque(**fields))
 
 
-def _counted(told: _Usage) -> Usage:
+def _counted(usage: _Usage) -> Usage:
     """The usage. The prompt's count includes cache reads and writes, the answer's includes reasoning."""
-    read, written = told.input_tokens_details or InputDetails(), told.output_tokens_details or OutputDetails()
+    read, written = usage.input_tokens_details or InputDetails(), usage.output_tokens_details or OutputDetails()
     return Usage(
-        input_tokens=max(0, told.input_tokens or 0),
+        input_tokens=max(0, usage.input_tokens or 0),
         cache_read_tokens=max(0, read.cached_tokens or 0),
         cache_write_tokens=max(0, read.cache_write_tokens or 0),
-        output_tokens=max(0, told.output_tokens or 0),
+        output_tokens=max(0, usage.output_tokens or 0),
         reasoning_tokens=max(0, written.reasoning_tokens or 0),
     )

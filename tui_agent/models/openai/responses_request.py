@@ -104,8 +104,8 @@ PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file"
 
 def _in_message(part: Fields) -> Fields:
     """A part of what the model said, as a message of its own."""
-    told = {"phase": phase} if (phase := part.pop("phase", None)) else {}
-    return {"type": "message", "role": "assistant", "content": [part], **told}
+    extra = {"phase": phase} if (phase := part.pop("phase", None)) else {}
+    return {"type": "message", "role": "assistant", "content": [part], **extra}
 
 
 def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: bool = True) -> list[Fields]:
@@ -139,19 +139,19 @@ def items_for(block: Block, role: str, call_id: Callable[[str], str], *, sees: b
 
 def _reasoning(block: Reasoning) -> Fields | None:
     """The item as the API sent it; None if it is from another API."""
-    told = read_opaque(block.opaque)
-    if "encrypted" not in told:
+    opaque = read_opaque(block.opaque)
+    if "encrypted" not in opaque:
         return None
     summary: list[Fields] = []
     start = 0
-    for size in map(int, filter(None, told.get("parts", "").split(","))):
+    for size in map(int, filter(None, opaque.get("parts", "").split(","))):
         summary.append({"type": "summary_text", "text": block.text[start : start + size]})
         start += size + len(SEPARATOR)
     return {
         "type": "reasoning",
-        "id": told.get("id", ""),
+        "id": opaque.get("id", ""),
         "summary": summary,
-        "encrypted_content": told["encrypted"],
+        "encrypted_content": opaque["encrypted"],
     }
 
 

@@ -123,28 +123,28 @@ def counts_of(root: str) -> TokenCounts:
 
 async def _by_llama_server(client: HttpClient, root: str, body: Body) -> int:
     asked = _of(body, "messages", "tools")
-    made = msgspec.json.decode(await _told(client, f"{root}/apply-template", asked), type=_Prompt)
+    made = msgspec.json.decode(await _post(client, f"{root}/apply-template", asked), type=_Prompt)
     text = {"content": made.prompt, "add_special": True, "parse_special": True}
-    return len(msgspec.json.decode(await _told(client, f"{root}/tokenize", text), type=_Tokens).tokens)
+    return len(msgspec.json.decode(await _post(client, f"{root}/tokenize", text), type=_Tokens).tokens)
 
 
 async def _by_vllm(client: HttpClient, root: str, body: Body) -> int:
     asked = _of(body, "model", "messages", "tools")
-    return msgspec.json.decode(await _told(client, f"{root}/tokenize", asked), type=_Count).count
+    return msgspec.json.decode(await _post(client, f"{root}/tokenize", asked), type=_Count).count
 
 
 async def _by_llama_cpp_python(client: HttpClient, root: str, body: Body) -> int:
     """Count a rendering of our own, since the model's template is unknown; the result is slightly too high."""
     asked = {"model": body["model"], "input": _as_text(body)}
-    return msgspec.json.decode(await _told(client, f"{root}/extras/tokenize/count", asked), type=_Count).count
+    return msgspec.json.decode(await _post(client, f"{root}/extras/tokenize/count", asked), type=_Count).count
 
 
 def _of(body: Body, *names: str) -> Body:
     return {name: body[name] for name in names if name in body}
 
 
-async def _told(client: HttpClient, url: str, fields: Body) -> bytes:
-    return await client.told(url, TIMEOUT_S, msgspec.json.encode(fields))
+async def _post(client: HttpClient, url: str, fields: Body) -> bytes:
+    return await client.fetch(url, TIMEOUT_S, msgspec.json.encode(fields))
 
 
 def _as_text(body: Body) -> str:

@@ -56,9 +56,9 @@ class PiReader(Reader):
                 kept = self._places.get(first, -1) if isinstance(first, str | int) else -1
                 builder.compaction(number, record["summary"].text, time, kept=kept)
             case "branch_summary":
-                self._told(record["summary"].text, time)
+                self._take_words(record["summary"].text, time)
             case "custom_message":
-                self._told(words(blocks_of(record["content"], _block)), time)
+                self._take_words(words(blocks_of(record["content"], _block)), time)
             case _:
                 pass  # a header, a setting, a label, an extension's own data
         self._places[place] = builder.place
@@ -84,13 +84,13 @@ class PiReader(Reader):
                 outcome = Outcome(exit_code=record["exitCode"].exit_code)
                 builder.add(msgspec.structs.replace(ran, outcome=outcome), time)
             case "custom" | "hookMessage":
-                self._told(words(blocks), time)
+                self._take_words(words(blocks), time)
             case "branchSummary":
-                self._told(record["summary"].text, time)
+                self._take_words(record["summary"].text, time)
             case _:
                 pass
 
-    def _told(self, text: str, time: float) -> None:
+    def _take_words(self, text: str, time: float) -> None:
         if text.strip():
             self.builder.add(notice(text), time)
 

@@ -137,10 +137,10 @@ class EditFile:
         lines = done.lines
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {', '.join(map(str, lines[:10]))}"
         more = f" and {len(lines) - 10:,} more" if len(lines) > 10 else ""
-        told = f"Replaced {len(lines):,} occurrence{'s' * (len(lines) != 1)} in {name} ({where}{more})."
+        message = f"Replaced {len(lines):,} occurrence{'s' * (len(lines) != 1)} in {name} ({where}{more})."
         if done.differed:
-            told += f" `old` differed from the file in its {done.differed}; what is there now is as the file has it."
-        return content, ToolOutput(told, summary=f"{where}{more}", diff=unified(before, after, name))
+            message += f" `old` differed from the file in its {done.differed}; what is there now is as the file has it."
+        return content, ToolOutput(message, summary=f"{where}{more}", diff=unified(before, after, name))
 
 
 _UNREADABLE = _Found("", FileKind(), (0, 0, 0, 0))
@@ -163,8 +163,8 @@ def _preview_of_write(workspace: WorkspaceView, /, path: str, content: str) -> P
     if before is None:
         return Preview(f"Create {name}", diff=whole, text="" if whole else "The file is empty.")
     if before is _UNREADABLE:
-        told = "The file that is there now is binary or very large: it is replaced whole."
-        return Preview(f"Overwrite {name}", diff=whole, text=told)
+        note = "The file that is there now is binary or very large: it is replaced whole."
+        return Preview(f"Overwrite {name}", diff=whole, text=note)
     diff = unified(before.text, content, name, complete=True)
     return Preview(f"Overwrite {name}", diff=diff, text="" if diff else "Nothing in it changes.")
 

@@ -81,14 +81,14 @@ class GitIndex:
             return {}
         try:
             async with asyncio.timeout(FETCH_S):
-                told, _ = await process.communicate("".join(f"{name}\n" for name in wanted).encode())
+                output, _ = await process.communicate("".join(f"{name}\n" for name in wanted).encode())
         except TimeoutError:
             return {}
         finally:
             if process.returncode is None:
                 process.kill()
                 await to_completion(_ended(process))
-        return _contents(told)
+        return _contents(output)
 
 
 def content_name(content: bytes) -> str:
@@ -107,10 +107,10 @@ def _repository(root: Path) -> tuple[Path, Path]:
         if place.is_dir():
             return top, place
         if place.is_file():
-            told = os.fsdecode(read_bytes(place, 4096)).strip()
-            if not told.startswith("gitdir: "):
+            pointer = os.fsdecode(read_bytes(place, 4096)).strip()
+            if not pointer.startswith("gitdir: "):
                 raise ValueError(f"{place} names no repository")
-            return top, (top / told.removeprefix("gitdir: ")).resolve()
+            return top, (top / pointer.removeprefix("gitdir: ")).resolve()
     raise ValueError(f"{root} is in no repository")
 
 
@@ -156,14 +156,14 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _contents(told: bytes) -> dict[str, bytes]:
+def _contents(output: bytes) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     at = 0
-    while (end := told.find(b"\n", at)) >= 0:
-        words = told[at:end].split()
+    while (end := output.find(b"\n", at)) >= 0:
+        words = output[at:end].split()
         at = end + 1
         if len(words) == 3 and words[1] == b"blob":
             size = int(words[2])
-            found[words[0].decode()] = told[at : at + size]
+            found[words[0].decode()] = output[at : at + size]
             at += size + 1
     return found

@@ -134,8 +134,8 @@ class _Line:
             moved = self._moved(command)
             return moved if moved or self._reading_passes else self._by_rules(command, _RUNS)
         if self._reading_passes:
-            told = self._not_reading(command)
-            return self._by_rules(command, told) if told else ""
+            refusal = self._not_reading(command)
+            return self._by_rules(command, refusal) if refusal else ""
         return self._by_rules(command, _RUNS)
 
     def _moved(self, command: SimpleCommand) -> str:
@@ -164,7 +164,7 @@ class _Line:
         return "" if found.reads else _RUNS
 
     def _by_rules(self, command: SimpleCommand, reason: str) -> str:
-        told = ""
+        by_rule = ""
         for rule in self._rules:
             prefix = rule.prefix
             if prefix is None or rule.tool == OUTSIDE or not prefix.names(command):
@@ -173,15 +173,15 @@ class _Line:
             if not missing:
                 self.rule = rule
                 return ""
-            told = told or missing
-        return told or reason
+            by_rule = by_rule or missing
+        return by_rule or reason
 
     def _not_by_star(self, command: SimpleCommand) -> str:
         if command.texts[0] == "cd":
             return ""
-        told = self._not_reading(command)
+        reason = self._not_reading(command)
         # What is known, but changes something (`git add`), is what the rule is for.
-        return "" if told == _RUNS and _is_known(command) else told
+        return "" if reason == _RUNS and _is_known(command) else reason
 
     def _not_exactly(self, rule: Rule, command: SimpleCommand) -> str:
         """Why a rule with the words of the command does not allow it; empty if it does."""
@@ -259,8 +259,8 @@ def notices_of(rules: Iterable[Rule]) -> tuple[str, ...]:
     if not idle:
         return ()
     named = ", ".join(idle[:20]) + (f" and {len(idle) - 20:,} more" if len(idle) > 20 else "")
-    told = (
+    notice = (
         f"{named}: such rules let nothing through. With * as its last word a rule allows only what is known to be "
         "harmless (docs/permissions.md); write the exact command instead. In a full sandbox commands need no rule."
     )
-    return (told,)
+    return (notice,)

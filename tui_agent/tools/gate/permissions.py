@@ -395,8 +395,8 @@ class PermissionGate:
                 return _Question(reason)
         if granted:
             source: Source = "rule" if granted in self._allow else "remembered"
-            told = f"The rule {granted.text} allows it."
-            return Verdict(True, told, source, rule=granted.text, accesses=tuple(allowed))
+            why = f"The rule {granted.text} allows it."
+            return Verdict(True, why, source, rule=granted.text, accesses=tuple(allowed))
         return Verdict(True, f"Mode {self.mode}.", "mode", accesses=tuple(allowed))
 
     def _run(self, tool: str, access: Access, stopped: str, gap: str) -> Judgement:

@@ -41,11 +41,11 @@ class Reach:
         in its own way, and if the rest of the line does not wait for the `cd`.
         """
         target = command.texts[1] if len(command.words) == 2 else ""
-        told = "it changes to a folder that is not known before it runs"
+        reason = "it changes to a folder that is not known before it runs"
         if not target or target.startswith("-") or command.words[1].glob or command.then not in {"&&", ""}:
-            raise OffLimits(told)
+            raise OffLimits(reason)
         if ".." in target.split("/"):
-            raise OffLimits(told)
+            raise OffLimits(reason)
         place = os.path.join(self.folder, target)  # noqa: PTH118 - a Path would drop "." and "//"
         real = self._real(target)
         if not self._workspace.contains(real) or not is_folder(real) or str(real) != os.path.normpath(place):

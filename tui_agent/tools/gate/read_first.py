@@ -235,10 +235,10 @@ class Approved:
             before = self._known(now.path) or _as_kept(folder, _listing(folder, until=self._began_ns))
             differ = {line.rpartition(_CHANGED)[0] for line in set(now.text.split("\n")) ^ set(before.text.split("\n"))}
             if differ - {visible_line(path.name) for path in paths if path.parent == folder}:
-                changes.append(_told(folder, now, before, "was changed", workspace))
+                changes.append(_change_of(folder, now, before, "was changed", workspace))
         if len(paths) > MAX_FILES:
-            told = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
-            changes.append(Change(told, ""))
+            note = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
+            changes.append(Change(note, ""))
         return Seen(tuple(now for _, now in files), tuple(changes))
 
     def accept(self, seen: Seen) -> None:
@@ -257,10 +257,10 @@ class Approved:
                 return None
             before = self.earlier(path)
             known = _as_kept(path, before)
-            told = "was changed in this session" if before is not None else "is new or was changed"
+            how = "was changed in this session" if before is not None else "is new or was changed"
         else:
-            told = "has changed since" if now.digest else "is gone"
-        return _told(path, now, known, told, workspace) if known.digest != now.digest else None
+            how = "has changed since" if now.digest else "is gone"
+        return _change_of(path, now, known, how, workspace) if known.digest != now.digest else None
 
     def _known(self, path: str) -> _Kept | None:
         if path not in self._kept and self._folder is not None:
@@ -275,7 +275,7 @@ class Approved:
         return (self._folder or Path()) / f"{sha256(os.fsencode(path)).hexdigest()}.json"
 
 
-def _told(path: Path, now: _Kept, before: _Kept, how: str, workspace: WorkspaceView) -> Change:
+def _change_of(path: Path, now: _Kept, before: _Kept, how: str, workspace: WorkspaceView) -> Change:
     name = named_path(workspace, path)
     diff = unified(before.text, now.text, name, complete=True)
     return Change(f"{name} {how}" if diff else f"{name} {how}: it is not text, or too large to show", diff)

@@ -91,8 +91,8 @@ class RememberedRules:
         try:
             return msgspec.convert(document["projects"], _Projects)
         except (msgspec.ValidationError, TypeError, KeyError):
-            told = f"{self._path}: damaged; move it away to start with nothing remembered"
-            raise RememberedError(told) from None
+            problem = f"{self._path}: damaged; move it away to start with nothing remembered"
+            raise RememberedError(problem) from None
 
     def _take(self, projects: _Projects) -> None:
         kept, dropped = [], []

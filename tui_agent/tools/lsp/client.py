@@ -151,14 +151,14 @@ class LanguageServer:
     def _configured(self, asked: dict[str, Any]) -> list[object]:
         return [self._project.configuration(str(item.get("section"))) for item in asked["items"]]
 
-    def _registered(self, told: dict[str, Any]) -> None:
-        if any(each["method"] == "textDocument/diagnostic" for each in told["registrations"]):
+    def _registered(self, params: dict[str, Any]) -> None:
+        if any(each["method"] == "textDocument/diagnostic" for each in params["registrations"]):
             self._pulls = True
             self._registering.set()
 
-    def _progressed(self, told: dict[str, Any]) -> None:
-        kind = told["value"].get("kind")
-        (self._busy.add if kind != "end" else self._busy.discard)(str(told["token"]))
+    def _progressed(self, params: dict[str, Any]) -> None:
+        kind = params["value"].get("kind")
+        (self._busy.add if kind != "end" else self._busy.discard)(str(params["token"]))
         self._arrived.set()
 
     @property
@@ -205,17 +205,17 @@ class LanguageServer:
     async def problems(self, paths: Iterable[Path]) -> dict[Path, list[Problem]]:
         """What it says of these files, and of others if it does so unasked. Raises TimeoutError, RuntimeError."""
         if self.program.name == TYPESCRIPT:
-            told = {path: await self._of_typescript(path) for path in paths}
+            found = {path: await self._of_typescript(path) for path in paths}
         elif self._pulls:
-            told = {}
+            found = {}
             for path in paths:
                 answer = await self.ask("textDocument/diagnostic", {"textDocument": {"uri": path.as_uri()}})
-                told[path] = answer.get("items") or []
+                found[path] = answer.get("items") or []
         else:
             async with asyncio.timeout(ANSWER_S):
                 await self._settled()
-            told = {path: self._sent.get(path, []) for path in {*paths, *self._sent}}
-        return {path: [self._problem(path, each) for each in items if _counts(each)] for path, items in told.items()}
+            found = {path: self._sent.get(path, []) for path in {*paths, *self._sent}}
+        return {path: [self._problem(path, each) for each in items if _counts(each)] for path, items in found.items()}
 
     async def _of_typescript(self, path: Path) -> list[Any]:
         """TypeScript's own answer: its language server says unasked what there is, but not that there is nothing."""
@@ -242,12 +242,12 @@ class LanguageServer:
         finally:
             asked.cancel()
 
-    def _published(self, told: dict[str, Any]) -> None:
-        path, version = path_of(str(told.get("uri"))), told.get("version") or 0
+    def _published(self, params: dict[str, Any]) -> None:
+        path, version = path_of(str(params.get("uri"))), params.get("version") or 0
         awaited, number = self._awaited
         if path == awaited and version < number:
             return  # it is about an earlier text
-        self._sent[path] = list(told.get("diagnostics") or ())
+        self._sent[path] = list(params.get("diagnostics") or ())
         self._awaited = (None if path == awaited else awaited), number
         self._arrived.set()
 

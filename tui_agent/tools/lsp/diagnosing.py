@@ -85,8 +85,8 @@ def _with(output: ToolOutput, found: list[str], since: str = "this edit") -> Too
     lines = found[:SHOWN]
     if len(found) > SHOWN:
         lines.append(f"… and {len(found) - SHOWN} more")
-    told = f"[{counted(len(found), 'new problem')} since {since}; what was wrong before is left out:]"
-    text = "\n".join((output.text, told, *lines))
+    heading = f"[{counted(len(found), 'new problem')} since {since}; what was wrong before is left out:]"
+    text = "\n".join((output.text, heading, *lines))
     summary = f"{output.summary} · {counted(len(found), 'new problem')}".removeprefix(" · ")
     return structs.replace(output, text=text, summary=summary, outcome=output.outcome.with_notes(len(lines) + 1))
 
@@ -97,7 +97,7 @@ class Checks:
     def __init__(self, commands: Iterable[str], request: Callable[[str], Request], wait_s: float) -> None:
         self._commands = [each.partition("=") for each in commands]
         self._request, self._wait_s = request, wait_s
-        self._told: dict[Path, tuple[str, Counter[str]]] = {}
+        self._reported: dict[Path, tuple[str, Counter[str]]] = {}
 
     def command(self, path: Path, name: str) -> str:
         """The command for a file; empty if there is none."""
@@ -106,17 +106,17 @@ class Checks:
 
     async def look(self, path: Path, name: str, text: str) -> list[str]:
         """What the command says of a file with this text that it did not say at the last look."""
-        before = self._told.get(path)
+        before = self._reported.get(path)
         if before is not None and before[0] == text:
             return []
         try:
             async with asyncio.timeout(self._wait_s):
                 said = await self._run(self.command(path, name))
         except (OSError, TimeoutError):
-            self._told.pop(path, None)
+            self._reported.pop(path, None)
             return []
         found = dict(_problems_in(said, path.name))
-        self._told[path] = text, Counter(found.values())
+        self._reported[path] = text, Counter(found.values())
         old = Counter(found.values()) if before is None else before[1].copy()
         new = []
         for problem, what in found.items():

@@ -161,8 +161,8 @@ def _outline(symbols: Iterable[Any], depth: int) -> Iterator[str]:
     for each in symbols:
         place = each.get("selectionRange") or each.get("location", {}).get("range") or {}
         kind = int(each.get("kind", 0))
-        told = f"{_KINDS[kind] if kind < len(_KINDS) else ''} {one_line(clean(str(each.get('name'))), 100)}".strip()
-        yield f"{'  ' * depth}{int(place.get('start', {}).get('line', 0)) + 1}: {told}"
+        symbol = f"{_KINDS[kind] if kind < len(_KINDS) else ''} {one_line(clean(str(each.get('name'))), 100)}".strip()
+        yield f"{'  ' * depth}{int(place.get('start', {}).get('line', 0)) + 1}: {symbol}"
         yield from _outline(each.get("children") or (), depth + 1)
 
 

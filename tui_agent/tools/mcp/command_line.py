@@ -133,9 +133,9 @@ def _keep(name: str, given: object, scope: str, home: Path, project: Path, setti
         if already:
             raise BadServer(f"there is a server {name} already: `tui-agent mcp remove {name}` removes it")
         keep_servers(home, {name: _as_written(server)})
-    told = f"Added {name} to {path}."
+    done = f"Added {name} to {path}."
     more = " It starts once you turn it on: /mcp on " + name if scope == "project" else ""
-    return "\n".join((f"{told}{more}", *(f"{name}: {note}" for note in notes)))
+    return "\n".join((f"{done}{more}", *(f"{name}: {note}" for note in notes)))
 
 
 def _remove(given: _Given, home: Path, project: Path, settings: Settings) -> str:
@@ -169,10 +169,10 @@ def _shown(given: _Given, home: Path, project: Path | None, settings: Settings) 
         raise BadServer(f"there is no server {' '.join(given.words)}".rstrip())
     where = f"your settings ({home / USER_FILE})" if server.source == "user" else f"this project ({SERVERS_FILE})"
     secret = {"env": dict.fromkeys(server.server.env, "…"), "headers": dict.fromkeys(server.server.headers, "…")}
-    told = {**_as_written(server.server), **{key: value for key, value in secret.items() if value}}
+    fields = {**_as_written(server.server), **{key: value for key, value in secret.items() if value}}
     if oauth := server.server.oauth:
-        told["oauth"] = {"client_id": oauth.client_id, "scopes": oauth.scopes, "client_secret": "…"}
-    lines = [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in told.items()]
+        fields["oauth"] = {"client_id": oauth.client_id, "scopes": oauth.scopes, "client_secret": "…"}
+    lines = [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
     head = (server.name, f"  from: {where}", f"  state: {_state(server, Choices(home))}")
     return "\n".join((*head, *lines))
 

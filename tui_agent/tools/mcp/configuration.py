@@ -50,7 +50,7 @@ class Configured(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """A digest of what runs or is connected to, not of how it is used."""
         server = self.server
-        told: list[object] = [
+        parts: list[object] = [
             server.command,
             server.args,
             server.env,
@@ -59,8 +59,8 @@ class Configured(msgspec.Struct, frozen=True):
             server.headers,
             str(self.folder),
         ]
-        told += [server.oauth] if server.oauth else []
-        return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32]
+        parts += [server.oauth] if server.oauth else []
+        return sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:32]
 
     @property
     def shown(self) -> str:
@@ -200,8 +200,8 @@ def own_files(server: Configured) -> str:
     words = [os.path.expanduser(word) for word in (server.server.command, *server.server.args)]  # noqa: PTH111
     named = {path for word in words if is_written(path := place / word) and path.is_file()}
     found = contents_of((PlainCommand(tuple(words), place),), Workspace(place, written_folders()), also=named)
-    told = {str(path): digest for path, digest in found.items() if is_written(path)}
-    return sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()[:32] if told else ""
+    own = {str(path): digest for path, digest in found.items() if is_written(path)}
+    return sha256(msgspec.json.encode(own, order="deterministic")).hexdigest()[:32] if own else ""
 
 
 class Choices:

@@ -372,9 +372,9 @@ class Connection:
             return await ask(client)
         except MCPError as error:
             if error.code == REQUEST_TIMEOUT:
-                told = f"The server {self.name} did not answer within {seconds:g} s ({what}); it was told to stop."
-                self.error = told
-                raise Unavailable(told) from error
+                problem = f"The server {self.name} did not answer within {seconds:g} s ({what}); it was told to stop."
+                self.error = problem
+                raise Unavailable(problem) from error
             if error.code == PARSE_ERROR:
                 said = one_line(error.message, 500)
                 self.error = f"What the server {self.name} answers cannot be read: {said} ({what})."
@@ -569,8 +569,8 @@ def _known(
         for prompt in prompts[:MAX_TOOLS]
         if isinstance(prompt, Prompt)
     )
-    told = clean(instructions).strip()[:MAX_INSTRUCTIONS]
-    return KnownServer(title, told, unique(found), offered, resources, tuple(problems[:MAX_PROBLEMS]))
+    text = clean(instructions).strip()[:MAX_INSTRUCTIONS]
+    return KnownServer(title, text, unique(found), offered, resources, tuple(problems[:MAX_PROBLEMS]))
 
 
 async def _unchecked(name: str, result: "CallToolResult") -> None:

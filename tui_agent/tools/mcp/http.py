@@ -42,10 +42,10 @@ class Unauthorized:
         self.scopes = ""
 
     async def note(self, response: "httpx2.Response") -> None:
-        told = response.headers.get("www-authenticate", "")
-        more = response.status_code == 403 and "insufficient_scope" in told  # RFC 6750
+        challenge = response.headers.get("www-authenticate", "")
+        more = response.status_code == 403 and "insufficient_scope" in challenge  # RFC 6750
         self.asked = self.asked or response.status_code == 401 or more
-        if more and (named := re.search(r'scope="([^"]*)"', told)):
+        if more and (named := re.search(r'scope="([^"]*)"', challenge)):
             self.scopes = named[1]
 
 
@@ -188,25 +188,25 @@ class SignIn:
         from mcp.shared.auth import AuthorizationCodeResult
 
         async with asyncio.timeout(SIGNING_IN_S):
-            told = await self._answer
-        if "code" not in told:
+            answer = await self._answer
+        if "code" not in answer:
             raise ValueError(
-                f"the sign-in was refused: {told.get('error_description') or told.get('error', 'no code')}"
+                f"the sign-in was refused: {answer.get('error_description') or answer.get('error', 'no code')}"
             )
-        return AuthorizationCodeResult(code=told["code"], state=told.get("state"), iss=told.get("iss"))
+        return AuthorizationCodeResult(code=answer["code"], state=answer.get("state"), iss=answer.get("iss"))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].decode("latin-1")
             target = urlsplit(line.split(" ")[1] if line.count(" ") == 2 else "/")
             found = target.path == "/callback"
-            told = {name: values[0] for name, values in parse_qs(target.query).items()}
-            page = (DONE if "code" in told else FAILED).encode()
+            fields = {name: values[0] for name, values in parse_qs(target.query).items()}
+            page = (DONE if "code" in fields else FAILED).encode()
             head = f"HTTP/1.1 {'200 OK' if found else '404 Not Found'}\r\nContent-Type: text/html\r\n"
             writer.write(f"{head}Content-Length: {len(page)}\r\nConnection: close\r\n\r\n".encode() + page)
             await writer.drain()
             if found and not self._answer.done():
-                self._answer.set_result(told)
+                self._answer.set_result(fields)
         writer.close()
 
 

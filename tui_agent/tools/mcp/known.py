@@ -109,14 +109,14 @@ def tool_name(server: str, tool: str) -> str:
 
 def known_tool(name: str, description: str, schema: Mapping[str, object], *, reads: bool) -> tuple[KnownTool, str]:
     """A tool as offered to the model, and a sentence about what had to be changed (may be empty)."""
-    told = clean(description).strip()
-    if len(told) > MAX_DESCRIPTION:
-        told = f"{told[:MAX_DESCRIPTION]} […]"
+    described = clean(description).strip()
+    if len(described) > MAX_DESCRIPTION:
+        described = f"{described[:MAX_DESCRIPTION]} […]"
     text, problem = _schema_text(schema)
     if problem:
-        told = f"{told}\n\nThe arguments, as a JSON Schema: {_in_words(schema)}".strip()
+        described = f"{described}\n\nThe arguments, as a JSON Schema: {_in_words(schema)}".strip()
         problem = f"{one_line(name, 60)}: its schema {problem}; it is told in words."
-    return KnownTool(one_line(name, 200), told, text, reads), problem
+    return KnownTool(one_line(name, 200), described, text, reads), problem
 
 
 def mend(result: object) -> None:
@@ -134,8 +134,8 @@ def mend(result: object) -> None:
     for tool in tools:
         schema = tool.get("inputSchema")
         if not _is_readable(schema):
-            told = tool["description"] if isinstance(tool.get("description"), str) else ""
-            tool["description"] = f"{told}\n\nThe arguments, as the server has them: {_in_words(schema)}".strip()
+            described = tool["description"] if isinstance(tool.get("description"), str) else ""
+            tool["description"] = f"{described}\n\nThe arguments, as the server has them: {_in_words(schema)}".strip()
             tool["inputSchema"] = {"type": "object"}
         for key, kind in _KINDS.items():
             if not isinstance(tool.get(key), kind):

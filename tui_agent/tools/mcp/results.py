@@ -57,8 +57,8 @@ def _taken_apart(content: Sequence["ContentBlock"]) -> tuple[list[str], list[Ima
             case EmbeddedResource():
                 parts.append(f"[{one_line(str(block.resource.uri), 300)}]\n{_resource_text(block.resource)}")
             case ResourceLink():
-                told = one_line(block.description or block.name, 300)
-                parts.append(f"[a resource: {one_line(str(block.uri), 300)} ({told})]")
+                label = one_line(block.description or block.name, 300)
+                parts.append(f"[a resource: {one_line(str(block.uri), 300)} ({label})]")
             case AudioContent():
                 parts.append(f"[sound, {one_line(block.mime_type, 60)}: it cannot be listened to]")
     return parts, images

@@ -50,18 +50,18 @@ class FindTool:
         if not found:
             return ToolOutput(self._nothing(), summary="nothing found")
         room = FOUND_CHARS
-        told: list[str] = []
+        texts: list[str] = []
         fitting: list[ToolDefinition] = []
         for tool in found:
             text = full_description(tool.definition)
-            if len(text) > room and told:
-                told.append(f"{tool.definition.name}: look for it by this name to see its arguments")
+            if len(text) > room and texts:
+                texts.append(f"{tool.definition.name}: look for it by this name to see its arguments")
                 continue
             room -= len(text)
-            told.append(text)
+            texts.append(text)
             fitting.append(tool.definition)
         count = f"{len(found)} tool{'s' * (len(found) > 1)}"
-        return ToolOutput("\n\n".join(told), summary=count, tools=tuple(fitting), paged=True)
+        return ToolOutput("\n\n".join(texts), summary=count, tools=tuple(fitting), paged=True)
 
     def _nothing(self) -> str:
         lines = ["No tool fits these words. Try others: what the tool would do, and to what."]

@@ -191,7 +191,7 @@ def _users_of(bubblewrap: str) -> int:
     Raises OSError.
     """
     command = [bubblewrap, "--unshare-user", "--dev-bind", "/", "/", "/bin/sh", "-c", "echo $$; read end"]
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    reading, tell = os.pipe2(os.O_CLOEXEC)
     wait, end = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
@@ -204,7 +204,7 @@ def _users_of(bubblewrap: str) -> int:
     os.close(tell)
     os.close(wait)
     try:
-        with os.fdopen(told) as stream:
+        with os.fdopen(reading) as stream:
             process = stream.readline().strip()
         if not process:
             raise OSError(1, f"{bubblewrap} makes no user namespace")
@@ -379,12 +379,12 @@ def _wake_on_children() -> int:
     return woken
 
 
-def _started(request: Request, told: socket.socket, status: socket.socket) -> tuple[bool, Supervisor | None]:
+def _started(request: Request, requests: socket.socket, status: socket.socket) -> tuple[bool, Supervisor | None]:
     """Report whether the command was started; returns that, and its supervisor."""
     problem, listener = b"", -1
-    with told:
-        told.settimeout(None)
-        while piece := told.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC):
+    with requests:
+        requests.settimeout(None)
+        while piece := requests.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC):
             data, beside, _, _ = piece
             if not data:
                 break
@@ -553,8 +553,8 @@ def _failure(error: BaseException) -> bytes:
     return _line(failed=getattr(error, "errno", None) or errno.EIO, why=f"{type(error).__name__}: {error}")
 
 
-def _line(**told: object) -> bytes:
-    return json.dumps(told).encode() + b"\n"
+def _line(**fields: object) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
 
 
 def _text(path: str) -> str:

@@ -81,16 +81,16 @@ class LaunchedChild:
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._told(json.loads(line))
+            self._take(json.loads(line))
 
-    def _told(self, told: dict[str, Any]) -> None:
-        if "started" in told and not self._started.done():
+    def _take(self, news: dict[str, Any]) -> None:
+        if "started" in news and not self._started.done():
             self._started.set_result(None)
-        elif "failed" in told:
-            self._fail(OSError(told["failed"], told["why"]))
+        elif "failed" in news:
+            self._fail(OSError(news["failed"], news["why"]))
             self._ended()
-        elif "exit" in told:
-            self.exit_code, self.left = told["exit"], tuple(told["left"])
+        elif "exit" in news:
+            self.exit_code, self.left = news["exit"], tuple(news["left"])
             self.exited.set()
 
     def _fail(self, error: OSError) -> None:
@@ -188,8 +188,8 @@ class Launcher:
             # If it ends without an answer, the socket closes only if this end is closed here.
             theirs.close()
             ours.settimeout(_TIMEOUT_S)
-            told, descriptors, _, _ = socket.recv_fds(ours, 4096, 1)
-            self.how = _answered(told)
+            reply, descriptors, _, _ = socket.recv_fds(ours, 4096, 1)
+            self.how = _answered(reply)
             self.proxy = socket.socket(fileno=descriptors[0]) if descriptors else None
             ours.settimeout(None)
         except BaseException:
@@ -216,8 +216,8 @@ class Launcher:
                 process.wait()
 
 
-def _answered(told: bytes) -> str:
-    answer = json.loads(told or b'{"refused": 0, "why": "it ended at once"}')
+def _answered(reply: bytes) -> str:
+    answer = json.loads(reply or b'{"refused": 0, "why": "it ended at once"}')
     if "refused" in answer:
         raise OSError(answer["refused"], answer["why"])
     return str(answer["ready"])

@@ -112,9 +112,9 @@ def _built(parts: Parts) -> View:
             finally:
                 os._exit(0)
         theirs.close()
-        told, made, _, _ = socket.recv_fds(ours, 4_096, 3)
+        reply, made, _, _ = socket.recv_fds(ours, 4_096, 3)
     if not made:
-        number, _, why = told.decode(errors="replace").partition(" ")
+        number, _, why = reply.decode(errors="replace").partition(" ")
         raise OSError(int(number or errno.EIO), why or "it ended while it built the view")
     return View(made[0], made[1:])
 

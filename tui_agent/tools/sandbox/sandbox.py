@@ -326,9 +326,9 @@ def _trial(*, mounts: bool) -> tuple[bool, str]:
             launcher = launcher_of(request)
             with contextlib.closing(launcher.launch(request, output)) as status:
                 status.settimeout(_TRIAL_S)
-                told = b""
+                printed = b""
                 while piece := status.recv(4096):
-                    told += piece
+                    printed += piece
         except TimeoutError:
             return False, _OUT_OF_TIME
         except OSError as error:
@@ -336,9 +336,9 @@ def _trial(*, mounts: bool) -> tuple[bool, str]:
         finally:
             os.close(output)
             close_launchers(str(folder.files))
-    if b'"exit": 0' in told:
+    if b'"exit": 0' in printed:
         return True, launcher.how
-    return False, told.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
+    return False, printed.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
 
 
 def _bare(folder: Path) -> Request:

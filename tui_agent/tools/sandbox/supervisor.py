@@ -272,7 +272,7 @@ def _as_caller(thread: int, work: Callable[[], int]) -> int:
 
 def _as_another(user: int, group: int, groups: list[int], work: Callable[[], int]) -> int:
     """Run `work` as another user, in a child process: changing ids would reset this one's parent-death signal."""
-    told, tell = os.pipe2(os.O_CLOEXEC)
+    reading, tell = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         value, error = 0, errno.EPERM
@@ -286,7 +286,7 @@ def _as_another(user: int, group: int, groups: list[int], work: Callable[[], int
             os.write(tell, struct.pack("ii", value, error))
             os._exit(0)
     os.close(tell)
-    with os.fdopen(told, "rb") as stream:
+    with os.fdopen(reading, "rb") as stream:
         answer = stream.read()
     os.waitpid(child, 0)
     value, error = struct.unpack("ii", answer) if len(answer) == 8 else (0, errno.EPERM)

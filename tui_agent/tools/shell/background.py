@@ -113,15 +113,15 @@ class BackgroundCommand:
                     self._terminal.finish()
                 failed = bool(ended and ended.exit_code and not note)
                 outcome = Outcome(ended.exit_code) if ended else Outcome(left_running=self.command.pid)
-                told = answer(self._terminal, self._raw, notes, outcome, is_error=failed, nothing="[no new output]")
+                shown = answer(self._terminal, self._raw, notes, outcome, is_error=failed, nothing="[no new output]")
                 self._terminal.clear()
-                return told
+                return shown
 
-            told = await asyncio.to_thread(show)
+            shown = await asyncio.to_thread(show)
         if not dropped:
-            return told
+            return shown
         lost = f"[{dropped:,} bytes before this were printed since the last look and are not shown]"
-        return replace(told, text=f"{lost}\n{told.text}")
+        return replace(shown, text=f"{lost}\n{shown.text}")
 
     async def stop(self) -> None:
         """End it, with everything it started."""

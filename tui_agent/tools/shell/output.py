@@ -119,13 +119,13 @@ def answer(
         output = f"{lost}; {raw.description}]\n{output}"
     if raw.failure:
         notes = [*notes, f"[the raw output could not be stored: {raw.failure}]"]
-    told = "\n".join(notes)
+    noted = "\n".join(notes)
     return ToolOutput(
         stream=True,
-        text=f"{output or nothing}\n{told}",
+        text=f"{output or nothing}\n{noted}",
         is_error=is_error,
         summary=notes[0].strip("[]"),
-        outcome=replace(outcome, notes=told.count("\n") + 1 + (not output and not outcome.timed_out)),
+        outcome=replace(outcome, notes=noted.count("\n") + 1 + (not output and not outcome.timed_out)),
     )
 
 

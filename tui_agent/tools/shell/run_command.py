@@ -172,8 +172,8 @@ class RunCommand(BuiltIn):
             raw.close()
             if isinstance(error, asyncio.CancelledError) and terminal.tail(1):
                 # It had printed before it was known to have started.
-                told = await _finished(terminal, raw, [f"{STOPPED}0 s]"], Outcome(), is_error=True)
-                raise CallStopped(told) from None
+                result = await _finished(terminal, raw, [f"{STOPPED}0 s]"], Outcome(), is_error=True)
+                raise CallStopped(result) from None
             raise
         started = time.monotonic()
         if background:
@@ -248,9 +248,9 @@ class RunCommand(BuiltIn):
             f"[{why} in the background as process {pid}: command_output(process={pid}) reads what it prints from here "
             f"on, stop_command(process={pid}) ends it; all of its output goes to {shown(str(raw.path))}]"
         )
-        told = await asyncio.to_thread(answer, terminal, raw, [note], Outcome(left_running=pid), is_error=False)
+        result = await asyncio.to_thread(answer, terminal, raw, [note], Outcome(left_running=pid), is_error=False)
         terminal.clear()
-        return told
+        return result
 
 
 class _Prepared(NamedTuple):

@@ -798,23 +798,23 @@ class TuiAgent(Host):
         self.steering.watch(agent)
 
     def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
-        from tui_agent.agent import events as told
+        from tui_agent.agent import events
         from tui_agent.conversation.plan import PLAN
         from tui_agent.conversation.todo import TODO
 
-        if isinstance(event, told.HeadMoved):
+        if isinstance(event, events.HeadMoved):
             self.commands.branches.moved(agent, view, event)
-        sets_list = isinstance(event, told.ToolFinished) and event.name in (TODO, PLAN)
-        if sets_list or isinstance(event, told.TurnFinished):
+        sets_list = isinstance(event, events.ToolFinished) and event.name in (TODO, PLAN)
+        if sets_list or isinstance(event, events.TurnFinished):
             self.entry.todo.goes_on(goes_on=sets_list)
-        if sets_list or isinstance(event, told.HeadMoved):
+        if sets_list or isinstance(event, events.HeadMoved):
             self._show_todo(agent)
-        if isinstance(event, told.ContextStep | told.HeadMoved | told.ModelChanged):
+        if isinstance(event, events.ContextStep | events.HeadMoved | events.ModelChanged):
             self._show_agent(agent)
-        elif isinstance(event, told.ModelCallStarted) and not self.status.status.tokens:
+        elif isinstance(event, events.ModelCallStarted) and not self.status.status.tokens:
             # The first request shows the fixed part of the context: update the gauge.
             self._show_agent(agent)
-        elif isinstance(event, told.ToolFinished) and event.name == PLAN:
+        elif isinstance(event, events.ToolFinished) and event.name == PLAN:
             self._show_agent(agent)
         self.status.show(cache_share=agent.tracker.session.cache_share)
         self.steering.changed()

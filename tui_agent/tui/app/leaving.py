@@ -96,7 +96,7 @@ class Leaving:
         self._app = app
         self._close = close
         self._by: float | None = None
-        self._told = False
+        self._signalled = False
         self._guard: Guard | None = None
         self.hurried = False
         """Whether the user did not wait for the session to close."""
@@ -116,7 +116,7 @@ class Leaving:
         """Start the guard that ends the program even if its event loop is stuck."""
         if not self._app.is_headless:
             self._guard = Guard(asyncio.get_running_loop(), self._end)
-        if self._told:
+        if self._signalled:
             self.begin(SIGNAL_GRACE_S)
 
     def key_read(self, key: str) -> None:
@@ -129,7 +129,7 @@ class Leaving:
 
         Called by the signal handler.
         """
-        self._told = True
+        self._signalled = True
         if self._guard is not None:
             self._guard.ask()
             with suppress(RuntimeError):
@@ -143,13 +143,13 @@ class Leaving:
     def _follow_breaks(self) -> None:
         """Handle Ctrl+C as a signal from now on, since it must not interrupt restoring the terminal."""
 
-        def told(_number: int, _frame: FrameType | None) -> None:
+        def stop(_number: int, _frame: FrameType | None) -> None:
             # A handler rather than SIG_IGN: Python reports an error for a pending signal without a handler.
             signal.signal(signal.SIGINT, lambda _number, _frame: None)
             self._end_soon()
 
         if not self._app.is_headless:
-            signal.signal(signal.SIGINT, told)
+            signal.signal(signal.SIGINT, stop)
 
     async def _leave(self, by: float) -> None:
         app = self._app
@@ -173,7 +173,7 @@ class Leaving:
     def _code(self) -> int:
         if self._app.crash:
             return ExitCode.FAILED
-        return ExitCode.INTERRUPTED if self._told else ExitCode.DONE
+        return ExitCode.INTERRUPTED if self._signalled else ExitCode.DONE
 
     def _end_soon(self) -> None:
         """End the process in a moment, even if a thread is still running."""

@@ -46,9 +46,9 @@ class PromptActions:
         """
         app = self._app
         if only_changes_folder(command):
-            told = f"Each command begins in {short_path(app.arguments.folder)} again."
+            note = f"Each command begins in {short_path(app.arguments.folder)} again."
             hint = "!cd FOLDER && COMMAND runs one elsewhere"
-            app.say(Level.INFO, f"{command} has no effect on what follows", told, hint)
+            app.say(Level.INFO, f"{command} has no effect on what follows", note, hint)
         elif needs_terminal(command):
             app.run_worker(self._run_outside(command), name="outside", exclusive=True, group="editor")
         else:

@@ -96,7 +96,7 @@ class Welcome:
 def words(facts: Facts, names: Iterable[str]) -> str:
     """The text of the welcome for a folder with these files."""
     set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
-    lines = columns([(what, told) for what, told in set_now if told])
+    lines = columns([(what, value) for what, value in set_now if value])
     if facts.keyless:
         ways = [(f"/model ollama:{name}", "a model on this machine") for name in facts.local[:MAX_LOCAL]]
         ways += [("/key", "enter an API key, or see where to get one")]

@@ -46,5 +46,5 @@ class FooterBlock(Block, eq=False, kw_only=True):
 
     def _draw(self, width: int, look: Look) -> list[Line]:
         margin = Run(" " * GUTTER, look.palette.base)
-        told = fit(f" {look.glyphs.dot} ".join(self.parts), max(1, width - GUTTER), look.glyphs.ellipsis)
-        return [make_line([margin, Run(told, look.palette.faint)])]
+        text = fit(f" {look.glyphs.dot} ".join(self.parts), max(1, width - GUTTER), look.glyphs.ellipsis)
+        return [make_line([margin, Run(text, look.palette.faint)])]

@@ -59,8 +59,8 @@ class NoticeBlock(Block, eq=False, kw_only=True):
 
 def notice(level: Level, title: str, text: str = "", hint: str = "", *, id: int, index: int) -> NoticeBlock:  # noqa: A002 (the name it has in a block)
     """A notice with its texts cleaned; `id`, `index`: see `Block`."""
-    told = clean(text).rstrip("\n")
-    return NoticeBlock(id=id, index=index, level=level, title=one_line(title), text=told, hint=one_line(hint))
+    cleaned = clean(text).rstrip("\n")
+    return NoticeBlock(id=id, index=index, level=level, title=one_line(title), text=cleaned, hint=one_line(hint))
 
 
 def _draw_title(block: NoticeBlock, width: int, look: Look) -> list[Line]:

@@ -88,8 +88,8 @@ def _draw(progress: "SubtaskProgress", listed: list[tuple[str, str]], width: int
     palette, glyphs = look.palette, look.glyphs
     margin = Run(" " * BODY_INDENT, palette.base)
     room = max(1, width - BODY_INDENT)
-    told = f" {glyphs.dot} ".join(map(one_line, progress.figures))
-    drawn = [make_line([margin, Run(fit(told, room, glyphs.ellipsis), palette.faint)], gutter=BODY_INDENT)]
+    figures = f" {glyphs.dot} ".join(map(one_line, progress.figures))
+    drawn = [make_line([margin, Run(fit(figures, room, glyphs.ellipsis), palette.faint)], gutter=BODY_INDENT)]
     for title, text in listed:
         called = fit(title or glyphs.ellipsis, max(1, min(32, room - 3)), glyphs.ellipsis)
         left = room - 3 - cell_len(called)

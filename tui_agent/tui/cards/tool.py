@@ -242,8 +242,8 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def open_sections(self) -> list[Section]:
         """The sections under the header of an open card."""
         sections: list[Section] = []
-        told = all(part in self.result for part in self.note.split(NOTE_PARTS))
-        if self.note and self.state is not ToolState.OK and not told:
+        shown = all(part in self.result for part in self.note.split(NOTE_PARTS))
+        if self.note and self.state is not ToolState.OK and not shown:
             sections += text_sections(self.note, muted, indent=BODY_INDENT)
         if arguments := "" if self.diff else self.other_arguments():
             sections += text_sections(arguments, faint, indent=BODY_INDENT)
@@ -260,27 +260,27 @@ class ToolBlock(Card, eq=False, kw_only=True):
     def outcome(self, look: Look) -> list[Run]:
         """What the header says of the result, the most important part first."""
         quiet = look.palette.faint
-        told: list[Run] = []
+        runs: list[Run] = []
         if self.diff:
             added, removed = counts(self.diff)
-            told.append(Run(f"+{added} -{removed}", quiet))
+            runs.append(Run(f"+{added} -{removed}", quiet))
             if self.notes:
-                told.append(Run(self.note.rpartition(NOTE_PARTS)[2], look.palette.warning))
+                runs.append(Run(self.note.rpartition(NOTE_PARTS)[2], look.palette.warning))
         elif self.state is ToolState.OK and self.note:
             note = f" {look.glyphs.dot} ".join(self.note.split(NOTE_PARTS))
-            told.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), quiet))
+            runs.append(Run(fit(note, _MAX_NOTE, look.glyphs.ellipsis), quiet))
         elif self.state is ToolState.OK and self.size.lines:
-            told.append(Run(f"{self.size.lines:,} line{'s' if self.size.lines != 1 else ''}", quiet))
-        return [*told, *self.figures(look)]
+            runs.append(Run(f"{self.size.lines:,} line{'s' if self.size.lines != 1 else ''}", quiet))
+        return [*runs, *self.figures(look)]
 
     def figures(self, look: Look) -> list[Run]:
         """How long it took, and its tokens if it is large or the card is open."""
         quiet = look.palette.faint
-        told = [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 else []
+        runs = [Run(duration(self.seconds), quiet)] if self.seconds is not None and self.seconds >= 1 else []
         tokens = self.size.tokens if self.state.finished else None
         if tokens and (tokens >= LARGE_TOKENS or not self.collapsed):
-            told.append(Run(f"{compact_count(tokens)} tokens", quiet))
-        return told
+            runs.append(Run(f"{compact_count(tokens)} tokens", quiet))
+        return runs
 
     @property
     def notes(self) -> str:
@@ -303,11 +303,11 @@ class ToolBlock(Card, eq=False, kw_only=True):
             values = None
         if not isinstance(values, dict):
             return "" if self.arguments.strip() == self.summary else self.arguments
-        told = {
+        arguments = {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in values.items()
         }
-        shown = {visible_line(name): visible(text) for name, text in told.items()}
+        shown = {visible_line(name): visible(text) for name, text in arguments.items()}
         return "\n".join(f"{name}: {text}" for name, text in shown.items() if text not in self.summary)
 
 

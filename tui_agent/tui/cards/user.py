@@ -107,5 +107,5 @@ def _draw(lines: list[str], joined: bool, closes: bool, width: int, look: Look) 
 def _draw_count(left: str, width: int, look: Look) -> list[Line]:
     palette = look.palette
     bar = (Run(look.glyphs.bar, palette.accent), Run(" ", palette.base))
-    told = wrap([Run(f"{look.glyphs.ellipsis} {left}", palette.muted)], width, first=bar, rest=bar)
-    return [line._replace(header=True) for line in told]
+    lines = wrap([Run(f"{look.glyphs.ellipsis} {left}", palette.muted)], width, first=bar, rest=bar)
+    return [line._replace(header=True) for line in lines]

@@ -173,8 +173,8 @@ class Branches:
 
     def _tell_of_files(self, say: Callable[..., object]) -> None:
         if self._of_files is not None:
-            told, self._of_files = self._of_files, None
-            say(told.level, told.title, told.text, hint=told.hint)
+            report, self._of_files = self._of_files, None
+            say(report.level, report.title, report.text, hint=report.hint)
 
     async def fork(self, number: str = "") -> None:
         """Start another branch after a message; without a number, after the newest. Raises as `rewind`."""
@@ -273,7 +273,7 @@ class Branches:
             await in_slices(newest, filling, follower.take_in)
             follower.take_in()
             await asyncio.sleep(0)
-            title, hint = _told(event, before, filling.transcript, undone=undone)
+            title, hint = _title_and_hint(event, before, filling.transcript, undone=undone)
             filling.transcript.add_notice(Level.INFO, title, hint=hint)
             self._tell_of_files(filling.transcript.add_notice)
             await asyncio.sleep(0)
@@ -309,7 +309,7 @@ def _number(word: str) -> int | None:
     return int(word) if word.isdecimal() and len(word) <= 18 else None
 
 
-def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
+def _title_and_hint(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
     """The title of the notice, and how to get back. `undone`: the change came from `/undo`."""
     match event.reason:
         case "rewind":
@@ -321,8 +321,8 @@ def _told(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bo
             return f"Rewound to before {words}" if words else "Rewound", hint if words else "/tree leads back"
         case "fork":
             words = _words(before.said_up_to(event.to))
-            told = f"A new branch after {words}" if words else "A new branch from here"
-            return told, "it begins with your next message; /tree then leads back to the other one"
+            title = f"A new branch after {words}" if words else "A new branch from here"
+            return title, "it begins with your next message; /tree then leads back to the other one"
         case "switch":
             known = {block.message for block in before}
             own = (block for block in now if block.message not in known)

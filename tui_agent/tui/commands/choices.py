@@ -87,10 +87,12 @@ async def choose_policy(host: Host, argument: str) -> None:
         host.say(Level.WARNING, f"The policy stays {now} while a turn runs", hint="Esc stops the turn")
         return
     stays = [key for key in POLICIES[policy].values if agent.settings.is_set(key)]
-    told = f"{', '.join(stays)}: as you have set it." if stays else ""
+    unchanged = f"{', '.join(stays)}: as you have set it." if stays else ""
     host.refresh_status()
     meaning = POLICIES[policy].meaning
-    host.say(Level.INFO, f"Policy {policy}: {meaning}", told, "for this session; the setting context.policy keeps it")
+    host.say(
+        Level.INFO, f"Policy {policy}: {meaning}", unchanged, "for this session; the setting context.policy keeps it"
+    )
 
 
 async def _picked_policy(host: Host, agent: "Agent") -> str | None:

@@ -84,8 +84,8 @@ class Config:
             options = [*(Option(word, word) for word in words), Option(UNSET, "Unset", default)]
             text = await host.pick(f"{key}: {setting.allowed.described()}", options, now)
         else:
-            told = f"{setting.allowed.described()}. Empty: unset, {default}"
-            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=told))
+            allowed = f"{setting.allowed.described()}. Empty: unset, {default}"
+            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=allowed))
         if text is None:
             return
         value = None if text in ("", UNSET) else value_from_text(setting, text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from tui_agent.agent.presence import LOOK_S, Told, statuses, tell
+from tui_agent.agent.presence import LOOK_S, Instruction, statuses, tell
 from tui_agent.conversation.entries import Prefix
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.sessions import SessionInfo
@@ -38,7 +38,7 @@ async def visit(host: Host, home: Path, info: SessionInfo) -> bool:
     elif wanted == "answer":
         host.run_worker(answer(host, home, info.id, title), name="answer", exit_on_error=True)
     elif wanted == "stop":
-        await _told(host, home, info.id, Told(status.turn), f"{title} was told to stop")
+        await _send(host, home, info.id, Instruction(status.turn), f"{title} was told to stop")
     return wanted is not None
 
 
@@ -59,12 +59,12 @@ async def answer(host: Host, home: Path, session: str, title: str) -> None:
                 return
     finally:
         asking.cancel()
-    await _told(host, home, session, Told(status.asked, asking.result()), f"{title} has your answer")
+    await _send(host, home, session, Instruction(status.asked, asking.result()), f"{title} has your answer")
 
 
-async def _told(host: Host, home: Path, session: str, told: Told, said: str) -> None:
+async def _send(host: Host, home: Path, session: str, message: Instruction, said: str) -> None:
     try:
-        await asyncio.to_thread(tell, home, session, told)
+        await asyncio.to_thread(tell, home, session, message)
     except OSError as error:
         host.say(Level.WARNING, "It could not be told", f"{error.filename}: {error.strerror}")
     else:

@@ -28,13 +28,15 @@ class Loop:
         self._host = host
         self._timer: Timer | None = None
         self._agent: Agent | None = None
-        self._told = ""
+        self._running = ""
         self._sent = False
 
     async def run(self, argument: str) -> None:
         """Begin a loop, end it (``off``), or say what runs."""
         if not argument:
-            self._host.say(Level.INFO, self._told or "No loop runs", hint="/loop off ends it" if self._told else _USAGE)
+            self._host.say(
+                Level.INFO, self._running or "No loop runs", hint="/loop off ends it" if self._running else _USAGE
+            )
         elif argument == "off":
             self._end("The loop has ended" if self._timer else "No loop runs")
         elif (found := _EVERY.fullmatch(argument)) is None or int(found[1]) * _SECONDS[found[2]] < SHORTEST_S:
@@ -42,10 +44,10 @@ class Loop:
         else:
             self._end()
             self._agent, self._sent = await self._host.agent(), False
-            self._told = f"Every {found[1]}{found[2]}: {one_line(found[3], 60)}"
+            self._running = f"Every {found[1]}{found[2]}: {one_line(found[3], 60)}"
             prompt = found[3].strip()
             self._timer = self._host.set_interval(int(found[1]) * _SECONDS[found[2]], lambda: self._again(prompt))
-            self._host.say(Level.INFO, self._told, hint="/loop off ends it")
+            self._host.say(Level.INFO, self._running, hint="/loop off ends it")
             self._again(prompt)
 
     def _again(self, prompt: str) -> None:
@@ -64,6 +66,6 @@ class Loop:
     def _end(self, why: str = "") -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer, self._told = None, ""
+        self._timer, self._running = None, ""
         if why:
             self._host.say(Level.INFO, why)

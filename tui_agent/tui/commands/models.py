@@ -141,8 +141,8 @@ async def _downloaded(host: Host, name: str, download: "AsyncGenerator[PullProgr
 
     async def follow() -> None:
         nonlocal newest
-        async with aclosing(download) as told:
-            async for newest in told:
+        async with aclosing(download) as download_events:
+            async for newest in download_events:
                 host.working(pull_text(model, newest))
 
     try:

@@ -72,8 +72,8 @@ async def export_session(host: Host, argument: str) -> None:
         size = await asyncio.to_thread(export, path, name, entries)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        told = f"{short_path(path)}: {reason}"
-        host.say(Level.WARNING, "Nothing was exported", told, "/export FILE.md, .html or .json")
+        reason_text = f"{short_path(path)}: {reason}"
+        host.say(Level.WARNING, "Nothing was exported", reason_text, "/export FILE.md, .html or .json")
         return
     host.say(Level.INFO, f"Exported to {short_path(path)}", f"{size:,} bytes")
 

@@ -315,8 +315,8 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
         except SessionError as error:
             wanted = None
             if arguments.continue_last and isinstance(error.__cause__, NoSuchSession):
-                told = "There was no session of this folder to go on with"
-                host.say(Level.INFO, told, "This is a new one.", "/sessions lists those of all folders")
+                missing = "There was no session of this folder to go on with"
+                host.say(Level.INFO, missing, "This is a new one.", "/sessions lists those of all folders")
                 wanted = NEW
             elif isinstance(error.__cause__, NoSuchSession):
                 host.say(Level.WARNING, error.message, hint="Esc in the list begins a new one")
@@ -334,7 +334,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
             arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
 
 
-async def _with_another_model(settings: Settings, host: Host, told: str) -> Settings | None:
+async def _with_another_model(settings: Settings, host: Host, problem: str) -> Settings | None:
     """The settings with a model that the user picks in place of an unknown one; None if they pick none."""
     from tui_agent.models.base import UnknownModel
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
@@ -346,7 +346,7 @@ async def _with_another_model(settings: Settings, host: Host, told: str) -> Sett
             return None  # another setting names the unknown model
     except UnknownModel:
         pass
-    host.say(Level.WARNING, told)
+    host.say(Level.WARNING, problem)
     options = await asyncio.to_thread(model_options, OFFLINE, settings)
     name = await host.pick(TITLE, options, "", search=True)
     return with_setting(settings, "model.id", name, "the list of models") if name else None

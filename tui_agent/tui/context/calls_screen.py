@@ -53,7 +53,7 @@ class CallsScreen(Dialog[int | None]):
         self._columns = [Column(tokens, " ", "muted", True) for tokens in past.calls.tokens()]
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
-        self._told = Static("", markup=False, classes="dialog-keys")
+        self._keys_line = Static("", markup=False, classes="dialog-keys")
         self._seen: SeenThen | None = None
         self._working = False
 
@@ -63,7 +63,7 @@ class CallsScreen(Dialog[int | None]):
             yield dialog_title("What the model saw")
             yield self._strip
             yield self._rows
-            yield self._told
+            yield self._keys_line
 
     def on_mount(self) -> None:
         """Show the call that was asked for."""
@@ -168,18 +168,18 @@ class CallsScreen(Dialog[int | None]):
             if seen.items:
                 figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
             self._rows.show(PanelRows(figures, seen.items, seen.call.time, self._excerpt))
-        self._told.update(self._keys_text())
-        self._told.display = not low
+        self._keys_line.update(self._keys_text())
+        self._keys_line.display = not low
 
     def _draw_strip(self, place: int, width: int, look: Look) -> Line:
         return strip_lines(self._columns, self._number - 1, width, look)[place]
 
     def _keys_text(self) -> str:
         key, call = self.key, self._past.calls[self._number - 1]
-        told = [f"{key('calls.before')}/{key('calls.after')} call by call", f"{key('calls.read')} reads the request"]
-        told += [f"{key('calls.compare')} compares"] if call.before else []
-        told += [f"{key('calls.fork')} forks"] if call.present else []
-        return ", ".join([*told, f"{key('calls.close')} closes"])
+        keys = [f"{key('calls.before')}/{key('calls.after')} call by call", f"{key('calls.read')} reads the request"]
+        keys += [f"{key('calls.compare')} compares"] if call.before else []
+        keys += [f"{key('calls.fork')} forks"] if call.present else []
+        return ", ".join([*keys, f"{key('calls.close')} closes"])
 
 
 def _column(call: CallRecord, *, plain: bool) -> Column:

@@ -84,7 +84,7 @@ class DraftScreen(Dialog[Draft | None]):
         self._rows = RowList(glyphs, in_dialog=True)
         self._rows.can_focus = False
         self._area = EditedText(self._shown)
-        self._told = dialog_keys()
+        self._keys_line = dialog_keys()
         self._why = Static("", markup=False, classes="dialog-problem")
         self._counting: Timer | None = None
 
@@ -95,7 +95,7 @@ class DraftScreen(Dialog[Draft | None]):
             yield self._rows
             yield self._area
             yield self._why
-            yield self._told
+            yield self._keys_line
 
     def on_mount(self) -> None:
         """Give the focus to the text."""
@@ -168,7 +168,7 @@ class DraftScreen(Dialog[Draft | None]):
             self._rows.styles.height = min(len(rows), max(height // 4, height - OTHER_LINES))
         self._why.update(one_line(self._problem, WHY_CELLS))
         self._why.display = bool(self._problem)
-        self._told.update(self._keys_text())
+        self._keys_line.update(self._keys_text())
 
     def _keys_text(self) -> str:
         cancel = self.key("draft.cancel")

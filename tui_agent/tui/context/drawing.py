@@ -101,16 +101,16 @@ def ticks_line(bar: Bar, width: int, look: Look) -> Line:
         style = palette.error if any(mark.layer == "limit" for mark in marks) else palette.warning
         tick = TICK_ASCII if plain else TICK
         name = ", ".join(MARKS[mark.layer] for mark in reversed(marks))
-        told = f"{tick} {name}"
-        if place + len(told) > free:
+        label = f"{tick} {name}"
+        if place + len(label) > free:
             # Beside the next mark there is no room to the right of the tick.
-            told = f"{name} {tick}"
-            start = min(place, free - 1) - len(told) + 1
+            label = f"{name} {tick}"
+            start = min(place, free - 1) - len(label) + 1
         else:
             start = place
-        if start < 0 or start + len(told) > free:
-            told, start = tick, min(place, max(0, free - 1))
-        for index, letter in enumerate(told):
+        if start < 0 or start + len(label) > free:
+            label, start = tick, min(place, max(0, free - 1))
+        for index, letter in enumerate(label):
             cells[start + index] = Run(letter, style if letter == tick else palette.muted)
         free = max(0, start - 1)
     return make_line([Run("  ", palette.base), *cells])
@@ -197,10 +197,10 @@ def _shares(categories: Mapping[Category, int], cells: int) -> list[tuple[Catego
     return shares
 
 
-def before_after_line(label: str, tokens: int, largest: int, told: str, width: int, look: Look) -> Line:
-    """A row of a comparison: label, bar in proportion to `largest`, and the text `told`."""
+def before_after_line(label: str, tokens: int, largest: int, share: str, width: int, look: Look) -> Line:
+    """A row of a comparison: label, bar in proportion to `largest`, and the text `share`."""
     palette, plain = look.palette, look.glyphs is ASCII
-    value = f"{told:>18}"
+    value = f"{share:>18}"
     room = max(1, width - 8 - len(value))
     filled = min(room, round(room * tokens / max(1, largest)) or (1 if tokens else 0))
     return make_line(

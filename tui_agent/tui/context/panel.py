@@ -268,10 +268,10 @@ class ContextPanel(Vertical):
             return f"{key('focus')} goes to these rows, {key('stop')} closes"
         here = next((hints for kind, hints in HINTS.items() if isinstance(self._rows.key, kind)), None)
         if here is not None:
-            told = [f"{key(name)} {does}" for name, does in here.items()]
+            keys = [f"{key(name)} {does}" for name, does in here.items()]
         else:
-            told = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.explain')} explains the words"]
-            told.append(f"{key('context.items')} jumps to the items, {key('context.calls')} goes back call by call")
+            keys = [f"{key('list.up')}/{key('list.down')} move", f"{key('context.explain')} explains the words"]
+            keys.append(f"{key('context.items')} jumps to the items, {key('context.calls')} goes back call by call")
             if self._seen is not None and self._seen.words:
-                told.append(f"{key('context.words')} to your words")
-        return ", ".join([f"{key('context.close')} closes", *told])
+                keys.append(f"{key('context.words')} to your words")
+        return ", ".join([f"{key('context.close')} closes", *keys])

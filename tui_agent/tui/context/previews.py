@@ -78,7 +78,7 @@ class PreviewScreen(Dialog[Accepted | None]):
         self._focus = focus
         self._free = free
         self._rows = RowList(glyphs, in_dialog=True)
-        self._told = dialog_keys()
+        self._keys_line = dialog_keys()
 
     @override
     def compose(self) -> ComposeResult:
@@ -87,7 +87,7 @@ class PreviewScreen(Dialog[Accepted | None]):
             yield self._rows
             if self._step in ASKED_FOR:
                 yield Input(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
-            yield self._told
+            yield self._keys_line
 
     def on_mount(self) -> None:
         """Give the focus to the figures."""
@@ -173,7 +173,7 @@ class PreviewScreen(Dialog[Accepted | None]):
             else []
         )
         keys += [f"{key('preview.pin')} keeps an item"] if self._pin is not None else []
-        self._told.update(why or ", ".join(keys))
+        self._keys_line.update(why or ", ".join(keys))
 
 
 def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
@@ -217,8 +217,8 @@ def switch_rows(seen: SwitchPreview) -> list[Row]:
 
 
 def _filled(label: str, tokens: int, window: int) -> Row:
-    told = f"{100 * tokens / window:.0f}% of {window:,}" if window else "window unknown"
-    return Row(partial(before_after_line, label, tokens, window or tokens, told))
+    share = f"{100 * tokens / window:.0f}% of {window:,}" if window else "window unknown"
+    return Row(partial(before_after_line, label, tokens, window or tokens, share))
 
 
 def price_rows(price: StepPrice | None, *, free: bool = False) -> list[Row]:

@@ -174,12 +174,12 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[Row]:
     """What comes next, as a sentence whose rows can be chosen."""
     if (seen := stats.forecast) is None:
         return
-    key, told = None, sentence(seen)
+    key, said = None, sentence(seen)
     if seen.ahead is not None and seen.ahead.step in PREVIEWS:
         key = AheadKey(PREVIEWS[seen.ahead.step])
-        told += " Enter previews it." if focused else f" {COMMANDS[key.step]} previews it."
-    for start, end, _ in breaks(told, max(8, width - 4)):
-        yield Row(partial(_draw_pieces, (("  " + told[start:end].strip(), "heading"),)), key)
+        said += " Enter previews it." if focused else f" {COMMANDS[key.step]} previews it."
+    for start, end, _ in breaks(said, max(8, width - 4)):
+        yield Row(partial(_draw_pieces, (("  " + said[start:end].strip(), "heading"),)), key)
         key = None
     if warning := next((mark.warning for mark in stats.marks if mark.warning), ""):
         yield from wrapped(warning, width)
@@ -239,8 +239,8 @@ def _course(seen: Overview) -> list[Row]:
     largest = max(point.tokens for point in seen.course)
     edits = sum(point.edits > 0 for point in seen.course)
     rows = [Row(partial(_draw_course, seen, number)) for number in range(2 if edits else 1)]
-    told = f"{counted(len(seen.course), 'call')}, largest {largest:,}"
-    return [*rows, plain_row((f"  {told}", "muted"))]
+    totals = f"{counted(len(seen.course), 'call')}, largest {largest:,}"
+    return [*rows, plain_row((f"  {totals}", "muted"))]
 
 
 def _draw_course(seen: Overview, number: int, width: int, look: Look) -> Line:
@@ -262,9 +262,9 @@ def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
     left = f"  {short_age(now - step.time):>{AGE_CELLS}}  {name}{count}{state}"
     why = one_line(event.reason)
     room = max(0, width - cell_len(left) - 2 - cell_len(sizes) - 3)
-    told = f"  {fit(why, room, glyphs.ellipsis)}" if why and room >= 8 else ""
-    pad = " " * max(1, width - cell_len(left) - cell_len(told) - cell_len(sizes))
-    return make_line([Run(left, style), Run(told + pad, palette.faint), Run(sizes, palette.muted)])
+    reason = f"  {fit(why, room, glyphs.ellipsis)}" if why and room >= 8 else ""
+    pad = " " * max(1, width - cell_len(left) - cell_len(reason) - cell_len(sizes))
+    return make_line([Run(left, style), Run(reason + pad, palette.faint), Run(sizes, palette.muted)])
 
 
 def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
@@ -291,8 +291,8 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
     rows.append(_fact("Cost", money_text(stats.cost_usd), f"turn {money_text(stats.turn_cost_usd)}"))
     if len(stats.models) > 1:
         for use in stats.models:
-            told = f"{counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
-            rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (told, "muted")))
+            use_text = f"{counted(use.calls, 'call')}, {money_text(use.cost_usd)}"
+            rows.append(plain_row((f"  {one_line(use.model, 60)}  ", "base"), (use_text, "muted")))
     return rows
 
 
@@ -326,9 +326,9 @@ def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> 
     style = palette.accent if state == "pinned" else palette.faint if state else palette.base
     right = f"{state and '  ' + state}{compact_count(estimate(size_of_text(words.text))):>{SIZE_CELLS + 1}}"
     room = max(0, width - 2 - len(right))
-    told = fit(one_line(words.text, 200), room, glyphs.ellipsis) if room >= 4 else ""
-    pad = " " * max(0, room - cell_len(told))
-    return make_line([Run("  ", palette.base), Run(told + pad, style), Run(right, palette.muted)])
+    excerpt_text = fit(one_line(words.text, 200), room, glyphs.ellipsis) if room >= 4 else ""
+    pad = " " * max(0, room - cell_len(excerpt_text))
+    return make_line([Run("  ", palette.base), Run(excerpt_text + pad, style), Run(right, palette.muted)])
 
 
 def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int, look: Look) -> Line:
@@ -340,12 +340,14 @@ def _draw_item(item: Item, now: float, excerpt: Callable[[int], str], width: int
     state = "pinned" if item.pinned else STATES[item.state]
     right = f"{state and '  ' + state}{item_size(item):>{SIZE_CELLS + 1}}{short_age(now - item.time):>{AGE_CELLS + 1}}"
     room = max(0, width - 2 - NAME_CELLS - 2 - len(right))
-    told = fit(one_line(excerpt(item.seq), 200), room, glyphs.ellipsis) if room >= 4 else ""
+    excerpt_text = fit(one_line(excerpt(item.seq), 200), room, glyphs.ellipsis) if room >= 4 else ""
     sign = Run("  ", palette.base)
     label = Run(name + " " * (NAME_CELLS - cell_len(name) + 1), palette.accent if item.pinned else style)
-    pad = " " * max(0, room + 1 - cell_len(told))
+    pad = " " * max(0, room + 1 - cell_len(excerpt_text))
     status = palette.accent if item.pinned else palette.muted
-    return make_line([sign, label, Run(told + pad, palette.faint if gone else palette.muted), Run(right, status)])
+    return make_line(
+        [sign, label, Run(excerpt_text + pad, palette.faint if gone else palette.muted), Run(right, status)]
+    )
 
 
 def item_size(item: Item) -> str:
@@ -380,16 +382,16 @@ def _measure(label: str, value: str, share: str) -> Row:
     return plain_row((f"    {label:<18}", "muted"), (f"{value:>10}", "base"), (f"{share:>6}", "muted"))
 
 
-def _fact(label: str, value: str, told: str = "") -> Row:
-    return Row(partial(_draw_fact, label, value, told))
+def _fact(label: str, value: str, note: str = "") -> Row:
+    return Row(partial(_draw_fact, label, value, note))
 
 
-def _draw_fact(label: str, value: str, told: str, width: int, look: Look) -> Line:
+def _draw_fact(label: str, value: str, note: str, width: int, look: Look) -> Line:
     palette, plain = look.palette, look.glyphs
     sign = Run("    ", palette.base)
-    told = fit(told, max(1, width - 36), plain.ellipsis) if told else ""
+    note = fit(note, max(1, width - 36), plain.ellipsis) if note else ""
     return make_line(
-        [sign, Run(f"{label:<18}", palette.base), Run(f"{value:>10}", palette.base), Run(f"  {told}", palette.muted)]
+        [sign, Run(f"{label:<18}", palette.base), Run(f"{value:>10}", palette.base), Run(f"  {note}", palette.muted)]
     )
 
 

@@ -47,7 +47,7 @@ class Steering:
     def __init__(self, host: "Host") -> None:
         self._host = host
         self._unasked = False
-        self._told_of = self._summarised = 0
+        self._announced = self._summarised = 0
         self._expiry: Timer | None = None
         self.panel: ContextPanel | None = None
         self._asked_for = True
@@ -104,15 +104,15 @@ class Steering:
             shown = f"summary at {at}"
             ahead = f"{ahead} If you are away until {at}, a summary comes first: {_before_expiry(worth)}."
         self._host.status.show(soon=shown, ahead=ahead)
-        if agent.busy or left is None or newest == self._told_of:
+        if agent.busy or left is None or newest == self._announced:
             return
         if left:
             before, then = (0.0, self._expired) if worth is None else (BEFORE_EXPIRY_S, self._about_to_expire)
             self._wait(left - before, lambda: self._when_left(agent, before, then))
             return
-        if told := agent.context.expired(seen):
-            self._told_of = newest
-            self._host.say(Level.INFO, told)
+        if notice := agent.context.expired(seen):
+            self._announced = newest
+            self._host.say(Level.INFO, notice)
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._expiry = self._host.pane.set_timer(min(max(0.1, seconds), LOOK_AGAIN_S), then)
@@ -132,8 +132,8 @@ class Steering:
 
     async def _write_before_expiry(self, agent: "Agent") -> None:
         if worth := await agent.context.summary_before_expiry(start=True):
-            told = f"The cache is about to expire, so a summary is written: {_before_expiry(worth)}"
-            self._host.say(Level.INFO, f"{told}. Esc stops it, /undo-step takes it back.")
+            notice = f"The cache is about to expire, so a summary is written: {_before_expiry(worth)}"
+            self._host.say(Level.INFO, f"{notice}. Esc stops it, /undo-step takes it back.")
         self.watch(agent)
 
     def _expired(self, agent: "Agent") -> None:

@@ -214,14 +214,14 @@ def _row(
     room = width - sum(cell_len(run.text) for run in start) - 2 - len(right)
     if room < 8:
         right, room = "", width - sum(cell_len(run.text) for run in start)
-    told = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
-    left = room - cell_len(told) - 3
+    typed = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
+    left = room - cell_len(typed) - 3
     beside = f" {look.glyphs.dot} {fit(one_line(more[:SEARCHED_CHARS]), left, look.glyphs.ellipsis)}" if more else ""
     beside = beside if left >= LEAST_BESIDE else ""
-    pad = " " * max(0, room - cell_len(told) - cell_len(beside) + 2)
+    pad = " " * max(0, room - cell_len(typed) - cell_len(beside) + 2)
     style = palette.strong if marked else palette.base
     return make_line(
-        [*start, Run(told, style), Run(beside, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
+        [*start, Run(typed, style), Run(beside, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
     )
 
 

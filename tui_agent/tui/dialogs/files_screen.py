@@ -76,7 +76,7 @@ class FilesScreen(Dialog[str | None]):
         self._rewinds = rewinds
         self._overwrite = False
         self._rows = RowList(glyphs, in_dialog=True)
-        self._told = dialog_keys()
+        self._keys_line = dialog_keys()
         self._drawn: tuple[int, bool] | None = None
 
     @override
@@ -84,7 +84,7 @@ class FilesScreen(Dialog[str | None]):
         with Vertical(classes="dialog"):
             yield dialog_title(self._title)
             yield self._rows
-            yield self._told
+            yield self._keys_line
 
     def on_mount(self) -> None:
         """Give the focus to the diff."""
@@ -126,8 +126,8 @@ class FilesScreen(Dialog[str | None]):
         low = height < LOW_SCREEN
         self._rows.styles.height = min(len(rows), max(1, height - (OTHER_LINES_LOW if low else OTHER_LINES)))
         theirs = f"\n{self._theirs_text()}" if self._planned.theirs else ""
-        self._told.update(self._keys_text() + theirs)
-        self._told.display = not low
+        self._keys_line.update(self._keys_text() + theirs)
+        self._keys_line.display = not low
 
     def _keys_text(self) -> str:
         key = self.key

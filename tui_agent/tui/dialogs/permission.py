@@ -345,8 +345,8 @@ class PermissionPanel(Vertical, can_focus=True):
         if self._reason and not self._low:
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
-        told = self.query_one("#permission-keys", Static)
-        told.display = not self._low and not self.query_one(Input).display and not self._keys_are_obvious
+        keys = self.query_one("#permission-keys", Static)
+        keys.display = not self._low and not self.query_one(Input).display and not self._keys_are_obvious
         self._paint_choices()
         self._bound_preview()
         self._track_view()

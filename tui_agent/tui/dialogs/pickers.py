@@ -92,7 +92,7 @@ class PickerScreen(Dialog[str | None]):
     """A dialog with a list of options; its result is the chosen value, or None.
 
     It starts at the value `marked`, else at the `current` one. `search`: typing filters the list. `preview` is called
-    with each value that is marked. `text` is shown above the list; `told` makes that text where it names keys, and is
+    with each marked value. `text` is shown above the list; `describe` makes that text where it names keys; it is
     given the function that returns the key of an action.
     """
 
@@ -105,14 +105,14 @@ class PickerScreen(Dialog[str | None]):
         current: str = "",
         *,
         text: str = "",
-        told: Callable[[Callable[[str], str]], str] | None = None,
+        describe: Callable[[Callable[[str], str]], str] | None = None,
         marked: str = "",
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__()
         self._text = text
-        self._says = told
+        self._says = describe
         self._title = _shown(title)
         self._options = tuple(
             replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
@@ -254,33 +254,37 @@ class PickerScreen(Dialog[str | None]):
         ]
 
     def _row(self, option: Option, width: int) -> Content:
-        here, told = "• " if option.value == self._current else "  ", _flat(option.description)
+        here, description = "• " if option.value == self._current else "  ", _flat(option.description)
         list_width = max(MIN_WRAPPED, min(WIDTH, self.app.size.width * 96 // 100) - FRAME_CELLS) - len(here)
         room = list_width - width
         label = option.label
-        if told and room < MIN_WRAPPED:
+        if description and room < MIN_WRAPPED:
             # No room beside the label: put the description below it.
             width, room = 2, list_width - 2
             label = f"{fit(label, list_width)}\n" + " " * (len(here) + width)
-        elif told:
+        elif description:
             label = fit(label, width - 2) if cell_len(label) > width - 2 else label
             label += " " * (width - cell_len(label))
-        if told and not self._search:
+        if description and not self._search:
             # A short list shows descriptions in full; a long one keeps to one line for each option.
-            told = ("\n" + " " * (len(here) + width)).join(wrap(told, room)) if cell_len(told) > room else told
-        elif told:
-            told = _without_stubs(told, room)
-        return Content.assemble((here, "$accent"), label, (told, "$foreground 68%"))
+            description = (
+                ("\n" + " " * (len(here) + width)).join(wrap(description, room))
+                if cell_len(description) > room
+                else description
+            )
+        elif description:
+            description = _without_stubs(description, room)
+        return Content.assemble((here, "$accent"), label, (description, "$foreground 68%"))
 
 
-def _without_stubs(told: str, room: int) -> str:
+def _without_stubs(description: str, room: int) -> str:
     """The description without last columns that would be cut to almost nothing."""
-    while cell_len(told) > room:
-        before, gap, last = told.rpartition("  ")
+    while cell_len(description) > room:
+        before, gap, last = description.rpartition("  ")
         if not gap or not before.strip() or room - cell_len(before) - len(gap) >= min(MIN_COLUMN, cell_len(last)):
             break
-        told = before.rstrip()
-    return told
+        description = before.rstrip()
+    return description
 
 
 def _flat(text: str) -> str:

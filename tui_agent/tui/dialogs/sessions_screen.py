@@ -54,7 +54,7 @@ class SessionsScreen(PickerScreen):
             "Sessions: last used, messages, cost, last words",
             self._listed(),
             current,
-            told=lambda key: (
+            describe=lambda key: (
                 f"{key('sessions.rename')} renames, {key('sessions.fork')} forks, {key('sessions.delete')} deletes"
             ),
             marked=marked,

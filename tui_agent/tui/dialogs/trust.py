@@ -65,7 +65,7 @@ class TrustScreen(PickerScreen):
             current,
         )
         self._heading = AGAIN if new else FIRST
-        self._brings = _told(project, found, new)
+        self._brings = _listing(project, found, new)
         self._seen_to_the_end = self._typing = self._marked = False
         self._opened = 0.0
 
@@ -108,13 +108,13 @@ class TrustScreen(PickerScreen):
     def _tell(self, why: str = "") -> None:
         choose, later = self.key("picker.choose"), f"{self.key('picker.cancel')}: not now, for this start only"
         if self._typing:
-            told = f"What you type is kept for the prompt. Up or Down, then {choose} answers. {later}"
+            answers = f"What you type is kept for the prompt. Up or Down, then {choose} answers. {later}"
         elif self._seen_to_the_end:
-            told = f"{choose} answers, and it is remembered for this folder; /trust changes it. {later}"
+            answers = f"{choose} answers, and it is remembered for this folder; /trust changes it. {later}"
         else:
-            told = f"{self.key('picker.page-down')} shows more; yes is possible at the end. {later}"
+            answers = f"{self.key('picker.page-down')} shows more; yes is possible at the end. {later}"
         for keys in self.query("Static.dialog-keys").results(Static):
-            keys.update(why or told)
+            keys.update(why or answers)
 
     def on_key(self, event: events.Key) -> None:
         """Keep what is typed for the prompt."""
@@ -158,7 +158,7 @@ class TrustScreen(PickerScreen):
             super()._choose(index)
 
 
-def _told(project: Path, found: Iterable[Brought], new: Sequence[str]) -> str:
+def _listing(project: Path, found: Iterable[Brought], new: Sequence[str]) -> str:
     """What is new, then each file with what it does, and below it what it runs and sets."""
     lines = ["New since you trusted it", *(f"  {_line(each)}" for each in new), ""] if new else []
     lines.append(_line(f"{short_path(project)} contains"))

@@ -393,8 +393,10 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
                     self._refresh_row(row)
             self._hint_at = hint_at
         if count := self._new_lines():
-            told = f"{count:,} new line{'s' if count > 1 else ''} {glyphs.dot} {self._keymap.text('conversation.tail')}"
-            label, self._leads_to_end = f" {told} ", True
+            words = (
+                f"{count:,} new line{'s' if count > 1 else ''} {glyphs.dot} {self._keymap.text('conversation.tail')}"
+            )
+            label, self._leads_to_end = f" {words} ", True
         elif message_ends is not None and hint_at is None:
             label = f" {self._message_keys} "
         if label != self._label:

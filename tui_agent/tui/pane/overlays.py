@@ -48,8 +48,8 @@ def with_hint(strip: Strip, hint: str, look: Look) -> Strip:
     palette = look.palette
     start = Strip([Segment(" " * GUTTER, palette.base), Segment(f"{look.glyphs.arrow} ", palette.accent)])
     room = max(1, strip.cell_length - start.cell_length - 1)
-    told = Strip([Segment(fit(hint, room, look.glyphs.ellipsis), palette.muted)])
-    drawn = Strip.join([start, told]).crop(0, strip.cell_length)
+    hint_strip = Strip([Segment(fit(hint, room, look.glyphs.ellipsis), palette.muted)])
+    drawn = Strip.join([start, hint_strip]).crop(0, strip.cell_length)
     return Strip.join([drawn, strip.crop(drawn.cell_length, strip.cell_length)])
 
 

@@ -91,10 +91,10 @@ class Search:
     def label(self, glyphs: Glyphs) -> str:
         """The text of the search line."""
         cursor = glyphs.quote if self.typing else ""
-        told = ["nothing found"] if self.missing else [self._where(glyphs)] if self.words else []
+        parts = ["nothing found"] if self.missing else [self._where(glyphs)] if self.words else []
         if self.words:
-            told.append("Enter keeps, Esc closes" if self.typing else "n next, N previous, Esc closes")
-        return f"  /{self.words}{cursor}  {f' {glyphs.dot} '.join(part for part in told if part)} "
+            parts.append("Enter keeps, Esc closes" if self.typing else "n next, N previous, Esc closes")
+        return f"  /{self.words}{cursor}  {f' {glyphs.dot} '.join(part for part in parts if part)} "
 
     def _where(self, glyphs: Glyphs) -> str:
         if self.at is None:

@@ -240,8 +240,8 @@ def _summarising(status: Status) -> Piece:
 def _jobs(status: Status) -> Piece:
     if not status.jobs:
         return (Form(0),)
-    told = counted(status.jobs, "job")
-    return Form(9, (Span(told, "$accent"),)), Form(0)
+    jobs = counted(status.jobs, "job")
+    return Form(9, (Span(jobs, "$accent"),)), Form(0)
 
 
 def _problems(status: Status) -> Piece:

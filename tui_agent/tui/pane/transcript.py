@@ -69,9 +69,9 @@ class Transcript(Struct, eq=False):
         """Whether cards are open by default."""
         return self.folding.open
 
-    def when_opened(self, told: Callable[[SubtaskBlock], None]) -> None:
-        """Call `told` with each subtask card when it is opened, or when it is added open."""
-        self._opened = told
+    def when_opened(self, listener: Callable[[SubtaskBlock], None]) -> None:
+        """Call `listener` with each subtask card when it is opened, or when it is added open."""
+        self._opened = listener
         for block in self._subtasks:
             self._tell_opened(block)
 
@@ -240,8 +240,8 @@ class Transcript(Struct, eq=False):
 
     def retell(self, block: NoticeBlock, text: str) -> None:
         """Replace the text of a notice, if it is still in the transcript."""
-        if self.get(block.id) is block and block.text != (told := clean(text).rstrip("\n")):
-            block.text = told
+        if self.get(block.id) is block and block.text != (cleaned := clean(text).rstrip("\n")):
+            block.text = cleaned
             self._changed(block)
 
     def add_boundary(

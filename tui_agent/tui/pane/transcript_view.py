@@ -91,7 +91,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
     def _take(self, follower: Follower) -> None:
         look = self._viewport.look
         self._follower = follower
-        self._follower.told = self._on_change
+        self._follower.when_changed = self._on_change
         if self._viewport.look is not look:
             self._viewport.restyle(look)
         self._viewport.resize(*self._measure)

@@ -391,11 +391,11 @@ class Viewport:
 
 
 class Follower:
-    """Collects a transcript's changes and applies them to a viewport in one go; calls `told` on each change."""
+    """Collects a transcript's changes and applies them to a viewport in one go; calls `when_changed` on each change."""
 
-    def __init__(self, viewport: Viewport, told: Callable[[], None] | None = None) -> None:
+    def __init__(self, viewport: Viewport, when_changed: Callable[[], None] | None = None) -> None:
         self.viewport = viewport
-        self.told = told
+        self.when_changed = when_changed
         self._changed: set[int] = set()
         self._rebuild = True
         viewport.transcript.listen(self._on_change)
@@ -416,8 +416,8 @@ class Follower:
             self._rebuild = True
         else:
             self._changed.add(index)
-        if self.told is not None:
-            self.told()
+        if self.when_changed is not None:
+            self.when_changed()
 
 
 def selected_text(viewport: Viewport, selection: Selection) -> str:

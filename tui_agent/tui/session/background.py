@@ -54,8 +54,8 @@ class Background:
             return
 
         async def run() -> None:
-            async with aclosing(session.agent.run(prompt)) as told:
-                async for _ in told:
+            async with aclosing(session.agent.run(prompt)) as events:
+                async for _ in events:
                     pass
 
         self.tell(self.keep(session, run(), prompt))
@@ -69,9 +69,9 @@ class Background:
         title = one_line(words, TITLE) or session.id
 
         async def ask(question: "PermissionQuestion") -> "PermissionAnswer":
-            told = f"“{title}” asks: {one_line(question.asked, 80)}"
-            self._host.say(Level.WARNING, told, hint="/sessions answers it")
-            self._host.call_attention(told)
+            message = f"“{title}” asks: {one_line(question.asked, 80)}"
+            self._host.say(Level.WARNING, message, hint="/sessions answers it")
+            self._host.call_attention(message)
             return await _unanswered(question)
 
         session.presence.background, session.presence.ask_here = True, ask
@@ -90,9 +90,9 @@ class Background:
             await session.close()
         if self._closing:
             return
-        told = f"“{title}” has ended, {money_text(session.agent.tracker.session.cost_usd)}"
-        self._host.say(Level.INFO, told, hint=f"/resume {session.id} opens it")
-        self._host.call_attention(told)
+        message = f"“{title}” has ended, {money_text(session.agent.tracker.session.cost_usd)}"
+        self._host.say(Level.INFO, message, hint=f"/resume {session.id} opens it")
+        self._host.call_attention(message)
 
     async def close(self) -> None:
         """Stop the turns and close the sessions; everything is kept."""

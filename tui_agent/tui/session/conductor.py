@@ -237,8 +237,8 @@ class Conductor:
             case states.GiveBack(texts):
                 self._host.give_back("\n".join(texts))
             case Errand.TELL_NO_SESSION:
-                told = "your text is back in the prompt; /new begins a session, /sessions chooses one"
-                self._host.say(Level.ERROR, "There is no session to send this to", hint=told)
+                where = "your text is back in the prompt; /new begins a session, /sessions chooses one"
+                self._host.say(Level.ERROR, "There is no session to send this to", hint=where)
             case Errand.TELL_CLOSING:
                 now = "opening" if self._state.phase is Phase.OPENING else "closing"
                 self._host.hint(f"{now} the session; Ctrl+C twice quits")
@@ -315,8 +315,8 @@ class Conductor:
         # Entering the conversation may take a while: the model may first be asked for its facts.
         later = asyncio.get_running_loop().call_later(SHOW_WAITING_AFTER_S, self._show_not_entered, text)
         try:
-            async with aclosing(session.agent.run(outgoing.text, images, typed=outgoing.typed)) as told:
-                async for event in told:
+            async with aclosing(session.agent.run(outgoing.text, images, typed=outgoing.typed)) as events:
+                async for event in events:
                     self._began.set()
                     if isinstance(event, UserMessage):
                         unsent = []

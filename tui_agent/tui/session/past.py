@@ -62,7 +62,7 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
 class Past(NamedTuple):
     """The events before the part of a conversation that is shown first; they belong below its first `above` blocks."""
 
-    told: Iterable["AgentEvent"]
+    events: Iterable["AgentEvent"]
     above: int
 
 
@@ -89,14 +89,14 @@ async def show_newest(
 
 async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> None:
     """Show the earlier part: build it off screen, then swap it in at once without moving what is in view."""
-    told = iter(past.told)
-    first = next(told, None)
+    events = iter(past.events)
+    first = next(events, None)
     if first is None:
         return
     newer, filling = view.transcript, view.aside()
     follower = pane.follower(filling.transcript)
     filling.transcript.repeat(newer.blocks[: past.above])
-    await in_slices(chain([first], told), filling, follower.take_in)
+    await in_slices(chain([first], events), filling, follower.take_in)
     follower.take_in()
     if pane.transcript is not newer or view.transcript is not newer or view.moved:
         # The user has switched the branch meanwhile; that shows its own conversation.

@@ -295,8 +295,8 @@ class State(Struct, frozen=True):
         back = _give_back(self.returning)
         if self.next is None:
             return State(Phase.CLOSED, self.sent), (*back, EndWith(error))
-        told = () if error is None else (Report(error),)
-        return State(Phase.OPENING, self.sent, self.outbox), (*back, OpenSession(self.next), *told)
+        reports = () if error is None else (Report(error),)
+        return State(Phase.OPENING, self.sent, self.outbox), (*back, OpenSession(self.next), *reports)
 
     # Steps of several of these
 

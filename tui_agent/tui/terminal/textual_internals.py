@@ -149,11 +149,11 @@ class TerminalApp(App[object]):
 
     @override
     def _check_resize(self) -> None:
-        told = getattr(self, "_resize_event", None)
+        seen = getattr(self, "_resize_event", None)
         super()._check_resize()
-        if self.resized and told is not None and self._resize_event is None:
+        if self.resized and seen is not None and self._resize_event is None:
             self.resized = False
-            if self.screen.size == told.size:
+            if self.screen.size == seen.size:
                 # The size is the same again, so there is no layout; but while it was smaller, the terminal lost
                 # what did not fit.
                 self.screen.refresh()
