@@ -396,7 +396,9 @@ class Host(TerminalApp):
 
     def keep_draft(self) -> None:
         """Have what stands in the prompt in the history too, and on disk, for the next start."""
-        if "entry" in vars(self):
+        if not self.completed and self._drawn_prompt.letters:
+            self.entry.prompt.keep(self._drawn_prompt.letters)
+        elif "entry" in vars(self):
             self.entry.prompt.keep_draft()
             self.entry.prompt.hold_draft()
             self._drafts.write()

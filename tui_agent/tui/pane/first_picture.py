@@ -57,14 +57,14 @@ class DrawnPrompt(Drawn):
 
     def __init__(self) -> None:
         super().__init__()
-        self._typed = ""
+        self.letters = ""
         self._follows = True
 
     def type(self, key: Key) -> None:
         """Show a letter, or one less; what follows any other key is seen only in the real prompt."""
         self._follows = self._follows and (key.is_printable or key.key == "backspace")
         if self._follows:
-            self._typed = self._typed[:-1] if key.key == "backspace" else self._typed + (key.character or "")
+            self.letters = self.letters[:-1] if key.key == "backspace" else self.letters + (key.character or "")
             self.refresh()
 
     @override
@@ -80,7 +80,7 @@ class DrawnPrompt(Drawn):
             cursor += " reverse"
         elif not theme.dark:
             cursor = "$text 90% on $foreground 70%"
-        if self._typed:
-            return Content.assemble(self._typed[1 - self.content_size.width :], (" ", cursor))
+        if self.letters:
+            return Content.assemble(self.letters[1 - self.content_size.width :], (" ", cursor))
         text = PLACEHOLDER[: max(0, self.content_size.width)]
         return Content.assemble((text[:1], cursor), (text[1:], "$text 40%"))

@@ -155,7 +155,11 @@ class Prompt(SteadyTextArea):
 
     def keep_draft(self) -> None:
         """Save the text in the history."""
-        if text := _to_be_kept(self.text).strip("\n"):
+        self.keep(self.text)
+
+    def keep(self, text: str) -> None:
+        """Save a text in the history."""
+        if text := _to_be_kept(text).strip("\n"):
             self.sent.add(text, saved=self._pastes.unfold(text))
 
     def hold_draft(self) -> None:
