@@ -333,7 +333,7 @@ async def test_what_a_summary_is_expected_to_cost_is_near_what_it_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: str
 ) -> None:
     """Whether a small model writes it, from a transcript with its results cut, or the conversation's own."""
-    more = {"agentic.small_model": small, "compaction.facts_tokens": "2000"}  # each line of the pages is a fact
+    more = {"agentic.small_model": small}
     async with reading_session(tmp_path, Reader(reading, of_the_length_asked), monkeypatch, more) as (session, _):
         expected = await session.agent.context.preview("compact")
         draft = await drafted(session)

@@ -9,7 +9,7 @@ from msgspec import structs
 from tui_agent.context.compaction.facts import listing, missing
 from tui_agent.context.compaction.forms import ARCHIVE_LINE, SummaryForm, completed, framed, sections
 from tui_agent.context.compaction.material import Material
-from tui_agent.context.compaction.plan import Plan
+from tui_agent.context.compaction.plan import Plan, facts_room
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage
 from tui_agent.conversation.sizes import Size, size_of_text
@@ -115,7 +115,7 @@ def accept(
     if bare >= plan.replaced:
         return _too_long(bare, plan)
     lost = missing(material.facts, "\n".join((body, *(each.text for each in plan.words))))
-    facts = listing(lost, limit=min(plan.facts_limit, (plan.replaced - bare) // 2), tokens_of=tokens_of, where=path)
+    facts = listing(lost, limit=facts_room(plan.facts_limit, plan.replaced - bare), tokens_of=tokens_of, where=path)
     shown, behind = _shown(plan, body, facts, path, signed)
     size = tokens_of(size_of_text(shown, behind)) + plan.growth
     if size >= plan.replaced:

@@ -114,9 +114,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def likely_after(self) -> int:
         """The likely size of the request: `after` has the longest text that is accepted, this two thirds of it, which
-        is off by a factor of two at most for any text that takes a third.
+        is off by a factor of two at most for any text that takes a third; and the facts, which take their room.
         """
-        return self.after - max(0, self.summary) // 3
+        return self.after - max(0, min(self.summary, self.writes)) // 3
+
+    @property
+    def facts(self) -> int:
+        """The tokens that facts are expected to take."""
+        return max(0, self.summary - self.writes)
 
 
 def plan_compaction(
@@ -193,7 +198,9 @@ def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
     if rates is None or not rates.input_usd:
         return True
     extra = signing_extra(here, rates, replaced=signed.replaced, replaced_by_us=ours.replaced)
-    extra += rates.write * (signed.likely_after - (ours.likely_after - thinking))
+    # Facts stand behind either.
+    after, after_ours = signed.likely_after - signed.facts, ours.likely_after - ours.facts
+    extra += rates.write * (after - (after_ours - thinking))
     return extra <= thinking * rates.output
 
 
@@ -231,6 +238,11 @@ def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_
     return _measured(plan, here, here.mixed_tokens_of(until.size), least_gain=least_gain)
 
 
+def facts_room(limit: int, freed: int) -> int:
+    """The most tokens that facts take of the `freed` ones. On recorded sessions they nearly always take all of it."""
+    return max(0, min(limit, freed // 2))
+
+
 def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) -> Plan | Refusal:
     """`plan` with its figures, if it frees at least `least_gain` tokens; `replaced`: the tokens that leave."""
     # The provider's count of the whole request may be lower than our estimate of this part.
@@ -241,11 +253,12 @@ def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) ->
     else:
         writes = expected_summary(replaced, summaries_limit(here))
         facts = min(plan.facts_limit, facts_limit(here))
-    expected = writes + min(facts, max(0, replaced - writes - plan.words_growth) // 4) + plan.words_growth
+    room = replaced - writes - plan.words_growth
+    expected = writes + min(facts, max(0, room) // 4) + plan.words_growth
     if replaced - expected < least_gain:
         freed = max(0, replaced - expected)
         return Refusal(f"A summary would free about {freed:,} of {here.tokens:,} tokens, too few to be worth it.")
-    after = here.tokens - replaced + expected
+    after = here.tokens - room + facts_room(facts, room)
     return structs.replace(plan, writes=writes, facts_limit=facts, replaced=replaced, before=here.tokens, after=after)
 
 
@@ -386,7 +399,8 @@ def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[Size], i
     if plan.boundaries and newest not in plan.boundaries:
         return plan
     before = tokens_of(size_of_text(newest.state)) if newest is not None and not plan.through else 0
-    return structs.replace(plan, state=state, state_growth=tokens_of(size_of_text(state)) - before)
+    growth = tokens_of(size_of_text(state)) - before
+    return structs.replace(plan, state=state, state_growth=growth, after=plan.after + growth - plan.state_growth)
 
 
 def plan_by_us(plan: Plan, view: View, here: Situation, *, asked: bool) -> Plan | Refusal:
@@ -427,7 +441,7 @@ def merge_of(merged: Sequence[Boundary], view: View, here: Situation, *, newer: 
         replaced, count = replaced + newer.summary, count + 1
     # Small enough that the next summary does not trigger another merge.
     writes = min(replaced // 2, budget // MERGED_SHARE)
-    facts = min(facts_limit(here), budget // MERGED_SHARE, (replaced - writes) // 2)
+    facts = facts_room(min(facts_limit(here), budget // MERGED_SHARE), replaced - writes)
     groups = view.groups()
     newest = next((group for group in reversed(groups) if group.starts_turn), None)
     back: tuple[int, ...] = ()
