@@ -1,6 +1,10 @@
 """An agent for editors: the Agent Client Protocol over standard input and output (docs/editors.md)."""
 
 import importlib
+from contextlib import suppress
+from typing import Any, Final
+
+_EXTRACT: Final = "extract_docstrings_from_cls"
 
 
 def _import_messages() -> None:
@@ -9,7 +13,9 @@ def _import_messages() -> None:
     For these, pydantic parses the source of every class, a quarter of the time of a start, and nothing here reads
     them. What does it is private to pydantic: where it is not found, the start only takes longer.
     """
-    fields = vars(importlib.import_module("pydantic._internal._fields"))
+    fields: dict[str, Any] = {}
+    with suppress(ImportError):
+        fields = vars(importlib.import_module("pydantic._internal._fields"))
     extract = fields.get(_EXTRACT)
     if extract is not None:
         fields[_EXTRACT] = lambda *_arguments, **_options: {}
@@ -20,7 +26,6 @@ def _import_messages() -> None:
             fields[_EXTRACT] = extract
 
 
-_EXTRACT = "extract_docstrings_from_cls"
 _import_messages()
 
 from tui_agent.acp.serving import run  # noqa: E402 - only now

@@ -16,7 +16,14 @@ import msgspec
 
 from tui_agent.agent.briefing.briefing import Briefing
 from tui_agent.agent.extensions.agents import OwnAgent, own_agents
-from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, MarkdownFile, Source, markdown_files
+from tui_agent.agent.extensions.files import (
+    STYLES,
+    ExtensionFolder,
+    MarkdownFile,
+    Source,
+    markdown_files,
+    with_places,
+)
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
@@ -32,8 +39,8 @@ COMMANDS: Final = "commands"
 
 _SOURCES: Final = {"project": "the project's", "yours": "yours"}
 _SIGNS: Final = re.compile(
-    r"^```!\s*\n(?P<script>.*?)\n```[ \t]*$|!`(?P<command>[^`\n]+)`"
-    r"|(?<![\w`$])(?P<argument>\$ARGUMENTS\b|\$[1-9](?!\d))|(?<![\w@/.`])@(?P<path>[\w./~-]*[\w/])",
+    r"^```!\s*\n(?P<script>.*?)\n```[ \t]*$|(?<!\S)!`(?P<command>[^`\n]+)`"
+    r"|(?<![\w$])(?P<argument>\$ARGUMENTS\b|\$[1-9](?!\d))|(?<![\w@/.`])@(?P<path>[\w./~-]*[\w/])",
     re.MULTILINE | re.DOTALL,
 )
 _ARGUMENT: Final = re.compile(r"\$ARGUMENTS\b|\$[1-9](?!\d)")
@@ -129,10 +136,11 @@ class OwnCommands:
             text = put(sign)
             return text if _PLAIN.fullmatch(text) else shlex.quote(text) if text else ""
 
+        whole = prompt.text.replace("${CLAUDE_PROJECT_DIR}", str(self._folder))
         pieces: list[str] = []
         end = 0
-        for found in _SIGNS.finditer(prompt.text):
-            pieces.append(prompt.text[end : found.start()])
+        for found in _SIGNS.finditer(whole):
+            pieces.append(whole[end : found.start()])
             end = found.end()
             if command := found["script"] or found["command"]:
                 pieces.append(await self._call("run_command", command=_ARGUMENT.sub(quoted, command)))
@@ -143,7 +151,7 @@ class OwnCommands:
             else:
                 # The mention alone, for the model to look up.
                 pieces.append(found[0])
-        text = "".join((*pieces, prompt.text[end:])).strip()
+        text = "".join((*pieces, whole[end:])).strip()
         if argument and not _ARGUMENT.search(prompt.text):
             text += f"\n\nArguments: {argument}"
         self._turns.answer_next_with(text, model)
@@ -247,6 +255,7 @@ def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
     for root in extensions:
         for skill in find_skills((SkillFolder(root.subfolder(SKILLS_FOLDER), within=root.within),)):
             if skill.invocable and not skill.problem:
-                text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{skill.text}"
+                said = with_places(skill.text, root, skill.file.parent)
+                text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{said}"
                 name = f"{root.prefix}{''.join(skill.name.lower().split())}"
                 yield OwnPrompt(name, skill.description, skill.hint, text, root.source)

@@ -9,6 +9,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Script
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.events import AgentEvent, ModelChanged
+from tui_agent.agent.extensions.files import ExtensionFolder, markdown_files
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 
 
@@ -38,6 +39,8 @@ async def sent(agent: Agent, name: str, argument: str = "") -> str:
         ("hello !`echo $1`.", "'it; id'", "hello it; id."),
         # What the user typed is not read for signs again.
         ("$1 and $2", "'!`id`' '$1'", "!`id` and $1"),
+        ("KEY=!`touch made`", "", "KEY=!`touch made`"),
+        ("the issue `$1`", "a", "the issue `a`"),
         ("look at @calc.pyx", "", "look at @calc.pyx"),
         ("mail a@b.example", "", "mail a@b.example"),
     ],
@@ -46,6 +49,20 @@ async def test_what_a_command_stands_for(tmp_path: Path, text: str, argument: st
     write(tmp_path / "home", "own", text)
     async with talking(tmp_path) as session:
         assert await sent(session.agent, "own", argument) == expected
+
+
+async def test_places_are_filled_in(tmp_path: Path) -> None:
+    write(tmp_path / "home", "own", "in ${CLAUDE_PROJECT_DIR}")
+    skill = tmp_path / "home" / "skills" / "tidy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: tidy\ndescription: Tidy up.\n---\nRun ${CLAUDE_SKILL_DIR}/run.sh")
+    plugin = ExtensionFolder(tmp_path / "plugin", "yours", kind="plugin")
+    write(plugin.folder, "theirs", "read ${CLAUDE_PLUGIN_ROOT}/rules.md")
+    async with talking(tmp_path) as session:
+        assert await sent(session.agent, "own") == f"in {tmp_path / 'project'}"
+        assert (await sent(session.agent, "tidy")).endswith(f"Run {skill.parent}/run.sh")
+    (command,) = markdown_files((plugin,), "commands")
+    assert command.text == f"read {plugin.folder}/rules.md"
 
 
 async def test_a_file_is_put_in_behind_its_mention(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def markdown_files(extensions: tuple[ExtensionFolder, ...], subfolder: str) -> t
     for root in extensions:
         for name, path in _files(root, root.subfolder(subfolder)):
             name = f"{root.prefix}{name}"
-            found.setdefault(name, _read(name, path, root.source))
+            found.setdefault(name, _read(name, path, root))
     return tuple(found[name] for name in sorted(found))
 
 
@@ -140,12 +140,20 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read(name: str, file: Path, source: Source) -> MarkdownFile:
-    name = shown(name, 64)
+def with_places(text: str, root: ExtensionFolder, skill: Path | None = None) -> str:
+    """A text with the places that Claude Code fills in: where its plugin is, and the skill's own folder."""
+    if root.kind == "plugin":
+        text = text.replace("${CLAUDE_PLUGIN_ROOT}", str(root.folder))
+    return text.replace("${CLAUDE_SKILL_DIR}", str(skill)) if skill is not None else text
+
+
+def _read(name: str, file: Path, root: ExtensionFolder) -> MarkdownFile:
+    name, source = shown(name, 64), root.source
     try:
         with open_file(file) as stream:
             text = read_at_most(stream, MOST_BYTES).decode(errors="replace")
     except (ToolFailure, OSError) as error:
         return MarkdownFile(name, {}, "", source, str(error))
     keys, body = split_front_matter(text)
-    return MarkdownFile(name, keys, valid_text(body).strip(), source, "" if body.strip() else "it says nothing")
+    text = with_places(valid_text(body).strip(), root)
+    return MarkdownFile(name, keys, text, source, "" if text else "it says nothing")
