@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.person import BACK_TAB, BREAK, DOWN, ENTER, ESC, PAGE_DOWN, SIZES, TAB, Person, at_the_terminal
+from tests.e2e.person import BACK_TAB, BREAK, DOWN, ENTER, ESC, PAGE_DOWN, SIZES, TAB, UP, Person, at_the_terminal
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
@@ -148,18 +148,27 @@ def _enters_a_key(person: Person, key: str) -> None:
 
 def _has_work_done(person: Person, project: Path) -> None:
     """A question shows all it asks about and leaves the status bar in view; cards say what was done."""
+    # In the sandbox only this mode asks before it changes the project.
+    for mode in ("plan", "ask"):
+        person.sends(BACK_TAB)
+        person.sees(f"mode {mode}: ")
     person.says("Add tax to the till", "Allow this?", "│ Ask, or")
     if person.terminal.screen.columns > 60:
         person.sees("Esc stops the turn")
-    # It takes the keyboard a moment after the last key.
-    person.terminal.until(lambda: person.frame != person.focused)
-    while "PgDn" in person.screen:
-        shown = person.screen
-        person.sends(PAGE_DOWN)
-        person.terminal.until(lambda: person.screen != shown)  # noqa: B023
-    person.sends("1")
+    for asked in ("till.py", "touch checked"):
+        person.sees("Allow this?", asked)
+        # It takes the keyboard a moment after the last key.
+        person.terminal.until(lambda: person.frame != person.focused)
+        while "PgDn" in person.screen:
+            shown = person.screen
+            person.sends(PAGE_DOWN)
+            person.terminal.until(lambda: person.screen != shown)  # noqa: B023
+        person.sends("1")
+        person.no_longer_sees("Allow this?")
     person.sees("The till adds the tax.")
     person.waits_until_ready()
+    person.sends(BACK_TAB)
+    person.sees("mode auto: ")
     assert (project / "till.py").read_text() == TAXED
     assert (project / "checked").exists(), person.screen
     if person.terminal.screen.lines >= 40:
@@ -352,7 +361,8 @@ def test_what_a_project_brings(project: Path, tmp_path: Path, server: AnthropicS
     (project / ".agents" / "config.json").write_text('{"model": {"id": "claude-haiku-4-5"}}')
     with at_the_terminal(project, home, size=size, url=server.url, key=server.api_key) as person:
         person.sees("Trust this project?", "AGENTS.md", "config.json", "/trust changes it")
-        person.sends(ENTER)
+        # An Enter in the moment it opens would end a line for the prompt: a person reads first.
+        person.sends(DOWN + UP + ENTER)
         person.no_longer_sees("Trust this project?")
         person.sees("Not trusted, so ignored", "AGENTS.md")
         _quits(person)

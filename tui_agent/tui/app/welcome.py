@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tui_agent.session import Session
     from tui_agent.tui.pane.transcript import Transcript
 
-PROMISE: Final = "See what the model sees and what it costs. Take any step back."
-"""What no other agent does, in one line of 70 columns."""
+PROMISE: Final = "See what the model sees and costs. Take any step back."
+"""What no other agent does, in one line of 60 columns."""
 HINT: Final = "shows keys and commands"
-DEMO_HINT: Final = "/demo opens a session to try things in"
+DEMO_HINT: Final = "/demo is for trying it all"
 ASK: Final = "Say what you would like done here, in your own words."
 MAX_NAMES: Final = 1000
 """The most files of the folder considered for an example."""
@@ -101,7 +101,7 @@ def words(facts: Facts, names: Iterable[str]) -> str:
         ways = [(f"/model ollama:{name}", "a model on this machine") for name in facts.local[:MAX_LOCAL]]
         ways += [("/key", "enter an API key, or see where to get one")]
         lines += ["", "To use a real model:", *columns(ways)]
-        lines += ["", f"Until then, try: {command_example(names)}"]
+        lines.append(f"Until then, try: {command_example(names)}")
     else:
         lines += ["", ASK, f"For example: {command_example(names) if facts.offline else example(names)}"]
     return "\n".join(["", *lines])
