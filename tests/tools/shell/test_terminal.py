@@ -120,6 +120,17 @@ def test_the_pieces_the_bytes_came_in_do_not_matter(data: bytes, draw: st.DataOb
     assert pieces.tail(3) == whole.tail(3)
 
 
+def test_half_of_a_wide_character_is_a_blank() -> None:
+    assert shown("中\ba".encode()) == " a"
+    assert shown("中\b".encode(), b"a\x1b[J") == " a"
+    assert shown("a中\r\x1b[C文".encode()) == "a文"
+    assert shown("中中\r\x1b[C文".encode()) == " 文"
+
+
+def test_a_line_begun_on_a_screen_of_its_own_stays() -> None:
+    assert shown(b"\x1b[?1049hab", b"\x1bMc") == shown(b"\x1b[?1049hab\x1bMc") == "  c\nab"
+
+
 @given(st.binary(max_size=300))
 def test_nothing_but_text_comes_out(data: bytes) -> None:
     text = shown(data)

@@ -69,7 +69,18 @@ class Emulation(pyte.Screen):
 
     def _row(self, y: int) -> str:
         row = self.buffer[y]
-        return "".join(row[x].data for x in range(max(row, default=-1) + 1)).rstrip()
+        cells = [row[x].data for x in range(max(row, default=-1) + 1)]
+        text = "".join(cells)
+        return (text if text.isascii() and len(text) == len(cells) else "".join(self._whole(cells))).rstrip()
+
+    def _whole(self, cells: list[str]) -> Iterator[str]:
+        """The cells with a blank for each half of a wide character whose other half was written over."""
+        for x, cell in enumerate(cells):
+            behind = cells[x + 1] if x + 1 < len(cells) else " "
+            if not cell:
+                yield "" if x and wcwidth(cells[x - 1][:1]) == 2 else " "
+            else:
+                yield " " if wcwidth(cell[0]) == 2 and behind and x + 1 < self.columns else cell
 
     def _drawable(self, data: str) -> Iterator[str]:
         """The characters without those that fill no cell, at which pyte would stop."""

@@ -164,10 +164,8 @@ class Terminal:
                 begin = text.rfind("\n", 0, found.start()) + 1
                 self._text.append(text[:begin])
                 text = text[begin:]
-                if self._fresh:
-                    emulation = self._emulate(self._rows, "")
-                else:
-                    emulation = self._emulate(1, self._text.take_end(1, self._columns))
+                rows = self._rows if self._fresh else 1
+                emulation = self._emulate(rows, self._text.take_end(1, self._columns))
             line, line_break, text = text.partition("\n")
             if emulation.lines == 1 and _LEAVES_LINE.search(line):
                 column = emulation.cursor.x
