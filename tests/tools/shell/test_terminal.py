@@ -127,6 +127,12 @@ def test_half_of_a_wide_character_is_a_blank() -> None:
     assert shown("中中\r\x1b[C文".encode()) == " 文"
 
 
+def test_what_wraps_out_of_a_row_stays() -> None:
+    terminal = Terminal(rows=5, columns=8)
+    terminal.feed("\x1b[50C日本\n".encode())
+    assert terminal.text() == " " * 7 + "日\n本\n"
+
+
 def test_a_line_begun_on_a_screen_of_its_own_stays() -> None:
     assert shown(b"\x1b[?1049hab", b"\x1bMc") == shown(b"\x1b[?1049hab\x1bMc") == "  c\nab"
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from typing import Final
-from unicodedata import combining
+from unicodedata import combining, normalize
 
 import pyte
 from pyte.screens import wcwidth
 from typing_extensions import override
 
 MOST_MARKS: Final = 16
-"""The most combining characters of a cell: a flood of them must not grow it without limit."""
+"""The most characters of a cell: a flood of combining ones must not grow it without limit."""
 
 
 class Emulation(pyte.Screen):
@@ -38,7 +38,25 @@ class Emulation(pyte.Screen):
 
     @override
     def draw(self, data: str) -> None:
-        super().draw(data if data.isascii() else "".join(self._drawable(data)))
+        if data.isascii():
+            super().draw(data)
+            return
+        begin = 0
+        for at, character in enumerate(data):
+            if wcwidth(character) <= 0:  # what fills no cell: at some of it pyte would stop
+                super().draw(data[begin:at])
+                begin = at + 1
+                if combining(character):
+                    self._mark(character)
+        super().draw(data[begin:])
+
+    def _mark(self, character: str) -> None:
+        """Add a combining character to the last cell that was written, of a wide character to its first."""
+        row, x = self.buffer[self.cursor.y], self.cursor.x - 1
+        if x > 0 and not row[x].data:
+            x -= 1
+        if x >= 0 and len(row[x].data) < MOST_MARKS:
+            row[x] = row[x]._replace(data=normalize("NFC", row[x].data + character))
 
     # pyte's visit every column of the row, and rows are wide here.
 
@@ -81,14 +99,3 @@ class Emulation(pyte.Screen):
                 yield "" if x and wcwidth(cells[x - 1][:1]) == 2 else " "
             else:
                 yield " " if wcwidth(cell[0]) == 2 and behind and x + 1 < self.columns else cell
-
-    def _drawable(self, data: str) -> Iterator[str]:
-        """The characters without those that fill no cell, at which pyte would stop."""
-        marks = len(self.buffer[self.cursor.y][self.cursor.x - 1].data) if self.cursor.x else MOST_MARKS
-        for character in data:
-            if wcwidth(character) > 0:
-                marks = 0
-                yield character
-            elif combining(character) and marks < MOST_MARKS:
-                marks += 1
-                yield character

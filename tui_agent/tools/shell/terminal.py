@@ -186,15 +186,15 @@ class Terminal:
     def _emulate_line(self, emulation: "Emulation", line: str, line_break: str) -> None:
         movements = _MOVEMENT.findall(line)
         self.work += len(line) + _WORK * (len(movements) + len(line_break))
-        emulation.feed(line)
-        if line_break and emulation.lines == 1:
-            self._leave()
-            self._text.append("\n")
-            return
-        emulation.feed(line_break)
+        alone = emulation.lines == 1
+        emulation.feed(line if alone else line + line_break)
         if emulation.scrolled:
             self._text.append("\n".join(emulation.scrolled) + "\n")
             emulation.scrolled.clear()
+        if line_break and alone:
+            self._leave()
+            self._text.append("\n")
+            return
         self._quiet = 0 if movements else self._quiet + len(line_break)
         if self._quiet > self._rows:
             self._leave()
