@@ -15,7 +15,7 @@ from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, W
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
-from tui_agent.tools.gate.rules import Rule
+from tui_agent.tools.gate.rules import Rule, catching_line, hides_commands
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -461,3 +461,46 @@ async def test_what_changes_while_the_question_is_open_is_not_run(workspace: Wor
 
     verdict = await PermissionGate("auto", workspace).check(SHELL, run("make test"), ask)
     assert (verdict.allowed, verdict.source) == (False, "changed")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "caught"),
+    [
+        ("rm -rf", "rm -rf", True),
+        ("rm -rf", "rm -rf build", False),  # exactly these words
+        ("rm -rf *", "rm -rf build", True),
+        ("rm -rf *", "rm -rf", True),
+        ("rm -rf *", "rm -r build", False),
+        ("rm -rf", "xargs rm -rf build", True),  # what runs inside of another program may get more words
+        ("rm -rf", "find . -exec /bin/rm -rf {} +", True),
+        ("rm", "sh -c 'cd /; rm x'", True),
+        ("rm", "git commit -m 'rm of old files'", False),  # git is known here to run nothing
+        ("rm", "echo rm", False),
+        ("rm", "git frob 'rm x'", True),
+        ("rm", "/bin/rm x", False),
+        ("rm *", "/bin/rm x", True),
+        ("r? *", "rm x", True),
+        ("*", "ls", True),
+        ("", "ls", True),
+        ("rm *", "ls $(rm x)", True),  # the line cannot be read, and it mentions it
+        ("rm *", "ls $(cat x)", False),
+        ("rm *", "ls $(cat firm)", False),  # another word that ends so
+    ],
+)
+def test_what_a_deny_rule_catches(pattern: str, line: str, caught: bool) -> None:
+    rule = Rule("run_command", pattern)
+    assert catching_line([rule], line) == (rule if caught else None)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("xargs ls", "`xargs` runs what its arguments say"),
+        ("/usr/bin/env ls", "`/usr/bin/env` runs what its arguments say"),
+        ("timeout 5 ls", ""),
+        ("ls", ""),
+    ],
+)
+def test_which_lines_hide_commands(line: str, why: str) -> None:
+    assert hides_commands(line) == why
+    assert hides_commands("ls $(cat x)")

@@ -1,0 +1,101 @@
+"""What a command runs or reads before anything else, command by command, and the limits of looking for it."""
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.tools.gate.test_rules import PROJECT
+from tui_agent.tools.base import Change
+from tui_agent.tools.gate.judging import PlainCommand
+from tui_agent.tools.gate.read_first import MAX_BYTES, MAX_FILES, Approved, Seen, contents_of, read_first, scripts_in
+from tui_agent.tools.gate.workspace import Workspace
+
+PYTHON = ["conftest.py", "tools/gen.py", "tools/json.py"]
+ANY = ["Makefile", "conftest.py", "package.json", "rules.mk"]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    more = {"run": "#!/bin/sh\n", "tools/json.py": "", "note.txt": "", "pkg/__init__.py": ""}
+    for name, text in {**PROJECT, **more}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name in ("run", ".venv/bin/mytool"):
+        (tmp_path / name).chmod(0o755)
+    return Workspace(tmp_path)
+
+
+def named(paths: Iterable[Path], workspace: Workspace) -> list[str]:
+    return sorted(str(path.relative_to(workspace.root)) for path in paths)
+
+
+def step(line: str, workspace: Workspace) -> list[PlainCommand]:
+    return [PlainCommand(tuple(shlex.split(line)), workspace.root)]
+
+
+@pytest.mark.parametrize(
+    ("line", "files"),
+    [
+        ("make test", sorted([*ANY, "tools/gen.py", "tools/gen.sh", "tools/json.py"])),
+        ("cat note.txt", []),  # runs nothing
+        ("cargo build", []),  # what it reads first is not there
+        ("python3.12 tools/gen.py", PYTHON),  # an interpreter with its version
+        ("python -m pkg", ["conftest.py", "pkg/__init__.py", "pkg/__main__.py"]),
+        ("run", ["run"]),  # the first word, by its bare name
+        ("cat run", []),  # the same file is only read
+        ("cat ./run", ["run"]),
+        ("cat tools/gen.sh", ["tools/gen.sh"]),
+        ("cat own.c", []),
+        ("tool --config=tools/gen.py", ["tools/gen.py", "tools/json.py"]),
+        ("mytool", [".venv/bin/mytool"]),
+        ("bash -c 'tools/gen.sh now'", ["tools/gen.sh"]),
+    ],
+)
+def test_the_files_of_a_command(line: str, files: list[str], workspace: Workspace) -> None:
+    assert named(read_first(step(line, workspace), workspace, unknown=False), workspace) == files
+
+
+def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(workspace: Workspace) -> None:
+    everything = [".venv/bin/mytool", *ANY, "tools/gen.py", "tools/gen.sh", "tools/json.py"]
+    assert named(read_first(step("mytool", workspace), workspace), workspace) == sorted(everything)
+    assert named(contents_of(step("mytool", workspace), workspace), workspace) == [".venv/bin/mytool"]
+    also = [workspace.root / "own.c", workspace.root / "missing"]
+    assert named(contents_of(step("cat note.txt", workspace), workspace, also=also), workspace) == ["own.c"]
+
+
+def test_the_scripts_of_hooks_are_found_behind_their_variable_and_in_an_open_quote(workspace: Workspace) -> None:
+    lines = ['"$CLAUDE_PROJECT_DIR"/tools/gen.sh', "sh 'tools/gen.sh", "echo tools/gen.sh done", "ls own.c"]
+    found = [named(scripts_in([line], workspace, workspace.root), workspace) for line in lines]
+    assert found == [["tools/gen.sh"], ["tools/gen.sh"], ["tools/gen.sh"], []]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_more_files_than_are_looked_at_are_told(more: int, tmp_path: Path) -> None:
+    names = [f"part{number}.sh" for number in range(MAX_FILES + more)]
+    for name in names:
+        (tmp_path / name).touch()
+    workspace = Workspace(tmp_path)
+    seen = Approved(None, tmp_path).look(step(f"cat {' '.join(names)}", workspace), workspace)
+    assert len([change for change in seen.changes if "more than 300 files" in change.title]) == more
+
+
+@pytest.mark.parametrize(("size", "shown"), [(MAX_BYTES, True), (MAX_BYTES + 1, False)])
+def test_of_a_large_file_only_its_beginning_size_and_time_are_compared(size: int, shown: bool, tmp_path: Path) -> None:
+    script = tmp_path / "large.sh"
+    script.write_text("#" * size)
+    workspace, approved = Workspace(tmp_path), Approved(tmp_path / "kept", tmp_path)
+    approved.accept(approved.look(step("./large.sh", workspace), workspace))
+    assert approved.look(step("./large.sh", workspace), workspace).changes == ()
+    script.write_text("#" * (size - 1) + "\n")
+    (change,) = approved.look(step("./large.sh", workspace), workspace).changes
+    assert (change.title == "large.sh has changed since") == bool(change.diff) == shown
+    script.unlink()
+    assert approved.look(step("cat large.sh", workspace), workspace).changes == ()
+
+
+@pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
+def test_five_changed_files_are_named(files: int, end: str) -> None:
+    assert Seen((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)
