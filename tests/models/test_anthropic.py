@@ -12,11 +12,13 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.anthropic_rules import cache_marks
 from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
+from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.anthropic.adapter import AnthropicModel
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
+from tui_agent.models.base import Metered, ToolCallDelta
 from tui_agent.models.catalogue import CATALOGUE
 
 STEPS = Script.of(
@@ -238,6 +240,38 @@ def test_a_stream_without_its_last_event_is_not_complete() -> None:
     unstarted = AnthropicReply("claude")
     unstarted.read({"type": "message_stop"})
     assert not unstarted.complete
+
+
+def test_an_answer_that_begins_again_is_the_second_one_and_may_begin_with_blocks() -> None:
+    reply = AnthropicReply("claude")
+    for event in events({"type": "text", "text": "cut"}, {"type": "text", "text": "short"})[:-2]:
+        reply.read(event)
+    again: dict[str, Any] = {"id": "2", "usage": {"input_tokens": 3}, "content": [{"type": "text", "text": "whole"}]}
+    for message in (again, {**again, "content": []}):  # the same answer is not forgotten
+        told = reply.read({"type": "message_start", "message": message})
+    assert reply.completed().blocks == (Text("whole"),)
+    call: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "grep", "input": {"b": 1}}
+    told = reply.read({"type": "message_start", "message": {"id": "3", "content": [call], "stop_reason": "tool_use"}})
+    reply.read({"type": "message_stop"})
+    assert told[1:] == [ToolCallDelta(0, "grep", 0)]
+    assert reply.completed().blocks == (ToolCall("a", "grep", '{"b":1}'),)
+    assert reply.completed().stop_reason == "tool_calls"
+
+
+def test_a_summary_of_the_servers_is_paid_beside_the_answer() -> None:
+    reply = AnthropicReply("claude")
+    written: dict[str, Any] = {"input_tokens": 100, "output_tokens": 83, "cache_read_input_tokens": 55_096}
+    written |= {"cache_creation_input_tokens": 7, "cache_creation": {"ephemeral_1h_input_tokens": 6}}
+    kinds: list[dict[str, Any]] = [
+        {"type": "compaction", **written},
+        {"type": "message", "input_tokens": 181, "output_tokens": 8},
+    ]
+    (metered,) = reply.read(
+        {"type": "message_delta", "usage": {"input_tokens": 181, "output_tokens": 8, "iterations": kinds}}
+    )
+    assert metered == Metered(
+        Usage(55_384, cache_read_tokens=55_096, cache_write_tokens=7, output_tokens=91, cache_write_hour_tokens=6)
+    )
 
 
 def test_a_request_of_its_own_marks_nothing_for_the_cache() -> None:

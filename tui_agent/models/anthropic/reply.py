@@ -1,7 +1,6 @@
 """Reads the streamed answers of Anthropic's Messages API."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -74,14 +73,6 @@ class _Diagnostics(msgspec.Struct):
     cache_miss_reason: _MissReason | None = None
 
 
-class _Message(msgspec.Struct):
-    id: str = ""
-    model: str = ""
-    diagnostics: _Diagnostics | None = None
-    usage: _Usage | None = None
-    input_transformations: list[_Transformation] | None = None
-
-
 class _ContentBlock(msgspec.Struct):
     type: str
     id: str = ""
@@ -92,6 +83,16 @@ class _ContentBlock(msgspec.Struct):
     data: str | None = None
     input: dict[str, object] | None = None
     content: object = None
+
+
+class _Message(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    diagnostics: _Diagnostics | None = None
+    usage: _Usage | None = None
+    input_transformations: list[_Transformation] | None = None
+    content: list[_ContentBlock] | None = None
+    stop_reason: str | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -147,48 +148,36 @@ class AnthropicReply:
         self._pages: dict[str, str] = {}
         self._id = self._cache_miss = ""
 
-    def read(self, data: object) -> Iterator[StreamEvent]:
+    def read(self, data: object) -> list[StreamEvent]:
         """Read one event. Raises `ServerRefusedError`; ValueError if it is malformed."""
-        event = self._read(data)
-        return iter(() if event is None else (event,))
-
-    def _read(self, data: object) -> StreamEvent | None:
         data = json.loads(data) if isinstance(data, bytes) and data.strip() != b"[DONE]" else data
         kind = data.get("type") if isinstance(data, dict) else None
         if isinstance(data, dict) and "error" in data and kind in (None, "error"):
             raise ServerRefusedError(read_error(encode(data)))
         if kind not in _KNOWN:
-            return None
+            return []
         event = msgspec.convert(data, _Event)
+        found: StreamEvent | None = None
         match event.type:
             case "message_start" if event.message is not None:
-                self.started = True
-                self._model = event.message.model or self._model
-                self._id = event.message.id
-                diagnostics = event.message.diagnostics
-                self._cache_miss = (
-                    diagnostics.cache_miss_reason.type if diagnostics and diagnostics.cache_miss_reason else ""
-                )
-                self._count(event.message.usage)
-                self._count_dropped(event.message.input_transformations)
-                return Metered(self._used())
+                return self._begin(event.message)
             case "content_block_start" if event.content_block is not None:
                 if event.content_block.type == "compaction":
                     as_sent = data.get("content_block") if isinstance(data, dict) else None
                     self._blocks[event.index] = _Open(event.content_block, as_sent if isinstance(as_sent, dict) else {})
-                    return None
-                return self._open_block(event.index, event.content_block)
+                else:
+                    found = self._open_block(event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
-                return self._add(event.index, event.delta)
+                found = self._add(event.index, event.delta)
             case "message_delta":
                 if event.delta is not None and event.delta.stop_reason:
                     self._stop_reason = event.delta.stop_reason
                 self._count(event.usage)
                 self._count_dropped(event.input_transformations)
-                return Metered(self._used())
+                found = Metered(self._used())
             case "message_stop":
                 self.complete = self.started
-        return None
+        return [found] if found is not None else []
 
     def completed(self) -> Completed:
         """The whole answer."""
@@ -206,6 +195,21 @@ class AnthropicReply:
             cache_miss=one_line(self._cache_miss, _LONGEST_REASON),
             answer_id=valid_text(self._id),
         )
+
+    def _begin(self, message: _Message) -> list[StreamEvent]:
+        """Start the answer, which may have blocks already. A gateway that asks upstream again starts it twice."""
+        self.started = True
+        if message.id != self._id:
+            self._blocks.clear()
+        self._model = message.model or self._model
+        self._id = message.id
+        self._stop_reason = message.stop_reason or ""
+        missed = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
+        self._cache_miss = missed.type if missed is not None else ""
+        self._count(message.usage)
+        self._count_dropped(message.input_transformations)
+        opened = [self._open_block(index, block) for index, block in enumerate(message.content or ())]
+        return [Metered(self._used()), *(event for event in opened if event is not None)]
 
     def _open_block(self, index: int, start: _ContentBlock) -> StreamEvent | None:
         opened = _Open(start, signature=start.signature or "")
@@ -280,18 +284,21 @@ class AnthropicReply:
     def _used(self) -> Usage:
         """The usage so far. Anthropic's ``input_tokens`` excludes cache reads and writes; ours is the whole prompt."""
         used = self._usage
-        # The tokens of a summary stand there alone (Anthropic, compaction on demand).
-        for each in used.iterations or ():
-            if each.type == "compaction" and not used.input_tokens and not used.output_tokens:
-                used = msgspec.convert(each, _Usage, from_attributes=True)
-        read, written = used.cache_read_input_tokens or 0, used.cache_creation_input_tokens or 0
-        details, lives = used.output_tokens_details, used.cache_creation
+        # A summary that the server writes is billed beside the answer (Anthropic, compaction).
+        billed: list[_Usage | _Iteration] = [
+            used,
+            *(each for each in used.iterations or () if each.type == "compaction"),
+        ]
+        read = sum(each.cache_read_input_tokens or 0 for each in billed)
+        written = sum(each.cache_creation_input_tokens or 0 for each in billed)
+        for_an_hour = sum(each.cache_creation.ephemeral_1h_input_tokens or 0 for each in billed if each.cache_creation)
+        details = used.output_tokens_details
         return Usage(
-            input_tokens=(used.input_tokens or 0) + read + written,
+            input_tokens=sum(each.input_tokens or 0 for each in billed) + read + written,
             cache_read_tokens=read,
             cache_write_tokens=written,
-            output_tokens=used.output_tokens or 0,
+            output_tokens=sum(each.output_tokens or 0 for each in billed),
             reasoning_tokens=(details.thinking_tokens or 0) if details is not None else 0,
-            cache_write_hour_tokens=min(written, (lives.ephemeral_1h_input_tokens or 0) if lives else 0),
+            cache_write_hour_tokens=min(written, for_an_hour),
             searches=(used.server_tool_use.web_search_requests or 0) if used.server_tool_use else 0,
         )
