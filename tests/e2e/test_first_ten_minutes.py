@@ -464,7 +464,7 @@ def _reads_about_the_session(person: Person) -> None:
     person.says("/pin", "Pin or unpin", "answer", "One failed.")
     person.sends(ENTER)
     person.sees("Pinned (step ")
-    person.says("/pin 99999")
+    person.says("/pin 99999", "no message 99999")
     person.sends("/co")
     person.sees("/compact", "/config", "/cost")
     person.sends(BREAK)
@@ -486,5 +486,6 @@ def _sends_errands(person: Person, project: Path) -> None:
 
 
 def _compacts(person: Person) -> None:
-    """What would be too little to be worth it is said in figures."""
-    person.says("/compact", "The context stays as it is")
+    """What it would free, and when that pays, is said in figures before anything is done."""
+    person.says("/compact", "Summarise the older turns?", "Frees", "Paid back")
+    person.closes("Summarise the older turns?")

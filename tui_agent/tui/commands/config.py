@@ -12,13 +12,13 @@ from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level
 from tui_agent.tui.host import Host
 
-BUILT_IN: Final = "built in"
+DEFAULT: Final = "default"
 UNDO: Final = "undo"
 UNSET: Final = "unset"
 
 
 class _Change(NamedTuple):
-    """A setting before it was changed: its value, and where that came from; empty: it was built in."""
+    """A setting before it was changed: its value, and where that came from; empty: it was the default."""
 
     key: str
     value: Value
@@ -79,7 +79,7 @@ class Config:
         words = setting.allowed.choices or (("true", "false") if setting.allowed.kind is bool else ())
         if setting.allowed.nullable and words:
             words = (*words, "null")
-        default = f"{json_text(setting.default)}, {BUILT_IN}"
+        default = f"{json_text(setting.default)}, the default"
         if words:
             options = [*(Option(word, word) for word in words), Option(UNSET, "Unset", default)]
             text = await host.pick(f"{key}: {setting.allowed.described()}", options, now)
@@ -129,7 +129,7 @@ def _shown(value: Value) -> str:
 
 
 def _source(settings: Settings, key: str) -> str:
-    return short_path(Path(settings.source(key))) if settings.is_set(key) else BUILT_IN
+    return short_path(Path(settings.source(key))) if settings.is_set(key) else DEFAULT
 
 
 def _problem(setting: Setting, text: str) -> str:

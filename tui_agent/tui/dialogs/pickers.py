@@ -29,9 +29,9 @@ OTHER_LINES: Final = 8
 WIDTH: Final = 76
 """Width of the dialog in cells, if the screen is wide enough."""
 NARROW: Final = 80
-"""On screens with fewer cells, long labels are cut to leave room for descriptions."""
+"""On screens with fewer cells, descriptions are wrapped, and stand below long labels."""
 NARROW_LABEL: Final = 28
-"""Cells of a label on such a screen, including the gap after it."""
+"""Cells of a label with a description beside it on such a screen, including the gap after it."""
 FRAME_CELLS: Final = 7
 """Cells of the dialog besides the list: border, padding and scrollbar."""
 MIN_WRAPPED: Final = 16
@@ -165,8 +165,7 @@ class PickerScreen(Dialog[str | None]):
         room = max(1, self.app.size.height - OTHER_LINES - 2 * self._search - len(self._text.splitlines()))
         # A dialog that is being removed has no list any more.
         for choices in self.query(OptionList):
-            if not self._search:
-                self._fill(choices.highlighted or 0)
+            self._fill(choices.highlighted or 0)
             shown = map(choices.get_option_at_index, range(choices.option_count))
             choices.styles.height = min(sum(str(option.prompt).count("\n") + 1 for option in shown), room)
 
@@ -244,36 +243,31 @@ class PickerScreen(Dialog[str | None]):
 
     def _rows(self) -> list[ListOption]:
         width = max((cell_len(option.label) for option in self._options if not option.heading), default=0) + 2
-        if self.app.size.width < NARROW and any(option.description for option in self._options):
-            width = min(width, NARROW_LABEL)
+        narrow = self.app.size.width < NARROW and any(option.description for option in self._options)
+        column = min(width, NARROW_LABEL) if narrow else width
+        # A long list keeps to one line for each option, if there is room for it.
+        one_line_each = self._search and not narrow
         return [
             ListOption(Content.styled(option.label, "$foreground bold"), disabled=True)
             if option.heading
-            else ListOption(self._row(option, width))
+            else ListOption(self._row(option, column, one_line_each=one_line_each))
             for option in self._shown
         ]
 
-    def _row(self, option: Option, width: int) -> Content:
+    def _row(self, option: Option, column: int, *, one_line_each: bool) -> Content:
         here, description = "• " if option.value == self._current else "  ", _flat(option.description)
         list_width = max(MIN_WRAPPED, min(WIDTH, self.app.size.width * 96 // 100) - FRAME_CELLS) - len(here)
-        room = list_width - width
-        label = option.label
-        if description and room < MIN_WRAPPED:
+        if description and (list_width - column < MIN_WRAPPED or cell_len(option.label) > column - 2):
             # No room beside the label: put the description below it.
-            width, room = 2, list_width - 2
-            label = f"{fit(label, list_width)}\n" + " " * (len(here) + width)
-        elif description:
-            label = fit(label, width - 2) if cell_len(label) > width - 2 else label
-            label += " " * (width - cell_len(label))
-        if description and not self._search:
-            # A short list shows descriptions in full; a long one keeps to one line for each option.
-            description = (
-                ("\n" + " " * (len(here) + width)).join(wrap(description, room))
-                if cell_len(description) > room
-                else description
-            )
-        elif description:
+            column = 2
+            label = f"{fit(option.label, list_width)}\n" + " " * (len(here) + column)
+        else:
+            label = option.label + " " * (column - cell_len(option.label)) * bool(description)
+        room = max(1, list_width - column)
+        if one_line_each:
             description = _without_stubs(description, room)
+        elif cell_len(description) > room:
+            description = f"\n{' ' * (len(here) + column)}".join(wrap(description, room))
         return Content.assemble((here, "$accent"), label, (description, "$foreground 68%"))
 
 
