@@ -381,8 +381,10 @@ class PermissionPanel(Vertical, can_focus=True):
 
     @property
     def _keys_are_obvious(self) -> bool:
-        """Whether the line of keys can be left out: with the focus, the numbers of the choices say what to press."""
-        return self._snug and self.has_focus_within
+        """Whether the line of keys gives way to the call: with the focus, the numbers of the choices say enough."""
+        answers = sum(len(self._below_label(choice)) for choice in self._answers.choices) + len(self._wrapped_rules())
+        lines = SNUG_OTHER_LINES + 1 + self._reason_lines + answers + len(self._broken)
+        return self._snug and self.has_focus_within and lines > self._max_lines
 
     @property
     def _low(self) -> bool:
