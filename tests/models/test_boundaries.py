@@ -1,0 +1,403 @@
+"""Limits of `models/`, each at its value and one beyond: where something is cut, left out, or called another name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.models.talking import request, user
+from tests.models.test_errors import ACME
+from tui_agent.conversation.blocks import Text, ToolCall, ToolDefinition
+from tui_agent.conversation.entries import Usage
+from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, RateLimited, Unavailable
+from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired
+from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
+from tui_agent.models.learned import Learned
+from tui_agent.models.measured import Known, LastMeasured
+from tui_agent.models.openai.chat_reply import ChatReply
+from tui_agent.models.originals import stands_for
+from tui_agent.models.overflow import longest_answer_in
+from tui_agent.models.pictures import LARGEST_SIDE, fitted
+from tui_agent.models.refused_reasoning import MOST_KEPT, load_refused, save_refused
+from tui_agent.models.resets import seconds_to_reset
+from tui_agent.models.speed import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer, Timings
+from tui_agent.models.token_bounds import most_tokens
+from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (399, Unavailable),  # no error's status: what failed is not told
+        (400, InvalidRequest),
+        (401, AuthFailed),
+        (402, AuthFailed),
+        (403, AuthFailed),
+        (405, InvalidRequest),
+        (422, InvalidRequest),
+        (499, InvalidRequest),
+        (500, Unavailable),
+        (501, Unavailable),
+    ],
+)
+def test_a_status_alone_tells_the_kind(status: int, kind: type[ModelError]) -> None:
+    assert type(failure(ACME, "m", ErrorReply(status, "", "no"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (60, "a while"),
+        (61, "2 minutes"),
+        (7_200, "120 minutes"),
+        (7_201, "3 hours"),
+        (172_800, "48 hours"),
+        (172_801, "3 days"),
+        (365 * 86_400, "365 days"),
+        (365 * 86_400 + 1, "more than a year"),
+    ],
+)
+def test_a_wait_is_told_in_its_unit(seconds: float, said: str) -> None:
+    error = failure(ACME, "m", ErrorReply(429, "", "slow", retry_after=seconds))
+    assert isinstance(error, RateLimited)
+    assert f"wait {said}, or" in error.message
+
+
+def test_what_a_provider_says_is_cut_at_its_limit_and_text_alone_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plain("a" * TEXT_LIMIT) == "a" * 300
+    assert plain("a" * 301) == "a" * 299 + "…"
+    assert plain("aa\x01") == "aa"
+    assert plain("aa\x01\x01") == "something that is no text"
+    monkeypatch.setenv("SOME_TOKEN", "abcdefgh")
+    monkeypatch.setenv("OTHER_TOKEN", "zyxwvut")
+    assert SHORTEST_KEY == 8
+    assert redact("abcdefgh zyxwvut") == "[key] zyxwvut"
+    assert redact("AIza" + "x" * 10) == "[key]"
+    assert redact("AIza" + "x" * 9) == "AIza" + "x" * 9
+
+
+@pytest.mark.parametrize(
+    ("tokens", "limit", "said"),
+    [
+        (11, 10, "11 tokens of at most 10; "),
+        (10, 10, "it takes 10 tokens with the answer; "),
+        (0, 0, "for m: compact"),
+    ],
+)
+def test_an_overflow_says_what_it_knows(tokens: int, limit: int, said: str) -> None:
+    assert said in too_long("m", tokens, limit).message
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2d", 172_800),
+        ("1d1h1m1s1ms", 90_061.001),
+        ("5m", 300),
+        ("5ms", 0.005),
+        ("0.5s", 0.5),
+        ("90", 90),
+        ("0s", None),  # nothing to wait for
+    ],
+)
+def test_a_duration_is_read_in_every_unit(value: str, seconds: float | None) -> None:
+    for rate in ("requests", "tokens", "input-tokens", "output-tokens"):
+        headers = {f"x-ratelimit-remaining-{rate}": "0", f"x-ratelimit-reset-{rate}": value}
+        assert seconds_to_reset(headers) == (pytest.approx(seconds) if seconds else None)
+        assert seconds_to_reset({**headers, f"x-ratelimit-remaining-{rate}": "1"}) is None
+
+
+@pytest.mark.parametrize(
+    ("moment", "seconds"),
+    [
+        (str(10**11), 10**11 - 1_000),  # seconds still
+        (str(2 * 10**11), 2 * 10**8 - 1_000),  # milliseconds
+        ("999", None),  # past
+        ("1970-01-01T00:20:00+00:00", 200),
+    ],
+)
+def test_a_moment_is_read_in_seconds_milliseconds_or_words(
+    moment: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_agent.models.resets.time", lambda: 1_000.0)
+    headers = {"anthropic-ratelimit-unified-5h-status": "rejected", "anthropic-ratelimit-unified-5h-reset": moment}
+    assert seconds_to_reset(headers) == seconds
+    assert seconds_to_reset({**headers, "anthropic-ratelimit-unified-5h-status": "allowed"}) is None
+    assert seconds_to_reset({}, {"error": {"resets_at": moment}}) == (seconds or 0.0)
+    assert seconds_to_reset({}, {"error": {"resets_in_seconds": -1}}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("max_tokens: 9 > 8, which is the maximum allowed number of output tokens", 8),
+        ("This model supports at most 16,384 completion tokens", 16_384),
+        ("`max_completion_tokens` must be less than or equal to `8192`", 8_192),
+        ("the range of max_tokens is [1, 393216]", 393_216),
+        ("no number", 0),
+    ],
+)
+def test_the_longest_answer_is_read_from_a_refusal(text: str, most: int) -> None:
+    assert longest_answer_in(text) == most
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "seconds", "speed"),
+    [
+        (FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed(64 / 0.05, 8 / 0.05)),
+        (FEWEST_READ - 1, FEWEST_WRITTEN, 1.0, Speed(0.0, 8.0)),
+        (FEWEST_READ, FEWEST_WRITTEN - 1, 1.0, Speed(64.0, 0.0)),
+        (FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S - 0.001, Speed()),
+    ],
+)
+def test_too_few_tokens_and_too_short_a_time_are_no_speed(
+    read: int, written: int, seconds: float, speed: Speed
+) -> None:
+    usage = Usage(input_tokens=read, output_tokens=written)
+    assert Speedometer().measure("m", Timings(seconds, seconds), usage, 0) == speed
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "tokens"),
+    [
+        ("\x80", "\u017f", 2.10),
+        ("\u0180", "\u03ff", 1.14),
+        ("\u0400", "\u04ff", 0.70),
+        ("\u0500", "\u05bf", 2.10),
+        ("\u05c0", "\u07ff", 1.24),
+        ("\u0800", "\u08ff", 3.15),
+        ("\u0900", "\u09ff", 1.59),  # Devanagari, Bengali
+        ("\u0a00", "\u0aff", 3.15),
+        ("\u0b80", "\u0bff", 1.59),  # Tamil
+        ("\u0c00", "\u0dff", 3.15),
+        ("\u0e00", "\u0e7f", 1.59),  # Thai
+        ("\u1000", "\u1fff", 3.15),
+        ("\u2000", "\u2fff", 1.65),
+        ("\u3000", "\u3fff", 1.26),
+        ("\u4000", "\u9fff", 1.95),
+        ("\ua000", "\ud7ff", 2.01),
+        ("\ue000", "\uffff", 3.15),
+        ("\U00010000", "\U0010ffff", 4.20),
+    ],
+)
+def test_a_characters_tokens_are_those_of_its_script(first: str, last: str, tokens: float) -> None:
+    assert most_tokens(first.encode() * 1_000) == pytest.approx(tokens * 1_000, abs=2)
+    assert most_tokens(last.encode() * 1_000) == pytest.approx(tokens * 1_000, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("word " * 1_000, 1_900),
+        ("." * 1_000, 850),
+        ("\n." * 1_000, 1_900),
+        (" " * 1_000, 400),
+        ("0123456789" * 100, 1_100),
+    ],
+)
+def test_a_texts_tokens_are_those_of_its_kind(text: str, tokens: int) -> None:
+    assert most_tokens(text.encode()) == pytest.approx(tokens, abs=2)
+
+
+class _Letters:
+    """An encoding with a token for each letter, which knows how much it was given."""
+
+    name = "letters"
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        self.given += len(text)
+        return [0] * len(text)
+
+
+@pytest.mark.parametrize(("chunks", "read"), [(SAMPLED_CHUNKS, SAMPLED_CHUNKS), (SAMPLED_CHUNKS + 6, SAMPLED_CHUNKS)])
+def test_of_a_very_long_text_evenly_spread_chunks_are_read(chunks: int, read: int) -> None:
+    letters = _Letters()
+    counted = TiktokenTokenizer(letters)  # type: ignore[arg-type]
+    assert counted.count("a" * (chunks * CHUNK_CHARS)) == chunks * CHUNK_CHARS
+    assert letters.given == read * 16_384
+    assert counted.count("a" * (chunks * CHUNK_CHARS + 1)) == chunks * CHUNK_CHARS + 1
+
+
+def _nested(levels: int, value: object) -> tuple[dict[str, object], dict[str, object]]:
+    schema: dict[str, object] = {"type": "integer"}
+    for _ in range(levels):
+        value, schema = {"a": value}, {"type": "object", "properties": {"a": schema}}
+    assert isinstance(value, dict)
+    return value, schema
+
+
+@pytest.mark.parametrize(("levels", "is_mended"), [(20, True), (21, False)])
+def test_types_are_mended_down_to_a_depth(levels: int, is_mended: bool) -> None:
+    given, schema = _nested(levels, "5")
+    mended, _ = _nested(levels, 5)
+    assert fit(given, schema) == (mended if is_mended else given)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "found"),
+    [
+        (5, "string", "5"),
+        (True, "string", True),
+        ("TRUE", "boolean", True),
+        ("yes", "boolean", "yes"),
+        (" 5 ", "integer", 5),
+        ("5.5", "integer", "5.5"),
+        ("5.5", "number", 5.5),
+        ("0x5", "integer", "0x5"),
+        ("1" * 18, "integer", int("1" * 18)),
+        ("1" * 19, "integer", "1" * 19),
+        ("[1]", "array", [1]),
+        ("1", "array", "1"),
+        ('{"a": 1}', "object", {"a": 1}),
+        ("[1]", "object", "[1]"),
+        ("5", "unheard", "5"),
+    ],
+)
+def test_a_value_becomes_what_it_has_to_be_if_that_is_certain(given: object, kind: str, found: object) -> None:
+    assert fit({"a": given}, {"properties": {"a": {"type": kind}}}) == {"a": found}
+
+
+def test_a_value_becomes_only_one_of_its_choices() -> None:
+    schema = {"properties": {"a": {"type": ["integer", "null"], "enum": [1, 2]}}}
+    assert [fit({"a": text}, schema)["a"] for text in ("1", "3")] == [1, "3"]
+
+
+@pytest.mark.parametrize(("times", "found"), [(2, {"a": 1}), (3, None)])
+def test_arguments_are_unpacked_three_times(times: int, found: object) -> None:
+    text = '{"a": 1}'
+    for _ in range(times):
+        text = json.dumps(text)
+    assert read_object(text) == found
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_only_answers_up_to_a_size_are_searched_for_calls(more: int) -> None:
+    call = '{"name": "grep", "arguments": {"a": 1}}'
+    tool = ToolDefinition("grep", "", '{"type":"object"}')
+    text = " " * (MAX_SEARCHED + more - len(call)) + call
+    blocks = repaired((Text(text),), [tool], in_text=True)
+    assert [isinstance(block, ToolCall) for block in blocks] == [not more]
+    assert (read_object(" " * (MAX_SEARCHED - 2 + more) + "{}") is None) == bool(more)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_call"),
+    [
+        ({"name": "grep", "arguments": {"a": 1}}, True),
+        ({"function": {"name": "grep", "arguments": {"a": 1}}, "type": "function", "id": "1"}, True),
+        ({"function": {"name": "grep", "arguments": {"a": 1}}}, True),
+        ({"function": {"name": "grep", "arguments": {"a": 1}}, "result": 5}, False),
+        ({"name": "grep", "arguments": {"a": 1}, "id": "1"}, True),
+        ({"name": "grep", "arguments": {"a": 1}, "result": 5}, False),
+        ({"name": "grep"}, False),
+        ({"arguments": {"a": 1}}, False),
+        ({"tool": "grep", "input": '{"a": 1}'}, True),
+        ({"name": 5, "arguments": {"a": 1}}, False),
+        ({"name": "grep", "arguments": [1]}, False),
+        ({"name": "other", "arguments": {"a": 1}}, False),
+    ],
+)
+def test_only_a_name_with_arguments_is_a_call(written: dict[str, object], is_call: bool) -> None:
+    tool = ToolDefinition("grep", "", '{"type":"object"}')
+    for text in (json.dumps(written), f"<tool_call>{json.dumps(written)}</tool_call>", f"[{json.dumps(written)}]"):
+        blocks = repaired((Text(text),), [tool], in_text=True)
+        assert [getattr(block, "arguments", "") for block in blocks] == (['{"a":1}'] if is_call else [""])
+
+
+def test_the_newest_of_what_was_learned_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUI_AGENT_HOME", str(tmp_path))
+    learned = Learned("learned.json", most=2)
+    for key in ("a", "b", "a", "c"):
+        learned.keep(key, [key])
+    assert [list(learned.of(key)) for key in "abc"] == [["a"], [], ["c"]]
+    save_refused(ACME, "m", [f"{number:05}" for number in range(MOST_KEPT)])
+    save_refused(ACME, "m", ["00000", "new"])
+    kept = load_refused(ACME, "m")
+    assert (len(kept), "new" in kept, "00000" in kept) == (5_000, True, False)
+    (tmp_path / "refused-reasoning.json").write_text(json.dumps({f"acme  m{number}": ["x"] for number in range(50)}))
+    save_refused(ACME, "new", ["x"])
+    assert [sorted(load_refused(ACME, model)) for model in ("m0", "m1", "new")] == [[], ["x"], ["x"]]
+
+
+def test_a_request_that_goes_on_is_known_by_what_was_counted() -> None:
+    first, second = user("a"), user("b")
+    last = LastMeasured()
+    assert last.known(request(first), 10) == Known(0, 10)
+    last.take(request(first, one_off=True), 10, 5)
+    assert last.known(request(first), 10) == Known(0, 10)
+    last.take(request(first), 10, 5)
+    assert last.known(request(first), 10) == Known(5, 0)
+    assert last.known(request(first, second), 14) == Known(5, 4)
+    assert last.known(request(first), 9) == Known(0, 9)  # shorter than what was counted
+    assert last.known(request(user("a")), 10) == Known(0, 10)  # another message, though it says the same
+    assert last.known(request(first, system="Other."), 10) == Known(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"type": "odd", "a": "x" * 200}, f'(odd: {{"a": "{"x" * 200}"}})'),
+        ({"type": "odd", "a": "x" * 201}, '(odd: {"a": "201 characters"})'),
+        ({"odd": ["y" * 1_000]}, '(odd: {"odd": ["1,000 characters"]})'),
+        ({}, "(nothing: {})"),
+    ],
+)
+def test_what_cannot_be_expressed_is_named_without_what_is_long(fields: dict[str, object], said: str) -> None:
+    assert stands_for(fields).text == said
+
+
+@pytest.mark.parametrize(("more", "is_cut"), [(4, False), (5, True)])
+def test_what_cannot_be_expressed_is_cut_at_a_thousand_characters(more: int, is_cut: bool) -> None:
+    fields: dict[str, object] = {"type": "odd", "a": [100] * 196, "b": "x" * more}
+    assert stands_for(fields).text.endswith("…)") == is_cut
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 5}, Usage(9, output_tokens=5)),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 3}},
+            Usage(9, cache_read_tokens=4, cache_write_tokens=3),
+        ),
+        ({"prompt_tokens": 9, "prompt_cache_hit_tokens": 4}, Usage(9, cache_read_tokens=4)),
+        ({"prompt_tokens": 9, "cached_tokens": 4}, Usage(9, cache_read_tokens=4)),
+        ({"completion_tokens": 9, "reasoning_tokens": 4}, Usage(output_tokens=9, reasoning_tokens=4)),
+        (
+            {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}},
+            Usage(output_tokens=9, reasoning_tokens=4),
+        ),
+        ({"prompt_tokens": -9, "completion_tokens": -5}, Usage()),
+    ],
+)
+def test_usage_is_read_wherever_it_stands_and_stays_where_it_is_left_out(
+    usage: dict[str, object], counted: Usage
+) -> None:
+    for chunk in ({"usage": usage}, {"x_groq": {"usage": usage}}):
+        reply = ChatReply("m")
+        reply.read(json.dumps({"choices": [], **chunk}).encode())
+        reply.read(json.dumps({"choices": [], "usage": {}}).encode())
+        assert reply.usage == counted
+
+
+def test_a_picture_is_scaled_from_one_pixel_beyond_its_largest_side() -> None:
+    from io import BytesIO
+
+    from PIL import Image as Pillow
+
+    def made(width: int, height: int) -> bytes:
+        target = BytesIO()
+        Pillow.new("L", (width, height)).save(target, "PNG")
+        return target.getvalue()
+
+    def sizes(width: int, height: int) -> tuple[tuple[int, int], bool]:
+        found = fitted(made(width, height))
+        return found.after, found.changed
+
+    assert sizes(LARGEST_SIDE, 10) == ((2_000, 10), False)
+    assert sizes(LARGEST_SIDE + 1, 10) == ((2_000, 10), True)
+    assert sizes(10, 4_000) == ((5, 2_000), True)
+    assert sizes(8_000, 1) == ((2_000, 1), True)
