@@ -1,0 +1,571 @@
+"""Limits of the tools, each at its value and one beyond: where something is cut, refused or left uncounted."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from typing_extensions import override
+
+from tests.tools.support import Call, call
+from tui_agent.conversation.recalled import RecallHit, RecallHits
+from tui_agent.tools.asking import AskUser
+from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
+from tui_agent.tools.diffs import unified
+from tui_agent.tools.files.encodings import sniff
+from tui_agent.tools.files.notebooks import Notebook
+from tui_agent.tools.files.replacing import Replaced, replaced
+from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
+from tui_agent.tools.gate.shell_line import read_line
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.mcp.known import (
+    KnownTool,
+    known_tool,
+    prompt_arguments,
+    tool_name,
+    unique,
+)
+from tui_agent.tools.mcp.search import Entry, Index, words
+from tui_agent.tools.notes.memory import Notes
+from tui_agent.tools.recall import Recall
+from tui_agent.tools.schema import Signature
+from tui_agent.tools.shell.emulation import Emulation
+from tui_agent.tools.tasks import Todo
+from tui_agent.tools.threads import Stop
+from tui_agent.tools.web.addresses import read_address, redirected, same_site
+from tui_agent.tools.web.content import decoded, read_content
+
+
+def _lines(count: int, mark: str = "x") -> str:
+    return "".join(f"{mark}{number}\n" for number in range(count))
+
+
+@pytest.mark.parametrize(("count", "shown", "note"), [(1_999, 2_000, ""), (2_000, 2_000, "… 1 more line")])
+def test_a_diff_is_cut_at_two_thousand_lines(count: int, shown: int, note: str) -> None:
+    lines = unified("", _lines(count), "a").split("\n")
+    assert lines[:3] == ["--- a", "+++ a", f"@@ -0,0 +1,{count} @@"]
+    assert len([line for line in lines[2:] if not line.startswith("…")]) == shown
+    assert "".join(line for line in lines if line.startswith("…")) == note
+    assert unified("", _lines(count), "a", complete=True).count("\n+") == count + 1
+
+
+@pytest.mark.parametrize(("width", "end"), [(999, "y"), (1_000, "…")])
+def test_a_line_of_a_diff_is_cut_at_a_thousand_characters(width: int, end: str) -> None:
+    assert unified("", "y" * width + "\n", "a").split("\n")[-1] == "+" + "y" * min(width, 999) + end.replace("y", "")
+
+
+def test_a_diff_keeps_three_lines_around_and_counts_from_one() -> None:
+    old = _lines(10)
+    assert unified(old, old.replace("x5\n", "y\n"), "a").split("\n")[2:] == [
+        "@@ -3,7 +3,7 @@", " x2", " x3", " x4", "-x5", "+y", " x6", " x7", " x8",
+    ]  # fmt: skip
+    assert unified(old, old, "a") == ""
+    assert unified("a\r\n", "b\r\n", "a").split("\n")[-2:] == ["-a", "+b"]
+    assert unified("a\n", "b\r\n", "a").split("\n")[-2:] == ["-a", "+b\r"]
+
+
+@pytest.mark.parametrize(("lines", "whole"), [(4_000, False), (4_001, True)])
+def test_a_very_large_change_is_shown_as_a_whole(lines: int, whole: bool) -> None:
+    # Lines that stay the same in the middle of a change are told apart only up to a number of lines.
+    middle = _lines(lines - 2)
+    body = unified(f"a\n{middle}b\n", f"c\n{middle}d\n", "x", max_lines=10**6).split("\n")
+    assert ("-x9" in body) == whole
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "`old` is there 2 times (starting in lines 1, 2)"),
+        (9, "10 times (starting in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)"),
+        (10, "11 times (starting in lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …)"),
+        (998, "there 999 times"),
+        (999, "there at least 1000 times"),
+        (1_500, "there at least 1000 times"),
+    ],
+)
+def test_of_many_matches_ten_are_named_and_a_thousand_counted(count: int, said: str) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        replaced("abc\n" * (count + 1), "abc", "d")
+    assert said in str(failure.value)
+
+
+def test_what_overlaps_is_counted_where_one_is_meant_and_not_where_all_are() -> None:
+    with pytest.raises(ToolFailure, match="2 times"):
+        replaced("aaa", "aa", "b")
+    assert replaced("aaaa", "aa", "b", replace_all=True) == Replaced("bb", [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "found"),
+    [
+        ("if a:\n    b()\n", "if a:\n  b()\n", "if a:\n  c()\n", "if a:\n    c()\n"),
+        ("a  \nb\n", "a\nb\n", "a\nc\n", "a  \nc\n"),
+        ("\tif a:\n\t\tb()\n", "if a:\n    b()\n", "if a:\n    c()\n    d()\n", "\tif a:\n\t\tc()\n\t\td()\n"),
+        ("  a\n  b\n", "a\nb", "a\nc", "  a\n  c\n"),
+        ("a\r\nb\r\n", "a\nb\n", "c\n", "c\r\n"),
+        ("a\r\nb\n", "a\nb\n", "c\n", "c\n"),
+        ("x\n  a \nx\n", "a\n", "", "x\nx\n"),
+    ],
+)
+def test_white_space_alone_does_not_keep_a_replacement_from_its_place(
+    text: str, old: str, new: str, found: str
+) -> None:
+    assert replaced(text, old, new).text == found
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "said"),
+    [
+        ("a\nb\n", "1\ta\n2\tb", "Leave out the line numbers"),
+        ("a\nfoo( bar )\n", "foo(bar)", "It differs only in white space from these lines:\n2\tfoo( bar )"),
+        ("a\nreturn total\n", "return totals", "The nearest lines are:\n2\treturn total\n"),
+        ("a\nb\n", "nothing like it", "Read it again"),
+        (_lines(30) + "def frobnicate(x):\n", "def frobnicates(x):\n" + _lines(13, "z"), "31\tdef frobnicate(x):"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_what_is_near(text: str, old: str, said: str) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        replaced(text, old, "new")
+    assert said in str(failure.value)
+
+
+@pytest.mark.parametrize(("more", "shown"), [(0, 12), (1, 12), (-1, 11)])
+def test_twelve_lines_of_what_is_near_are_shown(more: int, shown: int) -> None:
+    wanted = _lines(12 + more, "line ")
+    text = wanted.replace("line 0\n", "l i n e 0\n") + "end\n"
+    with pytest.raises(ToolFailure) as failure:
+        replaced(text.replace("line 5", "li ne 5"), wanted, "new")
+    assert str(failure.value).count("\tli") + str(failure.value).count("\tl i") == shown
+
+
+@pytest.mark.parametrize(("items", "fits"), [(50, True), (51, False)])
+async def test_a_task_list_has_at_most_fifty_items(items: int, fits: bool, tmp_path: Path) -> None:
+    asked = call(Todo(), tmp_path, items=[{"text": "a", "state": "pending"}] * items)
+    if fits:
+        assert (await asked).summary == "0/50 done"
+    else:
+        with pytest.raises(ToolFailure, match="51 items are more than the 50"):
+            await asked
+
+
+class _Asked(Call):
+    """A call whose questions are answered with the first choice."""
+
+    @override
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        return PermissionAnswer(True, choice=question.choices[0])
+
+
+@pytest.mark.parametrize(
+    ("choices", "fits"),
+    [
+        (["a"] * 8, True),
+        (["a"] * 9, False),
+        (["a" * 200, "b"], True),
+        (["a" * 201, "b"], False),
+        (["a", " "] * 8, True),
+    ],
+)
+async def test_a_question_offers_eight_choices_of_200_characters(
+    choices: list[str], fits: bool, tmp_path: Path
+) -> None:
+    arguments = msgspec.json.encode({"question": "Which?", "choices": choices}).decode()
+    context = _Asked(Workspace(tmp_path), (), tmp_path)
+    if fits:
+        assert (await AskUser().run(arguments, context)).text == f"The user answered: {choices[0]}"
+    else:
+        with pytest.raises(ToolFailure, match="at most 8 choices of 200 characters"):
+            await AskUser().run(arguments, context)
+
+
+def _function(path: str, limit: int = 5, deep: bool = False) -> None:
+    """Do it.
+
+    Args:
+        path: Where.
+        limit: How much.
+        deep: Whether.
+    """
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": 5}, "`path` does not fit"),
+        ({}, "the argument `path` is missing."),
+        ({"path": "a", "limits": 5}, "there is no argument `limits`; did you mean `limit`?"),
+        ({"path": "a", "max_limit": 5}, "did you mean `limit`?"),
+        ({"path": "a", "xyz": 5}, "there is no argument `xyz`."),
+        ({"path": "a", "x" * 60: 5}, f"`{'x' * 60}`."),
+        ({"path": "a", "x" * 61: 5}, f"`{'x' * 60}…`."),
+        ({"path": "a", **{f"q{number}": 1 for number in range(11)}}, "there are 1 more"),
+    ],
+)
+def test_wrong_arguments_are_named_each(given: dict[str, object], said: str) -> None:
+    signature = Signature.of(_function, "do")
+    with pytest.raises(ToolFailure) as failure:
+        signature.parse(msgspec.json.encode(given).decode())
+    assert said in str(failure.value)
+
+
+def test_ten_unknown_arguments_are_named_and_null_is_not_given() -> None:
+    signature = Signature.of(_function, "do")
+    with pytest.raises(ToolFailure) as failure:
+        signature.parse(msgspec.json.encode({"path": "a", **{f"q{number}": 1 for number in range(10)}}).decode())
+    assert str(failure.value).count("there is no argument") == 10
+    assert "more that it does not have" not in str(failure.value)
+    assert signature.parse('{"path": "a", "limit": "7", "deep": null}') == {"path": "a", "limit": 7, "deep": False}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("a " * 1_999 + "ab", "it has too many commands or words"),
+        ("a" * 4_000, ""),
+        ("a" * 4_001, "it is longer than 4,000 characters"),
+        (" " + "a" * 4_000 + "\n", ""),
+        (" && ".join(["a"] * 40), ""),
+        (" && ".join(["a"] * 41), "it has too many commands or words"),
+        (" ".join(["a"] * 200), ""),
+        (" ".join(["a"] * 201), "it has too many commands or words"),
+        (" ", "it is empty"),
+        ("a;", ""),
+        ("a &&", "it ends in the middle"),
+        ("; a", "a command is missing"),
+        ("a 'b", "a quote is open"),
+        ('a "$b"', "it holds a variable"),
+        ("a\x01", "it holds control characters"),
+        ("a 2>&1 >/dev/null", ""),
+        ("a >b", "it reads or writes a file by redirection"),
+        ("a & b", "it leaves a command in the background"),
+        ("a (b)", "it groups commands"),
+        ("a\nb", "it has several lines"),
+        ("echo $((1))", "it calculates"),
+        ("a <<b", "it holds a text for a command's input"),
+        ("a {b,c}", "it holds braces"),
+        ("a #b", "it holds a comment"),
+        ("a `b`", "it runs commands inside others"),
+    ],
+)
+def test_why_a_line_is_not_plain(line: str, why: str) -> None:
+    assert read_line(line).opaque == why
+
+
+@pytest.mark.parametrize(("rules", "kept"), [(MAX_RULES, MAX_RULES), (MAX_RULES + 1, MAX_RULES)])
+def test_two_thousand_rules_of_a_project_are_read(rules: int, kept: int, tmp_path: Path) -> None:
+    text = msgspec.json.encode({"projects": {str(tmp_path): [f"run_command(ls a{number})" for number in range(rules)]}})
+    (tmp_path / "rules.json").write_bytes(text)
+    assert len(RememberedRules(tmp_path / "rules.json", tmp_path).rules) == kept == 2_000
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "name"),
+    [
+        ("s", "a" * 56, "mcp__s__" + "a" * 56),
+        ("s", "a" * 57, "mcp__s__" + "a" * 49 + "_"),
+        ("s", "a.b", "mcp__s__a_b_"),
+    ],
+)
+def test_a_servers_tool_has_a_name_that_every_provider_takes(server: str, tool: str, name: str) -> None:
+    found = tool_name(server, tool)
+    assert len(found) <= 64
+    assert found[: len(name)] == name
+    assert len(found) - len(name) == (6 if name.endswith("_") else 0)
+
+
+def _deep(levels: int) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, ""),
+        ({}, ""),
+        ({"type": "array"}, "is not that of an object"),
+        ({"anyOf": []}, "has anyOf at its top"),
+        ({"properties": []}, "has properties that are no object"),
+        ({"properties": {"a b": {}}}, "names an argument 'a b'"),
+        ({"properties": {"a" * 64: {}}}, ""),
+        ({"properties": {"a" * 65: {}}}, "names an argument"),
+        ({"properties": {"a": {"type": "no"}}}, "is no JSON Schema"),
+        (_deep(19), ""),
+        (_deep(20), "is nested more than 40 levels deep"),
+        ({"description": "x" * 15_966, "type": "object"}, ""),
+        ({"description": "x" * 15_967, "type": "object"}, "has 16,001 characters"),
+    ],
+)
+def test_a_schema_that_a_provider_would_refuse_is_told_in_words(schema: dict[str, object], problem: str) -> None:
+    tool, told = known_tool("t", "It does.", schema, reads=False)
+    assert (problem in told) if problem else (told == "")
+    assert ("The arguments, as a JSON Schema" in tool.description) == bool(problem)
+    assert tool.schema.startswith('{"type":"object"' if problem else "{")
+
+
+@pytest.mark.parametrize(("size", "cut"), [(2_000, False), (2_001, True)])
+def test_a_tools_description_is_cut(size: int, cut: bool) -> None:
+    described = known_tool("t", "x" * size, {}, reads=True)[0].description
+    assert described == ("x" * 2_000 + (" […]" if cut else ""))
+
+
+def test_a_thousand_tools_of_a_server_are_listed_each_name_once_in_order() -> None:
+    tools = [KnownTool(f"t{number:04}") for number in range(1_001)]
+    assert unique([*reversed(tools), KnownTool("t0000", "again")]) == tuple(tools[:1_000])
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ("one two", {"a": "one", "b": "two"}),
+        ("one two three", {"a": "one", "b": "two three"}),
+        ("b=2 one", {"a": "one", "b": "2"}),
+        ("'one two' three", {"a": "one two", "b": "three"}),
+        ("c=3", {"a": "c=3"}),
+        ("a=1 b='2 3'", {"a": "1", "b": "2 3"}),
+        ("", {}),
+    ],
+)
+def test_a_prompts_arguments_are_read_as_they_are_typed(typed: str, given: dict[str, str]) -> None:
+    assert prompt_arguments(("a", "b"), typed) == given
+
+
+def _entry(name: str, description: str = "", server: str = "s") -> Entry:
+    return Entry(server, KnownTool(name, description))
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("log", "log"),  # a name counts more than a part of one, and that more than a description
+        ("remove", "delete_file"),  # another word for it
+        ("makeFiles", "create_file"),
+        ("the", None),
+        ("zzz", None),
+        ("issues", "list_issues"),
+    ],
+)
+def test_a_tool_is_found_by_its_name_first(query: str, best: str | None) -> None:
+    tools = [_entry("worklog"), _entry("other", "a log of things"), _entry("log"), _entry("delete_file", "Gone.")]
+    tools += [_entry("create_file"), _entry("list_issues"), _entry("close_issue", "Closes one issue of the list")]
+    found = Index(tools).search(query, 1)
+    assert [entry.tool.name for entry in found] == ([best] if best else [])
+
+
+def test_a_search_goes_by_rarity_and_length_and_is_cut() -> None:
+    assert words("listAllIssues of_the HTTPServer 42") == ["list", "list", "issu", "http", "server", "42"]
+    log = [_entry("worklog"), _entry("other", "a log of things"), _entry("log")]
+    assert [entry.tool.name for entry in Index(log).search("log", 9)] == ["log", "worklog", "other"]
+    assert len(Index(log).search("log", 2)) == 2
+    long = [_entry("a", "send " + "words about it " * 9), _entry("b", "send words")]
+    assert [entry.tool.name for entry in Index(long).search("send", 9)] == ["b", "a"]
+    rare = [_entry("a", "send"), _entry("b", "send"), _entry("c", "rarely")]
+    assert next(entry.tool.name for entry in Index(rare).search("send rarely", 9)) == "c"
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("a" * 60, True), ("a" * 61, False), ("a-b2", True), ("A", False), ("memory", False), ("", False)],
+)
+def test_a_notes_name(name: str, fits: bool, tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    if fits:
+        assert notes.file(name) == tmp_path / f"{name}.md"
+    else:
+        with pytest.raises(ToolFailure, match="is no name for a note"):
+            notes.file(name)
+
+
+def test_five_hundred_notes_are_kept(tmp_path: Path) -> None:
+    for number in range(499):
+        (tmp_path / f"n{number}.md").touch()
+    notes = Notes(tmp_path)
+    assert notes.write("new", "d", "text", Stop())
+    with pytest.raises(ToolFailure, match="There are 500 notes already"):
+        notes.write("newer", "d", "text", Stop())
+    assert not notes.write("n1", "d", "text", Stop())
+
+
+class _Hits:
+    """Ten hits, as many as are asked for."""
+
+    def __init__(self, excerpt: str) -> None:
+        where = {"role": "user", "tool": "", "call": "", "place": "somewhere", "read": ""}
+        found = {"match": "exact", "hidden": False, "excerpt": excerpt, "offset": 0}
+        self._hit = msgspec.convert({"seq": 7, "time": 1_000.0, **where, **found}, RecallHit)
+        self.asked = 0
+
+    async def __call__(self, query: str, limit: int) -> RecallHits:
+        self.asked = limit
+        return RecallHits((self._hit,) * limit, 10)
+
+
+@pytest.mark.parametrize(("size", "shown"), [(10, 8), (600, 8), (1_700, 3), (9_000, 1)])
+async def test_recall_answers_with_eight_hits_in_six_thousand_characters(size: int, shown: int, tmp_path: Path) -> None:
+    source = _Hits("y" * size)
+    output = await call(Recall(source), tmp_path, query="y")
+    assert source.asked == 8
+    assert output.text.count("Entry 7") == shown
+    assert f"[{10 - shown} more. To narrow" in output.text
+    assert len(output.text) <= 6_000
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("https://a.b/" + "x" * 7_988, True),
+        ("https://a.b/" + "x" * 7_989, False),
+        ("https://a b", False),
+        ("ftp://a.b", False),
+        ("a.b", False),
+        ("https://", False),
+        ("https://a.b:99999", False),
+        ("HTTPS://A.b", True),
+    ],
+)
+def test_what_is_a_web_address(text: str, fits: bool) -> None:
+    try:
+        assert read_address(text).text.lower() == (text if text.count("/") > 2 else f"{text}/").lower()
+    except ToolFailure:
+        assert not fits
+    else:
+        assert fits
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("http://a.b", "https://a.b", True),
+        ("https://a.b", "http://a.b", False),  # a step back to no encryption
+        ("http://www.a.b", "http://a.b", True),
+        ("http://a.b", "http://c.b", False),
+        ("http://a.b:81", "https://a.b", False),
+        ("http://a.b", "https://a.b:444", False),
+        ("http://a.b:81", "http://a.b:81", True),
+        ("http://a.b:443", "http://a.b:80", False),
+    ],
+)
+def test_what_is_the_same_site(one: str, other: str, same: bool) -> None:
+    assert same_site(read_address(one), read_address(other)) == same
+    target = redirected(read_address(one.replace("//", "//me:secret@")), other)
+    assert target.user == ("me:secret" if one == other else "")
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("localhost", True),
+        ("localhost.localdomain", True),
+        ("a.local", True),
+        ("a.internal.", True),
+        ("a.localhost", True),
+        ("local.a", False),
+        ("127.1", True),
+        ("0x7f000001", True),
+        ("10.0.0.1", True),
+        ("8.8.8.8", False),
+        ("[::1]", True),
+        ("[64:ff9b::a00:1]", True),
+        ("[64:ff9b::808:808]", False),
+        ("[64:ff9b:1::1]", True),
+        ("[2002:a00:1::]", True),
+        ("[2001:4860:4860::8888]", False),
+    ],
+)
+def test_which_hosts_are_not_on_the_public_network(host: str, local: bool) -> None:
+    assert read_address(f"http://{host}/").is_local == local
+
+
+@pytest.mark.parametrize(
+    ("body", "charset", "text"),
+    [
+        (b"\xef\xbb\xbfa", "", "a"),
+        ("ä".encode("utf-16"), "", "ä"),
+        ("ä".encode("utf-32"), "", "ä"),
+        ("ä".encode("utf-16-le"), "utf-16-le", "ä"),
+        (b"\xe4", "", "ä"),
+        (b"\xe4", "utf-8", "ä"),
+        (b"\x80", "iso8859-1", "€"),
+        (b"\xe4", "cp437", "Σ"),
+        ("€".encode() * 3 + b"\xff", "", "â‚¬" * 3 + "ÿ"),  # one broken byte of ten
+        ("ä".encode() * 5 + b"\xff", "", "ä" * 5 + "\ufffd"),
+    ],
+)
+def test_a_body_is_decoded_by_its_mark_itself_or_what_it_says(body: bytes, charset: str, text: str) -> None:
+    assert decoded(body, charset) == text
+
+
+@pytest.mark.parametrize(("before", "text"), [(2_028, "Σ"), (2_029, "ä")])
+def test_a_pages_own_charset_is_looked_for_at_its_beginning(before: int, text: str) -> None:
+    page = b" " * before + b"<meta charset='cp437'>" + b"\xe4"
+    assert decoded(page, "", is_page=True).strip()[-1] == text
+    assert read_content(b" " * 2_043 + b"<html>" + b"x", "").is_page
+    assert not read_content(b" " * 2_044 + b"<html>" + b"x", "").is_page
+
+
+@pytest.mark.parametrize(
+    ("head", "media"),
+    [
+        (b"a" * 9 + b"\x01", ""),  # a tenth
+        (b"a" * 8 + b"\x01", "binary"),
+        (b"a\0", "binary"),
+        (b"\t\n\r\f\b\x1b", ""),
+        (b"%PDF-", "application/pdf"),
+        (b"\x7fELF", "an ELF program or library"),
+        (b"RIFF....WEBP", "image/webp"),
+        (b"RIFF....WAVE", ""),
+        (b"\xff\xfe\0\0", "UTF-32 text"),
+        ("ä".encode()[:1], ""),
+    ],
+)
+def test_what_a_file_contains(head: bytes, media: str) -> None:
+    assert sniff(head, whole=True).media == media
+    assert sniff("ä".encode()[:1], whole=True).encoding == "latin-1"
+    assert sniff("ä".encode()[:1], whole=False).encoding == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("fed", "rows"),
+    [
+        ("abc\x1b[2D\x1b[2@xy", "axybc"),
+        ("abc\x1b[2D\x1b[@x", "axbc"),
+        ("abcd\x1b[3D\x1b[2P", "ad"),
+        ("abcd\x1b[3D\x1b[P", "acd"),
+        ("abcd\x1b[2D\x1b[K", "ab"),
+        ("abcd\x1b[2D\x1b[1K", "   d"),
+        ("abcd\x1b[2D\x1b[2K", ""),
+        ("a\nb\nc\nd", "b\nc\nd"),
+        ("a\nb\nc\x1b[1;1H\x1b[M", "b\nc"),
+        ("日本\x1b[1;2Hx", " x本"),
+        ("日本\x1b[1;3Hx", "日x"),
+        ("e\u0301", "é"),
+        ("\u0301a", "a"),
+        ("a\n\nb\x1b[1;1H", "a\n\nb"),
+    ],
+)
+def test_a_screen_is_what_a_terminal_shows(fed: str, rows: str) -> None:
+    screen = Emulation(10, 3)
+    screen.feed(fed)
+    assert screen.text() == rows
+    assert screen.scrolled == (["a"] if fed.count("\n") == 3 else [])
+
+
+def test_a_cell_holds_sixteen_characters() -> None:
+    screen = Emulation(10, 1)
+    screen.feed("x" + "\u0325" * 20)
+    assert len(screen.text()) == 16
+
+
+@pytest.mark.parametrize(("size", "cut"), [(3_999, False), (4_000, True)])  # with the end of its line
+def test_what_a_cell_printed_is_cut(size: int, cut: bool) -> None:
+    printed = {"output_type": "stream", "name": "stdout", "text": "y" * size}
+    cell = {"cell_type": "code", "source": "a", "outputs": [printed], "metadata": {}, "execution_count": 1}
+    raw = msgspec.json.encode({"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}).decode()
+    notebook = Notebook.of("a.ipynb", raw)
+    assert notebook is not None
+    assert ("[… 1 character …]" in notebook.text) == cut
+    assert notebook.text.count("y") == 3_999
+    assert notebook.text.startswith("=== cell 1 code ===\na\n=== output ===\n")
+    assert Notebook.of("a.json", raw) is None
+    assert Notebook.of("a.ipynb", raw.replace('"nbformat":4', '"nbformat":3')) is None
