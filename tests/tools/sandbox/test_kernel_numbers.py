@@ -1,0 +1,264 @@
+"""The numbers that the sandbox knows of the kernel, against its headers, and what its filter decides, interpreted."""
+
+import errno
+import re
+import struct
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tui_agent.tools.sandbox import kernel, landlock, system_calls
+from tui_agent.tools.sandbox.landlock import beside
+from tui_agent.tools.sandbox.system_calls import LandlockOnly, command_filter
+
+HEADERS = Path("/usr/include")
+READ = (
+    "linux/sched.h linux/mount.h linux/prctl.h linux/landlock.h linux/seccomp.h linux/fcntl.h linux/audit.h linux/fs.h "
+    "linux/capability.h linux/bpf_common.h linux/openat2.h linux/net.h linux/inotify.h linux/elf-em.h "
+    "asm-generic/fcntl.h asm-generic/ioctls.h asm-generic/unistd.h linux/ioctl.h linux/fiemap.h"
+)
+needs_headers = pytest.mark.skipif(
+    not (HEADERS / "linux/landlock.h").exists(), reason="the kernel's headers are not here"
+)
+on_this_machine = pytest.mark.skipif(kernel.machine() != "x86_64", reason="the numbers of x86-64 are asked for")
+
+
+@cache
+def defined() -> dict[str, int]:
+    """What the headers define as a number, or as an expression of others."""
+    texts: dict[str, str] = {}
+    for name in READ.split():
+        if (path := HEADERS / name).exists():
+            for line in re.sub(r"/\*.*?\*/|\\\n", "", path.read_text(), flags=re.DOTALL).split("\n"):
+                if found := re.match(r"\s*#\s*define\s+(\w+)\s+(\S.*)", line):
+                    texts.setdefault(found[1], found[2])
+    values: dict[str, int] = {}
+    for _ in range(4):
+        for name, text in texts.items():
+            plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", text)
+            plain = re.sub(r"(?<![\w.])0(\d+)\b", r"0o\1", plain)
+            named = re.sub(r"\b[A-Za-z_]\w*\b", lambda found: str(values.get(found[0], found[0])), plain)
+            if re.fullmatch(r"[\d\sxXoa-fA-F()|<+-]+", named):
+                try:
+                    values[name] = int(eval(named, {"__builtins__": {}}))  # noqa: S307 - digits and operators alone
+                except (SyntaxError, TypeError):
+                    continue
+    return values
+
+
+KERNEL = {
+    "_LANDLOCK_VERSION": "LANDLOCK_CREATE_RULESET_VERSION",
+    "_LANDLOCK_CREATE": "__NR_landlock_create_ruleset",
+    "_LANDLOCK_ADD": "__NR_landlock_add_rule",
+    "_LANDLOCK_RESTRICT": "__NR_landlock_restrict_self",
+    "_OPEN_TREE": "__NR_open_tree",
+    "_MOVE_MOUNT": "__NR_move_mount",
+    "_MOUNT_SETATTR": "__NR_mount_setattr",
+    "_PIDFD_GETFD": "__NR_pidfd_getfd",
+    "_OPENAT2": "__NR_openat2",
+    "_OPEN_TREE_CLONE": "OPEN_TREE_CLONE",
+    "_RESOLVE_NO_SYMLINKS": "RESOLVE_NO_SYMLINKS",
+    "_CAPABILITY_VERSION_3": "_LINUX_CAPABILITY_VERSION_3",
+    "_SECCOMP_SET_MODE_FILTER": "SECCOMP_SET_MODE_FILTER",
+    "_SECCOMP_NEW_LISTENER": "SECCOMP_FILTER_FLAG_NEW_LISTENER",
+    "ATTR_RDONLY": "MOUNT_ATTR_RDONLY",
+    "ATTR_NOSUID": "MOUNT_ATTR_NOSUID",
+    "ATTR_NODEV": "MOUNT_ATTR_NODEV",
+}
+PREFIXES = ("CLONE_", "MS_", "PR_", "_AT_")
+"""What begins so is named as in the headers."""
+LANDLOCK = {
+    "_EXECUTE": "FS_EXECUTE",
+    "_WRITE_FILE": "FS_WRITE_FILE",
+    "_READ_FILE": "FS_READ_FILE",
+    "_READ_DIR": "FS_READ_DIR",
+    "_REFER": "FS_REFER",
+    "_TRUNCATE": "FS_TRUNCATE",
+    "_IOCTL_DEV": "FS_IOCTL_DEV",
+    "_BIND_TCP": "NET_BIND_TCP",
+    "_CONNECT_TCP": "NET_CONNECT_TCP",
+}
+
+
+@needs_headers
+def test_numbers_are_those_of_the_kernels_headers() -> None:
+    known = defined()
+    same = {name: name.removeprefix("_") for name in vars(kernel) if name.startswith(PREFIXES)}
+    ours = {name: (getattr(kernel, name), header) for name, header in {**KERNEL, **same}.items()}
+    ours |= {name: (getattr(landlock, name), f"LANDLOCK_ACCESS_{header}") for name, header in LANDLOCK.items()}
+    found = {name: (value, known.get(header, value)) for name, (value, header) in ours.items()}
+    assert {name: values for name, values in found.items() if values[0] != values[1]} == {}
+    assert sum(header in known for _, header in ours.values()) > 35
+    made = known["LANDLOCK_ACCESS_FS_MAKE_SYM"]
+    assert 2 * made - 1 == landlock._ALL_OF_FIRST
+
+
+def decide(program: bytes, number: int, *arguments: int, architecture: int = 0xC000_003E) -> int:
+    """Run a filter as the kernel does: 0 if it allows the call, the error that it gives, or -1 to ask a supervisor."""
+    data = struct.pack("=iIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    steps: list[tuple[int, int, int, int]] = list(struct.iter_unpack("=HBBI", program))
+    at = loaded = 0
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        if code == 0x20:
+            (loaded,) = struct.unpack_from("=I", data, value)
+        elif code == 0x54:
+            loaded &= value
+        elif code in (0x15, 0x35, 0x45):
+            holds = loaded == value if code == 0x15 else loaded >= value if code == 0x35 else bool(loaded & value)
+            at += if_true if holds else if_false
+        else:
+            assert code == 0x06
+            kinds: dict[int, int] = {0x7FFF_0000: 0, 0x0005_0000: value & 0xFFFF, 0x7FC0_0000: -1}
+            return kinds[value & 0xFFFF_0000]
+
+
+NAMESPACES = (0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000)
+CHMOD, OPEN, OPENAT, CREAT, IOCTL, FCNTL, SOCKET, SOCKETPAIR, CLONE, UNSHARE = 90, 2, 257, 85, 16, 72, 41, 53, 56, 272
+CALLS: list[tuple[tuple[int, ...], int, int, int]] = [
+    # the call with its arguments; decided with all layers, with Landlock 2 alone, and with Landlock 7 alone
+    ((0,), 0, 0, 0),  # read
+    ((39,), 0, 0, 0),  # getpid
+    ((425,), errno.EPERM, errno.EPERM, errno.EPERM),  # io_uring_setup
+    ((165,), errno.EPERM, errno.EPERM, errno.EPERM),  # mount
+    ((161,), errno.EPERM, errno.EPERM, errno.EPERM),  # chroot
+    ((435,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # clone3
+    ((437,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # openat2
+    ((0x4000_0000,), errno.ENOSYS, errno.ENOSYS, errno.ENOSYS),  # a call of the x32 ABI
+    ((CLONE, 0x11), 0, 0, 0),
+    *(((CLONE, flag), errno.EPERM, errno.EPERM, errno.EPERM) for flag in NAMESPACES),
+    *(((UNSHARE, flag), errno.EPERM, errno.EPERM, errno.EPERM) for flag in (*NAMESPACES, 0x80)),
+    ((UNSHARE, 0x400), 0, 0, 0),
+    ((SOCKET, 2), 0, 0, 0),
+    ((SOCKET, 10), 0, 0, 0),
+    ((SOCKET, 16), 0, 0, 0),
+    ((SOCKET, 1), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((SOCKET, 40), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((SOCKETPAIR, 1, 1), 0, 0, 0),
+    ((SOCKETPAIR, 1, 5), 0, 0, 0),
+    ((SOCKETPAIR, 1, 2), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((SOCKETPAIR, 1, 3 | 0o4000), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((IOCTL, 0, 0x5401), 0, 0, 0),
+    ((IOCTL, 0, 0x5412), errno.EPERM, errno.EPERM, errno.EPERM),  # typing into the terminal
+    ((IOCTL, 0, 0x541C), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((IOCTL, 0, 0x4008_6602), 0, errno.ENOTTY, errno.ENOTTY),  # a file's flags
+    ((IOCTL, 0, 0x4004_9409), 0, 0, 0),  # a clone of a file
+    ((IOCTL, 0, 0x4020_940D), 0, 0, 0),
+    ((IOCTL, 0, 0xC018_9436), 0, 0, 0),
+    ((IOCTL, 0, 0x8008_6601), 0, 0, 0),
+    ((IOCTL, 0, 0x801C_581F), 0, 0, 0),
+    ((IOCTL, 0, 0xC020_660B), 0, 0, 0),
+    *(
+        ((IOCTL, 0, 0x5000_00FF | kind << 8), 0, errno.ENOTTY, errno.ENOTTY)
+        for kind in (0x58, 0x66, 0x6E, 0x72, 0x76, 0x94, 0x97, 0xBC, 0xF5)
+    ),
+    ((FCNTL, 0, 3), 0, 0, 0),
+    ((FCNTL, 0, 1024), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((FCNTL, 0, 1026), errno.EPERM, errno.EPERM, errno.EPERM),
+    *(((FCNTL, 0, owner), 0, errno.EPERM, 0) for owner in (8, 10, 15)),
+    ((CHMOD, 0, 0o644), 0, -1, -1),
+    ((CHMOD, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((268, 0, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),  # fchmodat
+    ((CREAT, 0, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((CREAT, 0, 0o755), 0, 0, 0),
+    ((OPEN, 0, 0o100, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((OPEN, 0, 0, 0o4755), 0, 0, 0),  # opens what is there: the mode means nothing
+    ((OPENAT, 0, 0, 0o100, 0o4755), errno.EPERM, errno.EPERM, errno.EPERM),
+    ((OPENAT, 0, 0, 0o100, 0o755), 0, 0, 0),
+    ((OPENAT, 0, 0, 0o1000), 0, errno.EPERM, 0),  # truncates without being open for writing
+    ((OPENAT, 0, 0, 0o1001), 0, 0, 0),
+    ((OPEN, 0, 0o1002), 0, 0, 0),
+    ((92, 0), 0, -1, -1),  # chown
+    ((76,), 0, -1, 0),  # truncate
+    ((463,), 0, errno.ENOSYS, errno.ENOSYS),  # setxattrat
+    ((29,), 0, errno.EPERM, errno.EPERM),  # shmget
+    ((141, 0, 0), 0, -1, -1),  # setpriority
+    ((251, 0, 0), 0, -1, -1),  # ioprio_set
+    ((203, 0), 0, 0, 0),  # sched_setaffinity of itself
+    ((203, 7), 0, -1, -1),
+    ((62, 7), 0, -1, 0),  # kill
+    ((62, 0), 0, 0, 0),
+    ((434, 7), 0, -1, 0),  # pidfd_open
+    ((424, 7), 0, errno.EPERM, 0),  # pidfd_send_signal
+]
+
+
+@on_this_machine
+@pytest.mark.parametrize(("call", "layers", "old", "new"), CALLS)
+def test_the_filter_decides(call: tuple[int, ...], layers: int, old: int, new: int) -> None:
+    families = (2, 10, 16)
+    programs = [
+        command_filter(families),
+        command_filter(families, LandlockOnly(2)),
+        command_filter(families, LandlockOnly(7)),
+    ]
+    assert [decide(program, *call) for program in programs] == [layers, old, new]
+    assert decide(programs[0], *call, architecture=0x4000_0003) == errno.ENOSYS  # a program of 32 bits
+
+
+@on_this_machine
+def test_without_a_supervisor_what_it_would_answer_is_refused() -> None:
+    asked = command_filter((), LandlockOnly(2, supervised=False))
+    assert {decide(asked, *call) for call, _, old, _ in CALLS if old == -1} == {errno.EPERM}
+    assert decide(asked, SOCKET, 2) == errno.EPERM
+    for version, truncates, kills in ((2, -1, -1), (3, 0, -1), (5, 0, -1), (6, 0, 0)):
+        alone = command_filter((), LandlockOnly(version))
+        assert (decide(alone, 76), decide(alone, 62, 7)) == (truncates, kills)
+
+
+@pytest.mark.parametrize(
+    ("version", "network", "files", "ports", "scopes"),
+    [
+        (1, False, 0x1FFF, 0, 0),
+        (2, False, 0x3FFF, 0, 0),
+        (3, False, 0x7FFF, 0, 0),
+        (4, False, 0x7FFF, 3, 0),
+        (4, True, 0x7FFF, 0, 0),
+        (5, False, 0xFFFF, 3, 0),
+        (6, False, 0xFFFF, 3, 3),
+        (7, True, 0xFFFF, 0, 3),
+    ],
+)
+def test_what_each_version_of_landlock_restricts(
+    version: int, network: bool, files: int, ports: int, scopes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, ...]] = []
+    allowed: dict[str, int] = {}
+    (tmp_path / "file").touch()
+
+    def made(*given: int) -> int:
+        asked.append(given)
+        return 99
+
+    monkeypatch.setattr(kernel, "landlock_ruleset", made)
+    monkeypatch.setattr(
+        kernel,
+        "landlock_allow",
+        lambda rules, place, rights: allowed.setdefault(Path(f"/proc/self/fd/{place}").readlink().as_posix(), rights),
+    )
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    here = str(tmp_path)
+    readable, writable = [f"{here}/in", f"{here}/missing"], [f"{here}/out", f"{here}/file"]
+    assert landlock.ruleset(readable, writable, version, listed=[here], network=network) == 99
+    assert asked == [(files, ports, scopes, version)]
+    of_files = files & 0xC007
+    assert {name.removeprefix(here): rights for name, rights in allowed.items() if name.startswith(here)} == {
+        "": 0x8,
+        "/in": 0xD,
+        "/out": files,
+        "/file": of_files,
+    }
+    assert allowed["/dev/null"] == of_files & ~1
+
+
+def test_what_is_beside_a_hidden_path_is_named(tmp_path: Path) -> None:
+    for name in ("a/b/c", "a/b/d", "a/e", "f"):
+        (tmp_path / name).mkdir(parents=True)
+    here = str(tmp_path)
+    assert sorted(beside(here, [f"{here}/a/b/c"])) == [f"{here}/a/b/d", f"{here}/a/e", f"{here}/f"]
+    assert beside(here, ["/elsewhere", f"{here}x/a"]) == [here]
+    assert sorted(beside(here, [f"{here}/a", f"{here}/f"])) == []
+    assert system_calls.is_known() == (kernel.machine() in ("x86_64", "aarch64"))
