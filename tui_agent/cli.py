@@ -77,7 +77,12 @@ def _run(parsed: Parsed, environ: Mapping[str, str]) -> int:
     options = parsed.options
     match parsed.command:
         case "":
-            return _talk(parsed, folder, home, environ)
+            ended = _talk(parsed, folder, home, environ)
+            if isinstance(ended, tuple):
+                again = [] if "--demo" in ended else _same_again(parsed)
+                # -P: a module of this name in the folder at hand is not ours.
+                os.execv(sys.executable, [sys.executable, "-P", "-m", "tui_agent", *again, *ended])  # noqa: S606 (this program)
+            return ended
         case "config":
             from tui_agent.reports.installation import config_report
 
@@ -429,7 +434,8 @@ def _keep_private(environ: Mapping[str, str]) -> None:
         keep_private()
 
 
-def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int | tuple[str, ...]:
+    """Talk in the form asked for; returns the exit code, or the arguments to start the program with next."""
     options = parsed.options
     _check_combination(parsed)
     if options.worktree is not None:
@@ -457,17 +463,12 @@ def _talk(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) 
             parsed, folder, home = _demonstration(parsed, stack)
         arguments, settings = _load(parsed, folder, home, environ)
         _check_model(arguments, settings)
-        from tui_agent.tui.app.start import OPEN_DEMO
         from tui_agent.tui.app.start import run as run_app
 
-        code = run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
-    if code == OPEN_DEMO:
-        # -P: a module of this name in the folder at hand is not ours.
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "tui_agent", "--demo"])  # noqa: S606 (this program)
-    return code
+        return run_app(arguments, settings, before_opening=lambda: _keep_private(environ), ready=ready)
 
 
-def _talk_in_worktree(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int:
+def _talk_in_worktree(parsed: Parsed, folder: Path, home: Path, environ: Mapping[str, str]) -> int | tuple[str, ...]:
     from tui_agent.session import worktree_hooks
     from tui_agent.worktrees import WorktreeError, session_worktree
 

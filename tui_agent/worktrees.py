@@ -45,10 +45,9 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
     """The worktree of this name for the repository that `start` is in, made at `ref` if there is none. Reads and writes
     files. Raises `WorktreeError`.
     """
-    if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or ".." in name:
-        raise WorktreeError(f"{name!r} is no name for a worktree: letters, digits, dots, dashes and underscores are.")
+    check_name(name)
     repository = _repository_of(start)
-    folder, branch = repository.with_name(f"{repository.name}-worktrees") / name, f"{PREFIX}{name}"
+    folder, branch = _beside(repository) / name, f"{PREFIX}{name}"
     if (folder / ".git").exists():
         return Worktree(folder, branch, repository, _shared(folder, repository), new=False)
     if folder.exists():
@@ -65,6 +64,24 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
     _copy_included(worktree)
     _fill_submodules(worktree)
     return worktree
+
+
+def check_name(name: str) -> None:
+    """Raises `WorktreeError` if no worktree can have this name."""
+    if not _NAME.fullmatch(name) or name.endswith((".", ".lock")) or ".." in name:
+        raise WorktreeError(f"{name!r} is no name for a worktree: letters, digits, dots, dashes and underscores are.")
+
+
+def opened_before(start: Path) -> tuple[str, ...]:
+    """The names of the worktrees that `open_worktree` has made for the repository that `start` is in, the newest first.
+    Raises `WorktreeError` if it is in none.
+    """
+    links = _beside(_repository_of(start)).glob("*/.git")
+    return tuple(link.parent.name for link in sorted(links, key=lambda link: link.stat().st_mtime, reverse=True))
+
+
+def _beside(repository: Path) -> Path:
+    return repository.with_name(f"{repository.name}-worktrees")
 
 
 class Makers(Protocol):
@@ -167,7 +184,9 @@ def worktree_at(folder: Path) -> Worktree:
     repository = _repository_of(folder)
     top = Path(_git(folder, "rev-parse", "--path-format=absolute", "--show-toplevel").strip())
     if top.resolve() == repository.resolve():
-        raise WorktreeError("This session is in no worktree: `tui-agent --worktree` opens one.")
+        raise WorktreeError(
+            "This session is in no worktree: `tui-agent --worktree` opens one; /worktree open in the app does, too."
+        )
     branch = _git(top, "rev-parse", "--abbrev-ref", "HEAD").strip()
     return Worktree(top, branch, repository, _shared(top, repository), new=False)
 

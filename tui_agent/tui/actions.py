@@ -111,7 +111,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "preview": ("compact", "clear", "done"),
     "undo": ("both", "files", "conversation", "diff"),
     "undo-edits": ("diff", "redo"),
-    "worktree": ("merge", "apply", "patch"),
+    "worktree": ("open", "merge", "apply", "patch"),
 }
 
 

@@ -269,8 +269,8 @@ class Host(TerminalApp):
         """Close the session and exit. `hurry`: within a second, even if something is still running."""
         raise NotImplementedError
 
-    def open_demo(self) -> None:
-        """Quit, and have the command line open the demonstration."""
+    def start_anew(self, *arguments: str) -> None:
+        """Quit, and have the command line start the program again with these arguments."""
         raise NotImplementedError
 
     @property

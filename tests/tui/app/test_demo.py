@@ -91,5 +91,5 @@ async def test_the_app_can_leave_for_it(tmp_path: Path) -> None:
         assert DEMO_HINT in welcome.hint
         await press_all(app, pilot, "/demo")
         await until(pilot, lambda: not app.is_running)
-    assert app.leaving.to_demo
+    assert app.leaving.start_next == ("--demo",)
     assert app.return_code == ExitCode.DONE

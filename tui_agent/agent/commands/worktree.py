@@ -35,7 +35,8 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
     made = worktree_at(folder)
     place, kept = short_path(made.repository), f"The worktree stays in {short_path(made.folder)}"
     if verb not in ("", "merge", "apply", "patch") or (file and verb != "patch"):
-        return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", failed=True)
+        opens = "`tui-agent --worktree NAME` opens another."
+        return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", opens, failed=True)
     found = handover_of(made)
     left = [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
     if not found.stat:

@@ -213,8 +213,8 @@ class TuiAgent(Host):
         self.leaving.begin(PATIENCE_S if hurry else None)
 
     @override
-    def open_demo(self) -> None:
-        self.leaving.to_demo = True
+    def start_anew(self, *arguments: str) -> None:
+        self.leaving.start_next = arguments
         self.quit()
 
     # Start and end

@@ -100,8 +100,8 @@ class Leaving:
         self._guard: Guard | None = None
         self.hurried = False
         """Whether the user did not wait for the session to close."""
-        self.to_demo = False
-        """Whether the demonstration is to be opened next."""
+        self.start_next: tuple[str, ...] = ()
+        """The arguments with which the program is to be started next; empty: it ends."""
         self.last_words: Callable[[], None] = lambda: None
         """Prints, once the terminal is restored, why the program ended and how to continue."""
 

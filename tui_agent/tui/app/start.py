@@ -25,8 +25,6 @@ AFTER_DEMO: Final = """\
 The demonstration has ended; its temporary folder goes with it.
 To start for real, in a project of yours: tui-agent
 There, /key takes a provider's key and /model chooses a model."""
-OPEN_DEMO: Final = -1
-"""Returned by `run` in place of an exit code: open the demonstration next."""
 MARKED_PASTES, UNMARKED_PASTES = "\x1b[?2004h", "\x1b[?2004l"
 
 
@@ -36,9 +34,9 @@ def run(
     *,
     before_opening: Callable[[], None] = lambda: None,
     ready: Callable[[], None] = lambda: None,
-) -> int:
-    """Run the app and return the exit code, or `OPEN_DEMO`. `before_opening` is called before a session is opened,
-    `ready` once it is open and its model has been looked up.
+) -> int | tuple[str, ...]:
+    """Run the app and return the exit code, or the arguments to start the program with next. `before_opening` is called
+    before a session is opened, `ready` once it is open and its model has been looked up.
     """
     trust_the_terminal()
     _on_signals(_end_at_once)
@@ -95,7 +93,7 @@ def _run(
     keys: EarlyKeys,
     before_opening: Callable[[], None],
     ready: Callable[[], None],
-) -> int:
+) -> int | tuple[str, ...]:
     from tui_agent.models.offline.delay import DELAY_VARIABLE, SHOWN_DELAY_S
     from tui_agent.tui.app.app import TuiAgent
 
@@ -109,8 +107,8 @@ def _run(
     _on_signals(app.leaving.end_on_signal)
     app.run(mouse=settings.ui.mouse)
     app.leaving.say_last_words()
-    if app.leaving.to_demo and not app.crash:
-        return OPEN_DEMO
+    if app.leaving.start_next and not app.crash:
+        return app.leaving.start_next
     return ExitCode.FAILED if app.crash else app.return_code or ExitCode.DONE
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MAX_LISTED: Final = 300
 """How many sessions, newest first, have their last words looked up for the picker."""
+NEW_WORKTREE: Final = "/"
+"""Chosen for a new worktree; none can have this name."""
 
 
 class Opened(NamedTuple):
@@ -111,6 +114,44 @@ class Sessions:
         present = self._present
         talked = present is not None and len(present.agent.engine.view.log)
         self._go(present.id if present is not None and talked else None, arguments)
+
+    async def worktree(self, argument: str = "") -> bool:
+        """Start the program again in a git worktree of its own, which the user chooses unless `argument` is `open` and
+        perhaps a name; False if the command is about the worktree this session is in.
+        """
+        from tui_agent.worktrees import WorktreeError, check_name, opened_before, worktree_at
+
+        host, (verb, _, name) = self._host, argument.partition(" ")
+        folder = host.arguments.folder
+        if verb not in ("", "open"):
+            return False
+        try:
+            if not verb:
+                with suppress(WorktreeError):
+                    await asyncio.to_thread(worktree_at, folder)
+                    return False
+            known = await asyncio.to_thread(opened_before, folder)
+            if name:
+                check_name(name)
+        except WorktreeError as error:
+            host.say(Level.WARNING, "No worktree was opened", str(error))
+            return True
+        if not verb:
+            from tui_agent.tui.dialogs.pickers import Option
+
+            new = Option(NEW_WORKTREE, "A new one", "at the last commit, on a branch of its own")
+            title = "Work in a git worktree beside the project, in a new session?"
+            chosen = await host.pick(title, [new, *(Option(each, each) for each in known)], "")
+            if chosen is None:
+                return True
+            name = "" if chosen == NEW_WORKTREE else chosen
+        if host.arguments.demo:
+            host.say(Level.INFO, "The demonstration goes on in its own folder", hint="/quit ends it")
+        elif await self._may_leave():
+            settings = host.kept_choices
+            kept = (f"--set=model.id={settings.model.id}", f"--set=permissions.mode={settings.permissions.mode}")
+            host.start_anew(f"--worktree={name}", *kept)
+        return True
 
     async def rename(self, argument: str = "") -> None:
         """Give this session the title that follows the command, or one that is asked for."""

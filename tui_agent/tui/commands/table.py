@@ -111,11 +111,16 @@ class Commands:
             "undo-edits": lambda _, argument: self.branches.undo_edits(argument),
             "fork": lambda _, argument: self.branches.fork(argument),
             "tree": lambda _, argument: self.branches.tree(argument),
+            "worktree": self._worktree,
             "permissions": _permissions,
             "theme": choose_theme,
             "demo": _demo,
             "quit": _quit,
         }
+
+    async def _worktree(self, host: Host, argument: str) -> None:
+        if not await self.sessions.worktree(argument):
+            await _of_agent("worktree")(host, argument)
 
     @cached_property
     def _loop(self) -> "Loop":
@@ -268,7 +273,7 @@ async def _demo(host: Host, argument: str) -> None:
     if host.arguments.demo:
         host.say(Level.INFO, "This is the demonstration", hint="/help lists what else there is to try")
     else:
-        host.open_demo()
+        host.start_anew("--demo")
 
 
 async def _help(host: Host, argument: str) -> None:
