@@ -15,9 +15,11 @@ import signal
 import struct
 import sys
 import termios
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,8 +39,17 @@ MAX_MESSAGE_BYTES: Final = 64 * 1024**2
 PIECE_BYTES: Final = 65_536
 NOT_INHERITED: Final = ("COLUMNS", "LINES", "TMUX", "STY", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "WT_SESSION")
 """Environment variables that are about the terminal the server runs in."""
+SCRIPT: Final = """
+new MutationObserver((_, observer) => {
+  const keys = document.querySelector(".xterm-helper-textarea");
+  if (keys) { keys.focus(); observer.disconnect(); }
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Gives the terminal the keyboard as soon as it is there: nobody should have to click first."""
+_SCRIPT_HASH: Final = b64encode(sha256(SCRIPT.encode()).digest()).decode()
 HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "Content-Security-Policy": f"default-src 'none'; script-src 'self' 'sha256-{_SCRIPT_HASH}'; "
+    "style-src 'self' 'unsafe-inline'; "
     "font-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
@@ -64,6 +75,7 @@ p {{ display: none; position: fixed; z-index: 10; inset: auto 0 0; margin: 0; pa
 p a {{ color: inherit; }}
 body.-closed p {{ display: block; }}
 </style>
+<script>{script}</script>
 <script src="static/js/textual.js"></script>
 </head>
 <body>
@@ -222,7 +234,8 @@ class Server:
         secure = request.headers.get("X-Forwarded-Proto") == "https"
         socket = f"{'wss' if secure else 'ws'}://{request.headers['Host']}/{self.token}/socket"
         font = request.query.get("fontsize", "")
-        page = PAGE.format(title=escape(self._title), socket=escape(socket), font=font if font.isdecimal() else "16")
+        font = font if font.isdecimal() else "16"
+        page = PAGE.format(title=escape(self._title), script=SCRIPT, socket=escape(socket), font=font)
         return web.Response(text=page, content_type="text/html")
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -105,6 +107,16 @@ def test_only_its_own_page_at_the_printed_address_can_use_it(server: Server) -> 
         with pytest.raises(InvalidStatus, match="403"), server.tab(**refused):
             pass
     assert server.apps() == []
+
+
+def test_the_page_may_run_what_gives_its_terminal_the_keyboard(server: Server) -> None:
+    line = HTTPConnection(server.address.netloc, timeout=PATIENCE_S)
+    line.request("GET", server.address.path)
+    reply = line.getresponse()
+    script = reply.read().decode().partition("<script>")[2].partition("</script>")[0]
+    assert ".focus()" in script
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"'sha256-{allowed}'" in reply.headers["Content-Security-Policy"]
 
 
 def test_each_tab_is_the_app_with_a_session_of_its_own(server: Server, tmp_path: Path) -> None:
