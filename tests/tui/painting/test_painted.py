@@ -1,0 +1,173 @@
+"""Every kind of block as it is painted, narrow and wide, closed and open, against what was painted before.
+
+`painted.txt` has each line's text, and behind a tab the roles of the palette that its parts have. After a change that
+is meant: ``.venv/bin/python -m tests.tui.painting.test_painted`` writes it anew; look at what changed.
+"""
+
+import json
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.style import Style
+
+from tests.tui.cards.test_subtasks import PROGRESS
+from tests.tui.cards.test_todos import LIST
+from tui_agent.conversation.entries import Hit, Outcome
+from tui_agent.conversation.plan import PLAN
+from tui_agent.tools.diffs import unified
+from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
+from tui_agent.tui.cards.footer import FooterBlock
+from tui_agent.tui.painting.diffs import DiffLines, visible_diff
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE
+from tui_agent.tui.painting.lines import Line
+from tui_agent.tui.painting.palette import Look, Palette
+from tui_agent.tui.painting.themes import THEMES
+from tui_agent.tui.pane.block_painting import BlockPainting
+from tui_agent.tui.pane.transcript import Transcript
+
+KEPT: Final = Path(__file__).with_name("painted.txt")
+WIDTHS: Final = (19, 46, 120)
+PALETTE: Final = Palette.from_theme(THEMES[0].to_color_system().generate())
+ROLES: Final = {style: name for name, style in reversed(msgspec.structs.asdict(PALETTE).items())}
+
+PROSE: Final = """# A title that is longer than a narrow column
+
+Some *emphasis*, **strong**, `code`, ~~gone~~ and [a guide](https://x.y/z) in a paragraph that is wrapped, with 日本語.
+
+## Smaller
+
+1. one
+2. two that goes on and on for a while
+   - [x] nested
+   - [ ] open
+10. ten
+
+> quoted text that is wrapped in a narrow column
+>
+> - in it
+
+| name | count | what it is |
+|:--|--:|---|
+| a | 1 | short |
+| a longer name | 1,000 | with words that are wrapped where they do not fit |
+
+```python
+def average(amounts: list[float]) -> float:
+    return sum(amounts) / len(amounts)  # a comment that is far too long for the width of any of these columns
+
+text = 'a' + "b" * 3
+```
+
+***
+
+Last  \nbroken
+"""
+OLD: Final = "".join(f"line {number}\n" for number in range(1, 13)) + "total = first + second\n\tend"
+NEW: Final = OLD.replace("line 3\n", "").replace("line 11", "line 11\nand a new one").replace("second", "third") + "\n"
+
+
+def conversation(*, open_all: bool) -> Transcript:
+    """A block of each kind, in each state that looks different."""
+    shown = Transcript()
+    shown.add_user("Do it, please, and say what you did while you were at it.\n\n```\ncode\n```\nmore", seq=1)
+    shown.add_user("\n".join(f"line {number}" for number in range(30)), seq=2)
+    shown.add_prose(PROSE)
+    shown.add_reasoning(
+        "First this.\n\nThen **that**, which is said at some length, as always.", seconds=3.2, tokens=120
+    )
+    shown.add_reasoning("", seconds=75.0, tokens=1_200)
+    for state in ToolState:
+        tool = shown.add_tool(f"s{state}", "read_file", summary="a/long/path/to/some/file.py", arguments='{"path":"a"}')
+        result = "\n".join(f"{number}\trow {number}" for number in range(1, 8))
+        note = "no such file" if state is ToolState.ERROR else ""
+        shown.finish_tool(tool, state, result, note=note, size=ResultSize(7, 40), seconds=2.04)
+    for count in (3, 4, 5):
+        tool = shown.add_tool(f"l{count}", "list_dir", summary=".")
+        shown.finish_tool(tool, ToolState.OK, "\n".join(f"file {number}" for number in range(count)), seconds=0.2)
+    edit = shown.add_tool("e", "edit_file", summary="a.py", arguments='{"path":"a.py","old":"x","new":"y"}')
+    shown.finish_tool(edit, ToolState.OK, "Replaced.", diff=unified(OLD, NEW, "a.py"), seconds=0.1)
+    for count in (3, 4, 5, 40):
+        hits = tuple(
+            Hit(f"src/file{number}.py", number, f"text = {number}  # and more of it") for number in range(1, 5)
+        )
+        found = shown.add_tool(f"g{count}", "grep", summary="text", arguments='{"pattern":"text"}')
+        shown.finish_tool(found, ToolState.OK, "text", outcome=Outcome(hits=hits[:count], hit_count=count), seconds=0.3)
+    pages = shown.add_tool("w", "web_search", summary="text")
+    page = Hit("A page with a title", 0, "https://example.org/a/page")
+    shown.finish_tool(pages, ToolState.OK, "text", outcome=Outcome(hits=(page,), hit_count=2))
+    running = shown.add_tool("r", "run_command", summary="make test && make install", state=ToolState.RUNNING)
+    shown.show_progress(running, "one\ntwo\n\nthree\nfour\n", above=1_000)
+    for code in (0, 2):
+        ran = shown.add_tool(f"c{code}", "run_command", summary="make test", arguments='{"command":"make test"}')
+        state = ToolState.ERROR if code else ToolState.OK
+        text = "\n".join(f"step {number}" for number in range(9)) + f"\n[exit code {code}]"
+        shown.finish_tool(ran, state, text, note="9 steps", outcome=Outcome(exit_code=code, notes=1), seconds=61.0)
+    work = shown.add_tool("a", "agentic_research", summary="find all", state=ToolState.RUNNING)
+    shown.show_progress(work, PROGRESS.text, subtask=PROGRESS)
+    items = json.dumps({"items": [{"text": text, "state": state} for text, state in LIST]})
+    tasks = shown.add_tool("t", "todo", summary="{…}", arguments=items)
+    shown.finish_tool(tasks, ToolState.OK, "Noted.", note="2/5 done")
+    for steps in (6, 7):
+        plan = json.dumps({"plan": "## Why\n\nBecause.", "steps": [f"step {number}" for number in range(steps)]})
+        asked = shown.add_tool(f"p{steps}", PLAN, arguments=plan)
+        outcome = Outcome(steps=tuple(f"step {number}" for number in range(steps)))
+        shown.finish_tool(asked, ToolState.OK, "Approved.", note="approved, mode auto", outcome=outcome)
+    for level in Level:
+        shown.add_notice(level, "What happened, in a few words", "Why it did,\nand what was kept.", "Try again.")
+    shown.add_notice(Level.INFO, "A title alone")
+    shown.add_boundary(
+        "compaction", before=120_000, after=30_000, saved="$0.12", reason="it is full", text="## Goal\n\nAll."
+    )
+    shown.add_boundary("clearing", before=9_000, after=8_000, reason="the cache is cold")
+    for seconds, usd, files in ((0.9, 0.1, 0), (1.0, 0.1, 1), (9.9, 0.0, 0), (10.0, 0.0, 2)):
+        shown.add(FooterBlock(**shown.place(), seconds=seconds, usd=usd, files=files))
+    if open_all:
+        shown.toggle_all()
+    return shown
+
+
+def _written(line: Line) -> str:
+    roles: list[str] = []
+    for segment in line.segments:
+        style = segment.style or Style.null()
+        name = ROLES.get(style, str(style))
+        roles += [name] if roles[-1:] != [name] else []
+    return f"{line.text.rstrip()}\t{' '.join(roles)}{' #' if line.header else ''}{line.ending!r}"
+
+
+def _painted() -> Iterator[str]:
+    for open_all in (False, True):
+        for width in WIDTHS:
+            yield f"=== {'open' if open_all else 'closed'}, {width} cells"
+            look = Look(PALETTE, UNICODE if width != WIDTHS[0] else ASCII)
+            before = None
+            for block in conversation(open_all=open_all):
+                painting = BlockPainting(block, before, width, look)
+                before = block
+                estimated = painting.height
+                lines = [line for section in range(len(painting.heights)) for line in painting.lines(section)]
+                yield f"--- {type(block).__name__}, {len(lines)} lines, estimated {estimated}"
+                yield from map(_written, lines)
+    for from_change, at_most in ((False, None), (True, 5)):
+        diff = DiffLines(visible_diff(unified(OLD, NEW, "a.py")), from_change=from_change, at_most=at_most)
+        yield f"=== a diff, {at_most} rows, {diff.cut}"
+        for number, start, end in diff.breaks(16):
+            yield diff.text(number, start, end)
+            yield _written(diff.draw(number, start, end, 16, Look(PALETTE, UNICODE)))
+    for theme in THEMES:
+        yield f"=== theme {theme.name}"
+        palette = Palette.from_theme(theme.to_color_system().generate())
+        yield from (f"{name} {style}" for name, style in msgspec.structs.asdict(palette).items())
+
+
+def test_what_is_painted_is_what_was_painted_before() -> None:
+    kept, painted = KEPT.read_text("utf-8").split("\n"), [*"\n".join(_painted()).split("\n"), ""]
+    changed = list(unified_diff(kept, painted, "painted.txt", "now", n=1, lineterm=""))
+    assert not changed, "\n".join(changed[:40]) + f"\n{__doc__}"
+
+
+if __name__ == "__main__":
+    KEPT.write_text("\n".join(_painted()) + "\n", "utf-8")
