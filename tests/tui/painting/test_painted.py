@@ -1,4 +1,4 @@
-"""Every kind of block as it is painted, narrow and wide, closed and open, against what was painted before.
+"""Every kind of block, the context panel and the status bar as they are painted, against what was painted before.
 
 `painted.txt` has each line's text, and behind a tab the roles of the palette that its parts have. After a change that
 is meant: ``.venv/bin/python -m tests.tui.painting.test_painted`` writes it anew; look at what changed.
@@ -6,32 +6,53 @@ is meant: ``.venv/bin/python -m tests.tui.painting.test_painted`` writes it anew
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-import msgspec
+from msgspec import structs
 from rich.style import Style
 
 from tests.tui.cards.test_subtasks import PROGRESS
 from tests.tui.cards.test_todos import LIST
+from tests.tui.context.test_rows import CATEGORIES, NOW, items, seen
+from tests.tui.pane.test_status_bar import FULL
+from tui_agent.agent.context import SwitchPreview
+from tui_agent.context.budget import Threshold
+from tui_agent.context.changes import ChangePreview, StepPreview
+from tui_agent.context.economics import StepPrice
+from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.conversation.plan import PLAN
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Level, ResultSize, ToolState
 from tui_agent.tui.cards.footer import FooterBlock
+from tui_agent.tui.context.drawing import (
+    SIGNS,
+    Bar,
+    Column,
+    bar_line,
+    before_after_line,
+    course_lines,
+    strip_lines,
+    ticks_line,
+)
+from tui_agent.tui.context.previews import preview_rows, switch_rows
+from tui_agent.tui.context.rows import panel_rows
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
 from tui_agent.tui.pane.block_painting import BlockPainting
+from tui_agent.tui.pane.status_bar import GaugeMarks, Status, status_line
 from tui_agent.tui.pane.transcript import Transcript
 
 KEPT: Final = Path(__file__).with_name("painted.txt")
 WIDTHS: Final = (19, 46, 120)
 PALETTE: Final = Palette.from_theme(THEMES[0].to_color_system().generate())
-ROLES: Final = {style: name for name, style in reversed(msgspec.structs.asdict(PALETTE).items())}
+ROLES: Final = {style: name for name, style in reversed(structs.asdict(PALETTE).items())}
 
 PROSE: Final = """# A title that is longer than a narrow column
 
@@ -157,10 +178,51 @@ def _painted() -> Iterator[str]:
         for number, start, end in diff.breaks(16):
             yield diff.text(number, start, end)
             yield _written(diff.draw(number, start, end, 16, Look(PALETTE, UNICODE)))
+    yield from _context()
     for theme in THEMES:
         yield f"=== theme {theme.name}"
         palette = Palette.from_theme(theme.to_color_system().generate())
-        yield from (f"{name} {style}" for name, style in msgspec.structs.asdict(palette).items())
+        yield from (f"{name} {style}" for name, style in structs.asdict(palette).items())
+
+
+def _context() -> Iterator[str]:
+    """The context panel, previews of steps, charts of calls, and the status bar."""
+    stats = seen().stats
+    servers = (ServerUse(name="docs", sent=1_200, saved=3_400, sent_usd=0.01, saved_usd=0.02),)
+    more = structs.replace(stats, servers=servers, measured=True, window=100_000)
+    shown = (seen(), seen(0), seen()._replace(stats=more, items=items("read_file")))
+    price = StepPrice(0.1, 0.2, 0.1, 0.4)
+    preview = StepPreview("clear", ChangePreview(50_000, 20_000, items(), (), 4_000, 2, 2), True, price, "")
+    switch = SwitchPreview("a", "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)
+    columns = [Column(number * 997 % 1_000, SIGNS["lost"][0] if number == 7 else " ", "error") for number in range(30)]
+    marks = (Threshold(layer="clear", tokens=600), Threshold(layer="compact", tokens=850))
+    bar = Bar(categories=CATEGORIES, tokens=46_400, window=100_000, reserve=8_000, marks=marks)
+    for width in (50, 99):
+        look = Look(PALETTE, UNICODE if width == 50 else ASCII)
+        rows = [
+            row for each in shown for row in panel_rows(each, NOW, lambda _: "the text", width, focused=width == 50)
+        ]
+        rows += [*preview_rows(preview, NOW, lambda _: "the text"), *switch_rows(switch)]
+        yield f"=== context, {width} cells"
+        yield from (_written(row.draw(width, look)) for row in rows)
+        for count in (1, 3, 30):
+            yield from map(_written, strip_lines(columns[:count], count // 2, width - 30, look))
+            yield from map(
+                _written, course_lines([(each.tokens, each.tokens % 2) for each in columns[:count]], 9, look)
+            )
+        for tokens in (0, 1, 46_400, 200_000):
+            yield from map(_written, (bar_line(replace(bar, tokens=tokens), width, look), ticks_line(bar, width, look)))
+            yield _written(before_after_line("now", tokens, 100_000, "50%", width, look))
+    ticks = (("clear", 0.6), ("compact", 0.85))
+    local = structs.replace(FULL, reading=812.5, writing=9.96, cost_usd=None, ticks=ticks, soon="summary in 2 calls")
+    idle = Status(
+        model="m", mode="plan", tokens=69_999, window=100_000, jobs=1, problems=2, cache_share=0.849, ticks=ticks
+    )
+    wait = structs.replace(FULL, activity="until the limit resets", until=1_000.0, turn_cost_usd=0.02, summarising=True)
+    for status in (FULL, local, idle, wait, structs.replace(idle, tokens=90_000, unconfined=True, confined=True)):
+        for width in (20, 45, 80, 130):
+            line = status_line(status, width, UNICODE, GaugeMarks(), 112.5)
+            yield "".join(span.text for span in line) + "\t" + " ".join(dict.fromkeys(span.color for span in line))
 
 
 def test_what_is_painted_is_what_was_painted_before() -> None:
