@@ -194,12 +194,21 @@ def test_what_was_said_and_done_stands_in_it() -> None:
         "All is read.",
         "Taken back: it goes on after entry 1",
         "call 2, ",
+        "1,000 tokens in, 50 out; 800 read from the cache, 0 written to it; $0.250",
+        "older turns summarised",
     ):
         assert said in text, said
     # The summary's line crosses both curves; the remark stands where it was made; what was taken back is marked.
     assert reader.classes.count("mark") == 2
     assert text.index("permission: refused") < text.index("All is read.")
     assert {"add", "del", "curve", "boundary"} <= set(reader.classes)
+
+
+def test_each_call_of_the_charts_leads_to_its_answer() -> None:
+    answers = [Message(role="assistant", blocks=(Text(text),), usage=Usage(9), cost_usd=0.1) for text in "ab"]
+    page = "".join(session_page("x", stamped([user_message("ask"), *answers])))
+    assert page.count('<a href="#e2"><rect') == page.count('<a href="#e3"><rect') == 2  # in each of both charts
+    assert page.index("<p>a</p>") < page.index('id="e2">call 1') < page.index("<p>b</p>") < page.index('id="e3">call 2')
 
 
 def test_calls_with_the_same_id_keep_their_own_results() -> None:
@@ -230,7 +239,7 @@ def test_a_session_of_5000_turns_has_a_page_that_a_browser_can_show() -> None:
 
 
 def test_thinning_keeps_the_peaks_and_the_end() -> None:
-    points = [Point(number, 99.0 if number == 503 else number % 7, "") for number in range(1000)]
+    points = [Point(number, 99.0 if number == 503 else number % 7, "", "") for number in range(1000)]
     kept = thinned(points, 50)
     assert len(kept) <= 51
     assert points[503] in kept

@@ -31,11 +31,12 @@ svg .spot:hover { fill: var(--accent); fill-opacity: .18; }"""
 
 
 class Point(NamedTuple):
-    """A value at a position on the horizontal axis, and its tooltip."""
+    """A value at a position on the horizontal axis, its tooltip, and the id of what a click leads to."""
 
     at: int
     value: float
     label: str
+    target: str
 
 
 class Mark(NamedTuple):
@@ -75,8 +76,8 @@ def curve(points: Sequence[Point], marks: Sequence[Mark], scale: Callable[[float
     for point, until in zip(drawn, [*(point.at for point in drawn[1:]), last + 1], strict=True):
         width = max(1.0, x(until) - x(point.at))
         yield (
-            f'<rect class="spot" x="{x(point.at) - width / 2:.1f}" y="{_TOP}" width="{width:.1f}" '
-            f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{safe(point.label)}</title></rect>'
+            f'<a href="#{point.target}"><rect class="spot" x="{x(point.at) - width / 2:.1f}" y="{_TOP}" '
+            f'width="{width:.1f}" height="{HEIGHT - _TOP - _BOTTOM}"><title>{safe(point.label)}</title></rect></a>'
         )
     yield f'<text x="{_LEFT}" y="{HEIGHT - 5}">call {first:,}</text>'
     yield f'<text x="{WIDTH - _RIGHT}" y="{HEIGHT - 5}" text-anchor="end">call {last:,}</text></svg>'

@@ -12,6 +12,7 @@ from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tui_agent.agent.history.calls import CallRecord, Calls
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -134,6 +135,7 @@ class _Session:
 
     def __init__(self, entries: Sequence[AnyEntry]) -> None:
         log = Log(entries)
+        self._calls = {call.seq: call for call in Calls(log)}
         self._entries = entries
         self._shown = {entry.seq for entry in log.path()}
         self._results: dict[tuple[int, str], Message] = {}
@@ -186,25 +188,23 @@ class _Session:
         )
 
     def figures(self) -> Iterator[str]:
-        """The charts of context and cost over the model calls, with marks for changes to the context."""
+        """The charts of context and cost over the answered calls, with marks for changes to the context."""
         sizes: list[Point] = []
         costs: list[Point] = []
         marks: list[Mark] = []
-        spent, number = 0.0, 0
+        spent = 0.0
         for entry in self._entries:
-            call = model_call(entry)
-            if call is not None:
-                number += 1
-                spent += call.cost_usd or 0.0
-                when = time_text(entry.time)
-                costs.append(Point(number, spent, f"call {number:,}, {when}: {money_text(spent)} so far"))
-                if call.purpose == "answer":
-                    tokens = call.usage.input_tokens + call.usage.output_tokens
-                    sizes.append(Point(number, tokens, f"call {number:,}, {when}: {tokens:,} tokens"))
+            if (made := model_call(entry)) is not None:
+                spent += made.cost_usd or 0.0
+            if (call := self._calls.get(entry.seq)) is not None:
+                target, when = f"e{call.seq}", f"call {call.number:,}, {time_text(call.time)}"
+                tokens = call.usage.input_tokens + call.usage.output_tokens
+                sizes.append(Point(call.number, tokens, f"{when}: {_call_text(call)}", target))
+                costs.append(Point(call.number, spent, f"{when}: {money_text(spent)} so far", target))
             elif isinstance(entry, Cleared | Digested | Summarized | Checkpointed | Shortened):
-                marks.append(Mark(number, step_line(entry)))
+                marks.append(Mark(len(sizes), step_line(entry)))
         if len(sizes) > 1:
-            yield "<h2>Context, in tokens, by model call (dashed: it was made smaller)</h2>\n"
+            yield "<h2>Context, in tokens, call by call (dashed: it was made smaller; a click leads to the call)</h2>\n"
             yield from curve(sizes, marks, short_number)
         if spent:
             yield "\n<h2>Cost, in US dollars, so far</h2>\n"
@@ -286,7 +286,8 @@ class _Session:
                     yield self._call(block, self._results.get((message.seq, block.id)))
                 case _:
                     pass
-        yield f'<p class="quiet used">{safe(_used(message))}</p>\n'
+        number = f"call {call.number:,} · " if (call := self._calls.get(message.seq)) is not None else ""
+        yield f'<p class="quiet used" id="e{message.seq}">{number}{safe(_used(message))}</p>\n'
 
     def _call(self, call: ToolCall, entry: Message | None) -> str:
         """A call and its result as one card."""
@@ -378,6 +379,15 @@ def step_line(entry: AnyEntry) -> str:
             return ""
     sizes = f"{short_number(entry.before)} → {short_number(entry.after)} tokens" if entry.before else ""
     return " · ".join(filter(None, (done, sizes, entry.reason)))
+
+
+def _call_text(call: CallRecord) -> str:
+    """A call's tokens and cost, and what happened since the call before, as `/at` says it."""
+    used = call.usage
+    cache = f"{used.cache_read_tokens:,} read from the cache, {used.cache_write_tokens:,} written to it"
+    lost = [f"cache lost, {money_text(call.lost_usd)} more: {one_line(call.lost)}"] if call.lost else []
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    return "; ".join((tokens, cache, money_text(call.cost_usd), *call.notes, *lost))
 
 
 def _used(message: Message) -> str:
