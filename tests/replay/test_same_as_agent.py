@@ -371,9 +371,9 @@ async def test_a_replay_sends_what_the_agent_sends(
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")
     script, clock = recorded_script(tmp_path), Clock()
     # A turn waits for its summaries: how long one takes that is written beside it is guessed by the replay alone.
-    # Results are cleared in many small batches, as only by an agent that writes no summary before its threshold.
+    # Results are cleared or digested, in many small batches, only if no summary is written before its threshold.
     settings = Settings(
-        compaction=Compaction(background=False, thrift=0 if preset == "layered" else 4),
+        compaction=Compaction(background=False, thrift=4 if preset == "summary-only" else 0),
         clearing=Clearing(protect_tokens=4_000, min_batch_share=0.02),
     )
     settings = msgspec.structs.replace(settings, context=msgspec.structs.replace(settings.context, preset=preset))
