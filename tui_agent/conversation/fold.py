@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -51,6 +52,8 @@ from tui_agent.conversation.states import (
 )
 
 AnEntry = TypeVar("AnEntry", bound=AnyEntry)
+
+_number = attrgetter("seq")
 
 
 class MeasuredCall(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +104,6 @@ class Fold:
         self.dropped: list[MessageState] = []
         self.words_stale = False
         self._edits = 0
-        self._numbers: list[int] = []
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
         # For taking entries back: the answers with usage; which text each entry took from the queue; which context
@@ -132,16 +134,9 @@ class Fold:
         other.open = {seq: same[seq] for seq in self.open}
         other.state_by_call = {call_id: same[state.seq] for call_id, state in self.state_by_call.items()}
         other._state_by_result = {seq: same[state.seq] for seq, state in self._state_by_result.items()}
-        other.active, other.boundaries, other.hidden_counts = (
-            set(self.active),
-            dict(self.boundaries),
-            dict(self.hidden_counts),
-        )
-        other.measured_calls, other._numbers, other._pins = (
-            list(self.measured_calls),
-            list(self._numbers),
-            list(self._pins),
-        )
+        other.active = set(self.active)
+        other.boundaries, other.hidden_counts = dict(self.boundaries), dict(self.hidden_counts)
+        other.measured_calls, other._pins = list(self.measured_calls), list(self._pins)
         other.dropped, other._answers, other._unqueued = [], self._answers[:], dict(self._unqueued)
         other._switched = {seq: list(targets) for seq, targets in self._switched.items()}
         other._earlier_calls = {key: same[state.seq] for key, state in self._earlier_calls.items()}
@@ -200,7 +195,7 @@ class Fold:
             self._take_result(message)
         elif message.agent_visible:
             state = state_of_message(message)
-            self._add(state)
+            self.states.append(state)
             for call_id in state.calls:
                 if (earlier := self.state_by_call.get(call_id)) is not None:
                     self._earlier_calls[state.seq, call_id] = earlier
@@ -247,7 +242,7 @@ class Fold:
                     self._cover_result(seq, entry)
                 if isinstance(entry, Digested):
                     size = size_of_text(entry.text)
-                    self._add(MessageState(entry.seq, "user", "tool_summary", size, entry.time))
+                    self.states.append(MessageState(entry.seq, "user", "tool_summary", size, entry.time))
             case Restored():
                 for seq in entry.items:
                     self._cover_result(seq, entry)
@@ -267,7 +262,7 @@ class Fold:
                     state.boundaries += (entry.seq,)
                 if entry.signed:
                     self.signed_under[entry.seq] = self.prefix
-                    self._add(annex_of(entry))
+                    self.states.append(annex_of(entry))
             case Pinned():
                 self._pins.append(entry)
             case Undone():
@@ -343,9 +338,8 @@ class Fold:
 
     def _take_back_state(self, seq: int) -> None:
         """Drop the newest state, if it is that of entry `seq`."""
-        if not self._numbers or self._numbers[-1] != seq:
+        if not self.states or self.states[-1].seq != seq:
             return
-        self._numbers.pop()
         state = self.states.pop()
         self.dropped.append(state)
         self._mark_dirty(len(self.states))
@@ -486,7 +480,7 @@ class Fold:
 
     def index_of(self, seq: int) -> int:
         """The index in `states` of the state with this number."""
-        return bisect_left(self._numbers, seq)
+        return bisect_left(self.states, seq, key=_number)
 
     def state_of(self, seq: int) -> MessageState | None:
         """The state that contains this message or result."""
@@ -510,12 +504,12 @@ class Fold:
             for seq, change in ((state.covered_by, -1), (covered_by, 1)):
                 if seq:
                     self.hidden_counts[seq] = self.hidden_counts.get(seq, 0) + change
-                    self._mark_dirty(bisect_left(self._numbers, self.boundaries[seq].first))
+                    self._mark_dirty(self.index_of(self.boundaries[seq].first))
             state.covered_by = covered_by
             self.words_stale = True
             if state.is_annex:
                 # Without it, the facts stand behind the summary itself.
-                self._mark_dirty(bisect_left(self._numbers, self.boundaries[state.seq].first))
+                self._mark_dirty(self.index_of(self.boundaries[state.seq].first))
         self._touch(state)
 
     def _is_pinned(self, state: MessageState) -> bool:
@@ -534,25 +528,20 @@ class Fold:
                 if place.seq == seq:
                     place.covers += (entry,)
 
-    def _add(self, state: MessageState) -> None:
-        self.states.append(state)
-        self._numbers.append(state.seq)
-
     def _touch(self, state: MessageState) -> None:
         state.stale = True
-        self._mark_dirty(bisect_left(self._numbers, state.seq))
+        self._mark_dirty(self.index_of(state.seq))
 
     def _mark_dirty(self, index: int) -> None:
         self.dirty = min(self.dirty, index)
 
     def _state_at(self, seq: int) -> MessageState | None:
-        index = bisect_left(self._numbers, seq)
-        found = index < len(self.states) and self._numbers[index] == seq
-        return self.states[index] if found else None
+        index = self.index_of(seq)
+        return self.states[index] if index < len(self.states) and self.states[index].seq == seq else None
 
     def states_between(self, first: int, last: int) -> list[MessageState]:
         """The states from entry `first` to entry `last`."""
-        return self.states[bisect_left(self._numbers, first) : bisect_left(self._numbers, last + 1)]
+        return self.states[self.index_of(first) : self.index_of(last + 1)]
 
     def _groups_of(self, items: Iterable[int]) -> list[MessageState]:
         found = {state.seq: state for seq in items if (state := self.state_of(seq))}

@@ -328,6 +328,8 @@ class Rendering:
         if state.stale or with_reasoning != state.with_reasoning:
             state.with_reasoning = with_reasoning
             self._rerender(fold, state)
+        if not state.fingerprints:
+            return totals
         for fingerprint in unpack_fingerprints(state.fingerprints):
             totals = _totals_with(totals, fingerprint)
         size, results, result_count = totals.size, totals.results, totals.result_count

@@ -115,13 +115,13 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
     One state is one group: a cut never falls inside it. A command that the user ran has its call and its result in one
     message: the result has the number of the message.
 
-    `full` is the size of its own blocks in the log; `calls` are
-    the ids of its calls and `names` the tools they call.
-    `boundaries` are all that cover it, `covered_by` is the one that hides it, or 0. `opened_boundaries` start at it:
-    their texts go before it. `restorations` are the `Restored` entries on it. Those in `unshortened` came while no
-    boundary hid it, so they also undo earlier shortenings; a restoration from behind a boundary keeps them.
-    `stale`: it must be rendered again. `fingerprints`, `sizes` and `counts` are of its part of the next request
-    (`unpack_fingerprints` decodes the former).
+    `prefix_hash`: of the request it answers; empty without reasoning, which is all that is bound to it. `full` is the
+    size of its own blocks in the log; `calls` are the ids of its calls and `names` the tools they call. `boundaries`
+    are all that cover it, `covered_by` is the one that hides it, or 0. `opened_boundaries` start at it: their texts go
+    before it. `restorations` are the `Restored` entries on it. Those in `unshortened` came while no boundary hid it, so
+    they also undo earlier shortenings; a restoration from behind a boundary keeps them. `stale`: it must be rendered
+    again. `fingerprints`, `sizes` and `counts` are of its part of the next request (`unpack_fingerprints` decodes the
+    former).
     """
 
     seq: int
@@ -190,6 +190,7 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
 def state_of_message(message: Message) -> MessageState:
     """The new state of an agent-visible message other than a tool result, which joins the state of its call."""
     by_model = message.role == "assistant"
+    reasonings = sum(isinstance(each, Reasoning) for each in message.blocks) if by_model else 0
     calls = calls_in(message.blocks) if by_model or message.kind == "user_shell" else {}
     results = {
         block.call_id: ResultState(
@@ -210,11 +211,11 @@ def state_of_message(message: Message) -> MessageState:
         next((result.full for result in results.values()), None) or total_size(map(size_of_block, message.blocks)),
         message.time,
         intern(message.model),
-        message.prefix_hash,
+        message.prefix_hash if reasonings else "",
         tuple(calls),
         tuple(intern(call.name) for call in calls.values()),
         results or NO_RESULTS,
-        reasonings=sum(isinstance(each, Reasoning) for each in message.blocks) if by_model else 0,
+        reasonings=reasonings,
     )
 
 
