@@ -4,6 +4,8 @@ The names below are the library (docs/library.md): an `Agent` runs turns as type
 can also be used alone. They are imported when they are first used, so that the command answers at once.
 """
 
+import sys
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -169,100 +171,29 @@ if TYPE_CHECKING:
     from tui_agent.tools.subtasks import SubtaskResult as SubtaskResult
     from tui_agent.tools.subtasks import SubtaskSpec as SubtaskSpec
 
-_PLACES = {
-    "agent.agent": "Agent AgentOptions",
-    "agent.answers": "TurnError",
-    "agent.branches": "Branch Branches Prompt",
-    "agent.context": "AgentContext Fullness Overview Step SwitchPreview",
-    "agent.files": "ChangedFiles",
-    "agent.history.calls": "CallRecord Past SeenThen",
-    "agent.history.file_history": "PutBackDone",
-    "agent.persistence": "DiskPersistence Persistence",
-    "agent.turn.guards": "Limits",
-    "agent.turn.toolbox": "AfterTool BeforeModel BeforeTool",
-    "agent.turn.steps": "Checkpointer Compactor",
-    "agent.turn.turns": "AgentBusy AgentClosed NotRunning Turns",
-    "agent.turn.watchdog": "Alert Signal SignalWatchdog Watchdog default_watchdog",
-    "arguments": "Arguments",
-    "context.before_expiry": "WorthWriting",
-    "context.budget": "Budget ModelLimits Threshold Thresholds Window",
-    "context.cache_watch": "ColdSend",
-    "context.cache_life": "CacheState PauseCounts Pauses PrefixCache",
-    "context.changes": "StepPreview",
-    "context.counting": "Ratios",
-    "context.economics": "Situation StepPrice",
-    "context.effects": "AsyncMemoryHost MemoryHost Refusal carry_out carry_out_async",
-    "context.engine": "ContextEngine",
-    "context.forecast": "Forecast StepAhead",
-    "context.layers.digests": "DigestPlan",
-    "context.layers.due": "Layer",
-    "context.layers.limits": "Cut Evicted Whole",
-    "context.requests": "Prepared",
-    "context.stats": "ContextStats",
-    "context.compaction.plan": "Plan",
-    "context.compaction.forms": "Prompts",
-    "context.compaction.draft": "Draft",
-    "conversation.fold": "KeptWords MeasuredCall",
-    "conversation.groups": "Group",
-    "conversation.items": "Item Items",
-    "conversation.log": "Entries Log",
-    "conversation.profile": "ModelProfile Prices Rates",
-    "conversation.request": "BeforeTail ModelRequest ReasoningPolicy RequestMessage Until",
-    "conversation.sizes": "Size",
-    "conversation.states": "Counts",
-    "conversation.todo": "TodoItem TodoList",
-    "conversation.view": "LiveResult View",
-    "models.base": (
-        "AuthFailed Completed ConnectionLost ContextOverflow InvalidRequest Metered Model ModelError Overloaded "
-        "RateLimited ReasoningDelta Retrying StreamEvent TextDelta ToolCallDelta Unavailable UnknownModel"
-    ),
-    "models.catalogue": "create_model",
-    "models.speed": "Speed",
-    "models.usage": "Totals UsageTracker",
-    "session": "Session open_session",
-    "settings": "Settings load_settings",
-    "settings.sources": "Override",
-    "storage.artifacts": "Artifacts",
-    "storage.errors": "StorageError",
-    "storage.log": "LogStore",
-    "storage.store": "MemoryStore MemoryTexts Store Texts",
-    "tools.base": (
-        "Access Ask Effect PermissionAnswer PermissionQuestion Preview SubtaskProgress Tool ToolContext ToolFailure "
-        "ToolOutput WorkspaceView"
-    ),
-    "tools.files.buffers": "Buffers",
-    "tools.files.put_back": "FileStep PutBack",
-    "tools.functions": "FunctionTool tool",
-    "tools.gate.judging": "Judgement",
-    "tools.gate.permissions": "Confinement History GrantedRule NobodyToAsk PermissionGate Verdict",
-    "tools.gate.remembered": "RememberedRules",
-    "tools.gate.rules": "Rule",
-    "tools.gate.workspace": "Workspace",
-    "conversation.recalled": "RecallHit RecallHits",
-    "tools.subtasks": "SubtaskResult SubtaskSpec",
-}
-"""The public names of each module."""
-_MODULES = {
-    "blocks": "conversation.blocks",
-    "effects": "context.effects",
-    "entries": "conversation.entries",
-    "events": "agent.events",
-    "forms": "models.forms",
-    "watchdog": "agent.turn.watchdog",
-}
-_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names.split()}
+    __all__: list[str]
 
-__all__ = [*_PLACE_OF, *_MODULES]  # noqa: PLE0604 (names that are imported when they are used)
+
+@cache
+def _places() -> dict[str, str]:
+    """The module of each public name, as the imports above say."""
+    import re
+    from inspect import getsource
+
+    found = re.findall(r"^    from (tui_agent\.[\w.]+) import (\w+) as", getsource(sys.modules[__name__]), re.MULTILINE)
+    return {name: module for module, name in found}
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"tui_agent.{_MODULES[name]}")
-    if name not in _PLACE_OF:
+    if name == "__all__":
+        return list(_places())
+    # What asks for another name with underscores, such as `__path__`, is the machinery of imports.
+    if name.startswith("__") or name not in _places():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"tui_agent.{_PLACE_OF[name]}"), name)
+    module = import_module(_places()[name])
+    found: object = getattr(module, name, None) or import_module(f"{module.__name__}.{name}")
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_places()})

@@ -312,7 +312,7 @@ async def _open(
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
     tools += searching_tools(settings, gate, subtasks, model.profile)
-    tools.append(Recall(kept.recall, kept.recall.everywhere))
+    tools.append(Recall(kept.recall, kept.recall_elsewhere))
     project = arguments.project if arguments.trusted else None
     servers = await asyncio.to_thread(
         ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project, languages

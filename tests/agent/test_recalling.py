@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from tui_agent.agent.persistence import Recaller
+from tui_agent.agent.persistence import Persistence
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Summarized, user_message
-from tui_agent.conversation.view import View
-from tui_agent.storage.artifacts import Artifacts
 
 
 async def test_each_hit_says_whether_it_left_the_view_or_is_on_another_branch(tmp_path: Path) -> None:
-    view = View()
+    kept = await Persistence.on_disk(tmp_path)
+    view = kept.view
     entries: list[AnyEntry] = [
         user_message("port 8421"),
         Summarized(first=1, last=1, text="a port was set"),
@@ -18,16 +17,16 @@ async def test_each_hit_says_whether_it_left_the_view_or_is_on_another_branch(tm
     ]
     for entry in entries:
         view.apply(view.log.stamp(entry, 1.0))
-    recaller = Recaller(tmp_path, view, Artifacts(tmp_path))
-    found = (await recaller("8421", 5)).hits
+    found = (await kept.recall("8421", 5)).hits
     assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found] == [
         (1, True, False),
         (3, True, True),
     ]
     view.apply(view.log.stamp(user_message("port 8421, anew"), 2.0))
-    found = (await recaller("8421", 5)).hits
+    found = (await kept.recall("8421", 5)).hits
     assert [(hit.seq, hit.hidden, "on another branch" in hit.place) for hit in found] == [
         (1, True, False),
         (3, True, True),
         (5, False, False),
     ]
+    await kept.close()

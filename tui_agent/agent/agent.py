@@ -247,7 +247,7 @@ class Agent:
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
-        sources = (kept.recall, kept.recall.everywhere) if isinstance(kept, DiskPersistence) else (None, None)
+        sources = (kept.recall, kept.recall_elsewhere) if isinstance(kept, DiskPersistence) else (None, None)
         self.context: Final = AgentContext(parts, self.turns, kept.texts, *sources)
         self.branches: Final = Branches(parts, self.turns, kept.texts)
         self.files: Final = ChangedFiles(self._record, self.turns, session.files)

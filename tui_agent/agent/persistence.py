@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from typing_extensions import override
 
 from tui_agent.conversation.entries import AnyEntry, Message, UnattributedCall
+from tui_agent.conversation.recalled import RecallHits
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread
 from tui_agent.models.usage import UsageTracker
@@ -16,7 +17,6 @@ from tui_agent.storage.errors import StorageError
 from tui_agent.storage.store import MemoryStore, MemoryTexts, Store, Texts
 
 if TYPE_CHECKING:
-    from tui_agent.conversation.recalled import RecallHits
     from tui_agent.storage.log import LogStore
 
 SUBTASKS: Final = "subtasks"
@@ -130,10 +130,30 @@ class DiskPersistence(Persistence):
         super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder
         self._subtask_folder, self._subtask_folders = subtasks
-        self.recall = Recaller(store.folder, view, texts)
-        """Searches everything that was said."""
         self.problems: list[str] = []
         """Sentences on what could not be read."""
+
+    async def recall(self, query: str, limit: int) -> RecallHits:
+        """The best hits for any query, also on other branches; what has left the view comes first."""
+        from tui_agent.storage.recall import search
+
+        log = self.view.log
+        # The log may grow meanwhile.
+        head, every = log.head, range(1, len(log) + 1)
+        elsewhere = await asyncio.to_thread(lambda: set(every).difference(log.path(head).numbers))
+        hidden: set[int] = set()
+        for number, item in enumerate(self.view.outline()):
+            if item.state not in IN_VIEW:
+                hidden.add(item.seq)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return await search(self.texts, log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
+
+    async def recall_elsewhere(self, query: str, limit: int) -> RecallHits:
+        """The best hits in the other sessions of this project, other agents' included. Raises `StorageError`."""
+        from tui_agent.storage.recall_everywhere import search_everywhere
+
+        return await search_everywhere(self.folder, query, limit)
 
     @override
     async def of_subtask(self, branch: str) -> Persistence:
@@ -153,37 +173,6 @@ class DiskPersistence(Persistence):
         branches = ((subtask_branch(folder), folder) for folder in self._subtask_folders())
         found = [(branch, list(read_entries(log_file(at)))) for branch, at in branches if branch.startswith(begins)]
         return sorted((each for each in found if each[1]), key=lambda each: each[1][-1].time)
-
-
-class Recaller:
-    """Searches one conversation and its files, and the other sessions of its project."""
-
-    def __init__(self, folder: Path, view: View, artifacts: Artifacts) -> None:
-        self._folder = folder
-        self._view = view
-        self._artifacts = artifacts
-
-    async def __call__(self, query: str, limit: int) -> "RecallHits":
-        """The best hits for any query, also on other branches; what has left the view comes first."""
-        from tui_agent.storage.recall import search
-
-        log = self._view.log
-        # The log may grow meanwhile.
-        head, every = log.head, range(1, len(log) + 1)
-        elsewhere = await asyncio.to_thread(lambda: set(every).difference(log.path(head).numbers))
-        hidden: set[int] = set()
-        for number, item in enumerate(self._view.outline()):
-            if item.state not in IN_VIEW:
-                hidden.add(item.seq)
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return await search(self._artifacts, log.entries(), query, limit, hidden=hidden, elsewhere=elsewhere)
-
-    async def everywhere(self, query: str, limit: int) -> "RecallHits":
-        """The best hits in the other sessions of this project, other agents' included. Raises `StorageError`."""
-        from tui_agent.storage.recall_everywhere import search_everywhere
-
-        return await search_everywhere(self._folder, query, limit)
 
 
 async def _folded(entries: Sequence[AnyEntry]) -> View:
