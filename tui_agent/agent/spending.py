@@ -5,10 +5,12 @@ only sessions that have changed are read again. A model call belongs to the day 
 the tools whose results it was the first to read, by their length; if there are none, to the user's prompt.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from operator import add
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -23,7 +25,6 @@ from tui_agent.conversation.entries import (
     Message,
     Prefix,
     Summarized,
-    Usage,
     model_call,
 )
 from tui_agent.conversation.profile import MILLION, Rates
@@ -49,21 +50,26 @@ CACHE_S: Final = 300
 """Seconds after which a cache counts as expired: a log does not tell for how long it was written."""
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
-    """Sums of a day of one session. `calls`: of a model, or uses of what is named; `missed`: tokens not in the cache.
+Kind: TypeAlias = Literal["model", "tool", "command", "miss", "saved"]
+"""What is added up: ``model``, ``tool`` and ``command`` each have all of a day's cost; ``miss`` is the part of it that
+missed caches cost, by reason; ``saved`` is what changes to the context have saved."""
 
-    `kind`: ``model``, ``tool`` and ``command`` each have all of the day's cost; ``miss`` is the part of it that missed
-    caches cost, by reason; ``saved`` is what changes to the context have saved.
-    """
 
-    day: str
-    kind: Literal["model", "tool", "command", "miss", "saved"]
-    name: str
+class Sums(msgspec.Struct, frozen=True, array_like=True):
+    """`calls`: of a model, or uses of what is named; of a missed cache, `input_tokens` are those that it lacked."""
+
     calls: float = 0.0
     usd: float = 0.0
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+
+    def __add__(self, more: "Sums") -> "Sums":
+        return Sums(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(more)))
+
+
+Row: TypeAlias = tuple[str, Kind, str, Sums]
+"""Sums of a day of one session: the day, what is added up, and its name."""
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -112,62 +118,45 @@ def spending(home: Path, *, days: int, by: By, today: date | None = None) -> Spe
     """
     kept, unreadable = _sums(home)
     first = str((today or date.today()) - timedelta(days=days - 1)) if days else ""
-    found = [(each.project, row) for each in kept for row in each.rows if row.day >= first]
-    kind = "tool" if by in ("tool", "server") else "command" if by == "command" else "model"
-    lines: dict[str, list[Row]] = {}
-    for project, row in found:
-        if row.kind == kind:
-            lines.setdefault(_group(by, project, row), []).append(row)
-    misses: dict[str, list[Row]] = {}
-    for _, row in found:
-        if row.kind == "miss":
-            misses.setdefault(row.name, []).append(row)
-
+    wanted = "tool" if by in ("tool", "server") else "command" if by == "command" else "model"
+    lines, misses = defaultdict[str, Sums](Sums), defaultdict[str, Sums](Sums)
+    usd = saved_usd = 0.0
+    for project, (day, kind, name, sums) in ((each.project, row) for each in kept for row in each.rows):
+        if day < first:
+            continue
+        if kind == wanted:
+            lines[_group(by, project, day, name)] += sums
+        if kind == "miss":
+            misses[name] += sums
+        usd += sums.usd if kind == "model" else 0.0
+        saved_usd += sums.usd if kind == "saved" else 0.0
+    found = (
+        Line(name, round(sums.calls), sums.usd, sums.input_tokens, sums.cached_tokens, sums.output_tokens)
+        for name, sums in lines.items()
+    )
+    missed = (Miss(reason, round(sums.calls), sums.input_tokens, sums.usd) for reason, sums in misses.items())
     return Spending(
         days,
         by,
-        sum(any(row.day >= first for row in each.rows) for each in kept),
-        sum(row.usd for _, row in found if row.kind == "model"),
-        tuple(
-            sorted(
-                (_line(name, rows) for name, rows in lines.items()),
-                key=lambda line: (0.0 if by == "day" else -line.usd, line.name),
-            )
-        ),
-        tuple(
-            Miss(name, round(sum(row.calls for row in rows)), sum(row.input_tokens for row in rows), _usd(rows))
-            for name, rows in sorted(misses.items(), key=lambda each: -_usd(each[1]))
-        ),
-        sum(row.usd for _, row in found if row.kind == "saved"),
+        sum(any(day >= first for day, *_ in each.rows) for each in kept),
+        usd,
+        tuple(sorted(found, key=lambda line: (0.0 if by == "day" else -line.usd, line.name))),
+        tuple(sorted(missed, key=lambda miss: -miss.usd)),
+        saved_usd,
         unreadable,
     )
 
 
-def _group(by: By, project: str, row: Row) -> str:
+def _group(by: By, project: str, day: str, name: str) -> str:
     match by:
         case "project":
             return project or "(unknown)"
         case "day":
-            return row.day
+            return day
         case "server":
-            return row.name.split("__")[1] if row.name.startswith(PREFIX) else OWN_TOOLS
+            return name.split("__")[1] if name.startswith(PREFIX) else OWN_TOOLS
         case _:
-            return row.name
-
-
-def _usd(rows: Iterable[Row]) -> float:
-    return sum(row.usd for row in rows)
-
-
-def _line(name: str, rows: Sequence[Row]) -> Line:
-    return Line(
-        name,
-        round(sum(row.calls for row in rows)),
-        _usd(rows),
-        sum(row.input_tokens for row in rows),
-        sum(row.cached_tokens for row in rows),
-        sum(row.output_tokens for row in rows),
-    )
+            return name
 
 
 def _sums(home: Path) -> tuple[list[_Kept], int]:
@@ -192,36 +181,9 @@ def _sums(home: Path) -> tuple[list[_Kept], int]:
     return list(now.values()), unreadable
 
 
-class _Day:
-    """Adds up the rows of one session."""
-
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, str, str], Row] = {}
-
-    def add(self, row: Row) -> None:
-        key = row.day, row.kind, row.name
-        old = self._rows.get(key)
-        self._rows[key] = row if old is None else _sum(old, row)
-
-    def rows(self) -> Iterator[Row]:
-        for row in self._rows.values():
-            yield msgspec.structs.replace(row, usd=round(row.usd, 8), calls=round(row.calls, 4))
-
-
-def _sum(old: Row, row: Row) -> Row:
-    return msgspec.structs.replace(
-        old,
-        calls=old.calls + row.calls,
-        usd=old.usd + row.usd,
-        input_tokens=old.input_tokens + row.input_tokens,
-        cached_tokens=old.cached_tokens + row.cached_tokens,
-        output_tokens=old.output_tokens + row.output_tokens,
-    )
-
-
 def rows_of(entries: Iterable[AnyEntry]) -> Iterator[Row]:
     """The sums of one log."""
-    sums = _Day()
+    sums = defaultdict[tuple[str, Kind, str], Sums](Sums)
     called: dict[str, ToolCall] = {}
     arrived: list[tuple[str, str, int]] = []
     last: Message | None = None
@@ -240,41 +202,39 @@ def rows_of(entries: Iterable[AnyEntry]) -> Iterator[Row]:
             changed = changed or "system"
         elif isinstance(entry, ContextEntry):
             changed = "messages"
-            sums.add(Row(day, "saved", "", 1, entry.saved_usd))
+            sums[day, "saved", ""] += Sums(1, entry.saved_usd)
             # A boundary replaces what earlier steps have made smaller.
             saving = entry.saving_usd + (0.0 if isinstance(entry, Summarized | Checkpointed) else saving)
         call_made = model_call(entry)
         if call_made is None:
             continue
-        usage, usd = call_made.usage, call_made.cost_usd or 0.0
-        sums.add(_row(day, "model", call_made.model, 1, usd, usage, 1.0))
+        used, usd = call_made.usage, call_made.cost_usd or 0.0
+        whole = Sums(1, usd, used.input_tokens, used.cache_read_tokens, used.output_tokens)
+        sums[day, "model", call_made.model] += whole
         if not isinstance(entry, Message):
-            for kind in ("tool", "command"):
-                sums.add(_row(day, kind, SUMMARIES, 1, usd, usage, 1.0))
+            sums[day, "tool", SUMMARIES] += whole
+            sums[day, "command", SUMMARIES] += whole
             # What wrote a summary is part of what the step cost.
-            sums.add(Row(day, "saved", "", 0, -usd))
+            sums[day, "saved", ""] += Sums(0, -usd)
             continue
-        whole = sum(length for _, _, length in arrived)
-        for tool, program, length in arrived or [(PROMPT, PROMPT, 1)]:
-            share = length / whole if whole else 1.0
-            sums.add(_row(day, "tool", tool, 1, usd * share, usage, share))
-            sums.add(_row(day, "command", program or tool, 1, usd * share, usage, share))
+        length = sum(each for _, _, each in arrived)
+        for tool, program, own in arrived or [(PROMPT, PROMPT, 1)]:
+            share = own / length if length else 1.0
+            tokens = (used.input_tokens, used.cache_read_tokens, used.output_tokens)
+            part = Sums(1, usd * share, *(round(each * share) for each in tokens))
+            sums[day, "tool", tool] += part
+            sums[day, "command", program or tool] += part
         if (miss := _miss(last, entry, changed)) is not None:
-            sums.add(msgspec.structs.replace(miss, day=day))
-        sums.add(Row(day, "saved", "", 0, saving))
+            sums[day, "miss", miss[0]] += miss[1]
+        sums[day, "saved", ""] += Sums(0, saving)
         arrived, last, changed = [], entry, None
-    yield from sums.rows()
+    for (day, kind, name), found in sums.items():
+        rounded = msgspec.structs.replace(found, usd=round(found.usd, 8), calls=round(found.calls, 4))
+        yield day, kind, name, rounded
 
 
-def _row(
-    day: str, kind: Literal["model", "tool", "command"], name: str, calls: int, usd: float, usage: Usage, share: float
-) -> Row:
-    figures = usage.input_tokens, usage.cache_read_tokens, usage.output_tokens
-    return Row(day, kind, name, calls, usd, *(round(figure * share) for figure in figures))
-
-
-def _miss(last: Message | None, now: Message, changed: Part | None) -> Row | None:
-    """What a call cost more that read less from the cache than the call before it had left there.
+def _miss(last: Message | None, now: Message, changed: Part | None) -> tuple[str, Sums] | None:
+    """Why a call read less from the cache than the call before it had left there, and what it cost more.
 
     Only of providers that charge for what they write there; others promise nothing.
     """
@@ -288,7 +248,7 @@ def _miss(last: Message | None, now: Message, changed: Part | None) -> Row | Non
     usd = missed * max(0.0, rates.write - rates.read) * rates.input_usd / MILLION if rates is not None else 0.0
     idle = now.time - now.duration_ms / 1000 - last.time
     part: Part = "model" if last.model != now.model else changed or ("expired" if idle >= CACHE_S else "provider")
-    return Row("", "miss", WORDING[part], 1, usd, missed)
+    return WORDING[part], Sums(1, usd, missed)
 
 
 @lru_cache
@@ -303,13 +263,10 @@ class _Run(msgspec.Struct):
     command: str = ""
 
 
-_run = msgspec.json.Decoder(_Run)
-
-
 def _program(call: ToolCall) -> str:
     """The program that a command starts, without variables before it; empty if the tool runs none."""
     with suppress(msgspec.DecodeError):
-        words = [word for word in _run.decode(call.arguments).command.split() if "=" not in word]
+        words = [word for word in msgspec.json.decode(call.arguments, type=_Run).command.split() if "=" not in word]
         return Path(words[0]).name if words else ""
     return ""
 
