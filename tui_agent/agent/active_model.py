@@ -50,7 +50,6 @@ class ActiveModel:
 
     @property
     def model(self) -> Model:
-        """The active model."""
         return self._model
 
     @property
@@ -151,7 +150,6 @@ class ActiveModel:
 
     @property
     def speed(self) -> Speed:
-        """The speeds of a local model."""
         return self._speeds.of(self.profile.name)
 
     async def took(self, timings: Timings, usage: Usage, kept: int) -> None:
@@ -193,7 +191,6 @@ class ActiveModel:
             await last.close()
 
     async def close(self) -> None:
-        """Close the model's connections."""
         if self._connecting is not None:
             self._connecting.cancel()
         await self._model.close()
@@ -242,6 +239,5 @@ class SmallModels:
         return self._models.get(name)
 
     async def close(self) -> None:
-        """Close the models' connections."""
         for model in self._models.values():
             await model.close()

@@ -397,7 +397,6 @@ class Agent:
 
     @property
     def folder(self) -> Path:
-        """The folder that tools work in."""
         return self._workspace.root
 
     @property
@@ -476,7 +475,6 @@ class Agent:
 
     @property
     def settings(self) -> Settings:
-        """The settings of the session."""
         return self.engine.settings
 
     def tools(self) -> tuple[ToolDefinition, ...]:

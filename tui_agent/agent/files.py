@@ -90,7 +90,6 @@ def plan_text(planned: PutBack) -> str:
 
 
 def title_of_done(done: PutBackDone) -> str:
-    """What was done."""
     return f"{_files(len(done.done))} put back" if done.done else "No file was put back"
 
 

@@ -86,7 +86,6 @@ class OwnCommands:
         return await asyncio.to_thread(self._listed)
 
     async def styles(self) -> tuple[MarkdownFile, ...]:
-        """All output styles."""
         return await asyncio.to_thread(markdown_files, self._extensions, STYLES)
 
     async def use_style(self, name: str) -> bool:
@@ -186,7 +185,6 @@ class OwnCommands:
         return model
 
     def _of_servers(self) -> list[OwnPrompt]:
-        """The servers' prompts as slash commands, ``/SERVER:PROMPT``."""
         servers = self._offered.servers if self._offered is not None else None
         return [
             OwnPrompt(

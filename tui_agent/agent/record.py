@@ -59,7 +59,6 @@ class Record:
 
     @property
     def view(self) -> View:
-        """The present view of the conversation."""
         return self.engine.view
 
     async def read(self, work: Callable[[], Result]) -> Result:

@@ -182,7 +182,6 @@ def _sums(home: Path) -> tuple[list[_Kept], int]:
 
 
 def rows_of(entries: Iterable[AnyEntry]) -> Iterator[Row]:
-    """The sums of one log."""
     sums = defaultdict[tuple[str, Kind, str], Sums](Sums)
     called: dict[str, ToolCall] = {}
     arrived: list[tuple[str, str, int]] = []
@@ -272,12 +271,10 @@ def _program(call: ToolCall) -> str:
 
 
 def as_json(found: Spending) -> str:
-    """The sums as a JSON object."""
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 
 def as_text(found: Spending) -> str:
-    """The sums as a table."""
     when = f"the last {found.days:,} days" if found.days else "all days"
     lines = [f"{money_text(found.usd)} in {when}, {counted(found.sessions, 'session')}", ""]
     shown = found.lines[-SHOWN:] if found.by == "day" else found.lines[:SHOWN]

@@ -223,7 +223,6 @@ class _Story:
         )
 
     def result(self) -> SubtaskResult:
-        """The result of the subtask."""
         return SubtaskResult(
             id=self._id,
             text=self._text,

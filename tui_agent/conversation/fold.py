@@ -483,7 +483,6 @@ class Fold:
         return bisect_left(self.states, seq, key=_number)
 
     def state_of(self, seq: int) -> MessageState | None:
-        """The state that contains this message or result."""
         return self._state_by_result.get(seq) or self._state_at(seq)
 
     def _set_active(self, seq: int, *, active: bool) -> None:
@@ -540,7 +539,6 @@ class Fold:
         return self.states[index] if index < len(self.states) and self.states[index].seq == seq else None
 
     def states_between(self, first: int, last: int) -> list[MessageState]:
-        """The states from entry `first` to entry `last`."""
         return self.states[self.index_of(first) : self.index_of(last + 1)]
 
     def _groups_of(self, items: Iterable[int]) -> list[MessageState]:

@@ -48,7 +48,6 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def segments(self) -> tuple[RequestMessage, ...]:
-        """The group's part of the next request."""
         return segments_of(self._state, self._log, self._active)
 
     @property

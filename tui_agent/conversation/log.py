@@ -225,7 +225,6 @@ class Entries(Sequence[AnyEntry]):
         self.numbers = numbers
 
     def after(self, seq: int) -> "Entries":
-        """The entries after entry `seq`."""
         return self[bisect_right(self.numbers, seq) :]
 
     @overload

@@ -35,7 +35,6 @@ NOTHING = Size()
 
 
 def total_size(sizes: Iterable[Size]) -> Size:
-    """The sum of these sizes."""
     total = NOTHING
     for size in sizes:
         total = total.plus(size)
@@ -43,7 +42,6 @@ def total_size(sizes: Iterable[Size]) -> Size:
 
 
 def size_of_text(*texts: str) -> Size:
-    """The total size of these texts."""
     plain = other = 0
     for text in texts:
         if text.isascii():

@@ -63,7 +63,6 @@ _NO_REASONING: Final = bytes(16)
 
 
 def unpack_fingerprints(fingerprints: bytes) -> Iterator[Fingerprint]:
-    """Decode `MessageState.fingerprints`."""
     for by_model, blocks, digest, reasoning in _FINGERPRINT.iter_unpack(fingerprints):
         role: Role = "assistant" if by_model else "user"
         yield Fingerprint(role, blocks, digest, b"" if reasoning == _NO_REASONING else reasoning)
@@ -164,7 +163,6 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
 
     @property
     def said_by_user(self) -> bool:
-        """Whether it is a message of the user."""
         return self.role == "user" and not self.kind
 
     @property
@@ -306,7 +304,6 @@ def shown_result(
 
 
 def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tuple[RequestMessage, ...]:
-    """A rendered state's part of the next request."""
     if not state.fingerprints:
         return ()
     blocks = shown_blocks(state, log, active)
@@ -392,7 +389,6 @@ def _sent_result(
 
 
 def counts_of(state: MessageState) -> Counts:
-    """A rendered state's share of the conversation's counts."""
     if not state.shown:
         return NO_COUNTS
     if state.covered_by:
@@ -410,7 +406,6 @@ def counts_of(state: MessageState) -> Counts:
 
 
 def fingerprint_of(role: Role, blocks: tuple[Block, ...]) -> Fingerprint:
-    """The fingerprint of blocks of one role."""
     said = [block for block in blocks if not isinstance(block, Reasoning)]
     reasoning = [(place, block) for place, block in enumerate(blocks) if isinstance(block, Reasoning)]
     return Fingerprint(

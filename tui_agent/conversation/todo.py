@@ -42,7 +42,6 @@ class TodoList(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> int:
-        """How many items are done."""
         return sum(item.state == "done" for item in self.items)
 
     @property

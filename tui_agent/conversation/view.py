@@ -165,7 +165,6 @@ class View:
         self._fold.free()
 
     def copy(self) -> "View":
-        """An independent copy."""
         self._rendered()
         other = View()
         other.log, other._head = self.log.copy(), self._head
@@ -262,7 +261,6 @@ class View:
         return mine[same:] if same < len(theirs) else []
 
     def pinned_size(self) -> Size:
-        """The total size of pinned groups."""
         self._rendered()
         return total_size(size for state in self._fold.states if state.pinned for size in state.sizes.values())
 

@@ -16,7 +16,6 @@ _objects = msgspec.json.Decoder(dict[str, object])
 
 
 def is_object(text: str) -> bool:
-    """Whether the text is one JSON object."""
     try:
         _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

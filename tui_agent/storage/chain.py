@@ -25,12 +25,10 @@ class Link(msgspec.Struct, frozen=True):
 
 
 def beginning(session: str) -> Link:
-    """The link before the first entry of a session."""
     return Link(0, sha256(f"tui-agent session {session}".encode("utf-8", "surrogatepass")).hexdigest())
 
 
 def as_text(link: Link) -> str:
-    """A link as it is noted."""
     return msgspec.json.encode(link).decode()
 
 

@@ -125,7 +125,6 @@ class KeptFiles:
             self._digests = None
 
     def close(self) -> None:
-        """Discard the stash."""
         with self._lock:
             if self._stash is not None:
                 self._stash.close()

@@ -70,7 +70,6 @@ class Ledger:
             return int(row.lastrowid or 0)
 
     def settle(self, call: int, usd: float) -> None:
-        """The call is over, and has cost this much."""
         with self._changing() as database:
             database.execute("UPDATE calls SET usd = ?, over = 1 WHERE id = ?", (usd, call))
 
@@ -105,7 +104,6 @@ class Ledger:
             )
 
     def limited_s(self, provider: str) -> float:
-        """For how many seconds a provider takes no calls."""
         with self._changing() as database:
             row = database.execute("SELECT until FROM limits WHERE provider = ?", (provider,)).fetchone()
         return max(0.0, row[0] - time.time()) if row else 0.0

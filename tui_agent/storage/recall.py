@@ -204,7 +204,6 @@ def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:
 
 
 def _stem(call_id: str) -> str:
-    """How the names of a call's raw files begin."""
     return _UNSAFE.sub("_", call_id)[:_STEM_LENGTH]
 
 

@@ -19,7 +19,6 @@ EntryRow: TypeAlias = tuple[Value, ...]
 
 
 def row_of(entry: AnyEntry) -> tuple[int, int, bytes]:
-    """The row of an entry."""
     body = encode(entry)
     return entry.seq, zlib.crc32(body), body
 

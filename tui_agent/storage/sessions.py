@@ -93,12 +93,10 @@ def new_session_id(now: datetime | None = None) -> str:
 
 
 def session_folder(home: Path, session_id: str) -> Path:
-    """The folder of a session."""
     return home / SESSIONS_FOLDER / session_id
 
 
 def subtask_id(parent_id: str, branch: str) -> str:
-    """The id of a subtask's session."""
     return f"{parent_id}{_SUBTASK_SIGN}{branch}"
 
 
@@ -115,7 +113,6 @@ def subtask_folders(home: Path, parent_id: str) -> list[Path]:
 
 
 def subtask_branch(folder: Path) -> str:
-    """The branch of the subtask in `folder`."""
     return folder.name.rpartition(_SUBTASK_MARK)[2]
 
 
@@ -326,7 +323,6 @@ def _lost(folder: Path, problem: str) -> str:
 
 
 def _advice(folder: Path) -> str:
-    """The advice for a session that cannot be read."""
     steps: list[str] = []
     if _has_log(folder):
         steps.append(f"Go on with what can still be read of it: tui-agent -r {folder.name}.")
@@ -457,7 +453,6 @@ class _Index:
 
 
 def _folders(home: Path, *, subtasks: bool = False) -> list[Path]:
-    """The folders of all sessions, or of all subtasks."""
     parent = home / SESSIONS_FOLDER
     with explained(parent), suppress(FileNotFoundError), os.scandir(parent) as found:
         names = [item.name for item in found if item.is_dir()]

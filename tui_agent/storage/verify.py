@@ -41,7 +41,6 @@ class VerifyReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there are no problems."""
         return not self.problems
 
 

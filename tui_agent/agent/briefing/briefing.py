@@ -235,7 +235,6 @@ class Knowledge:
         return self._sections
 
     def skills_text(self) -> str:
-        """A listing of the skills, for people."""
         found = find_skills(self.places.skills)
         looked = ", ".join(shown(str(folder.path)) for folder in self.places.skills)
         if not found:
@@ -351,7 +350,6 @@ class Briefing:
             self.knowledge.style = name
 
     async def skills_text(self) -> str:
-        """A listing of the skills, for people."""
         return await asyncio.to_thread(self.knowledge.skills_text) if self.knowledge else "There are no skills."
 
     def news(self, log: Log, begun: Prefix) -> tuple[Message, ...]:

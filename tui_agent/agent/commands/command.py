@@ -36,7 +36,6 @@ class Command(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its name and its aliases."""
         return (self.name, *self.aliases)
 
 

@@ -40,7 +40,6 @@ _HEADING: Final = "## From earlier sessions"
 
 
 async def notes_and_proposals(agent: "Agent", argument: str) -> Reply:
-    """What /memory answers."""
     verb, _, rest = argument.partition(" ")
     try:
         if verb in ("take", "drop"):
@@ -125,7 +124,6 @@ def _change(agent: "Agent", argument: str) -> "tuple[Proposal, _Change]":
 
 
 def _written(proposal: "Proposal") -> str:
-    """The line that is written."""
     match proposal.kind:
         case "command":
             return f"- This works: `{proposal.text}`"

@@ -59,7 +59,6 @@ async def _help(agent: "Agent", _: str) -> Reply:
 
 
 def help_text(commands: Iterable[Command]) -> str:
-    """The help text of commands, one on each line."""
     usages = [(f"/{command.name} {command.argument}".rstrip(), command) for command in commands]
     width = max(len(usage) for usage, _ in usages) + 2
     return "\n".join(f"{usage:<{width}}{command.description}" for usage, command in usages)

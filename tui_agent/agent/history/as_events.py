@@ -114,7 +114,6 @@ def _shown(message: Message, calls: dict[str, ToolCall]) -> Iterator[events.Agen
 
 
 def answered(message: Message) -> events.AssistantMessage:
-    """The event of a model's answer."""
     return events.AssistantMessage(
         seq=message.seq,
         model=message.model,
@@ -162,7 +161,6 @@ def said(message: Message, queued: int = 0) -> events.UserMessage:
 
 
 def custom_event(entry: Custom) -> events.CustomEntry:
-    """The event of an entry of a program's own."""
     return events.CustomEntry(seq=entry.seq, name=entry.name, data=entry.data, text=text_of(entry.blocks, Text))
 
 
@@ -177,7 +175,6 @@ def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> st
 
 
 def step_event(done: StepDone) -> events.ContextStep:
-    """The event of an engine's step."""
     return events.ContextStep(
         step=done.step,
         seq=done.seq,

@@ -89,7 +89,6 @@ class CallRecord(NamedTuple):
 
     @property
     def summarised(self) -> bool:
-        """Whether turns were summarised since the call before."""
         return any(step.step in ("summary", "checkpoint") for step in self.steps)
 
     @property
@@ -245,7 +244,6 @@ class Past:
         return SeenThen(call, _scaled(sizes, tokens), items, added, exact, dropped)
 
     def messages(self, number: int) -> tuple[RequestMessage, ...]:
-        """The messages of a call's request."""
         return tuple(self._view(self._call(number))[0].messages())
 
     def request(self, number: int) -> str:

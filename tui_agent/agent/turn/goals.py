@@ -88,7 +88,6 @@ class Pursuit:
         return self._parts.tracker.session.cost_usd
 
     def tell(self, event: events.AgentEvent) -> None:
-        """Pass on an event of a turn."""
         if isinstance(event, events.Alert) and event.action == "warn":
             self._objection = event
         self._emit(event)

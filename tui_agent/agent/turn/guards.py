@@ -275,7 +275,6 @@ class WatchdogGuard:
                 await self._raised(alert, profile, record, emit)
 
     def escalate(self, name: str) -> None:
-        """Switch to the model `name` at the next step."""
         self._escalation = name
 
     def take_escalation(self) -> str:

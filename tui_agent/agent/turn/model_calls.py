@@ -378,7 +378,6 @@ class ModelCalls:
         await self._active.took(completed.timings or self._reply.timings, usage, kept)
 
     async def _listen(self, prepared: Prepared) -> None:
-        """Receive the answer into `_reply`."""
         request = structs.replace(prepared.request, follows=self._caches.newest)
         async with aclosing(stream_with_retries(self._active.model, request)) as stream:
             async for event in stream:
@@ -445,7 +444,6 @@ def _price_of_reading(profile: ModelProfile, tokens: int) -> str:
 
 
 def cut_short(text: str, model: str) -> AnyEntry:
-    """The entry for an answer that broke off."""
     return Message(role="assistant", blocks=(Text(text),), model=model, stop_reason="interrupted")
 
 

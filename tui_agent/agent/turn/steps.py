@@ -250,7 +250,6 @@ class StepRunner:
 
     @property
     def awaited(self) -> bool:
-        """Whether a turn is waiting for that summary."""
         return self._awaited
 
     def stop_writing(self, why: str) -> bool:

@@ -114,7 +114,6 @@ class Interceptors(NamedTuple):
 
 
 async def value_of(given: Maybe[T]) -> T | None:
-    """What an interceptor returned."""
     if inspect.isawaitable(given):
         awaited: T | None = await given
         return awaited

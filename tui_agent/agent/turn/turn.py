@@ -57,7 +57,6 @@ class Turn:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended in an error."""
         return self._ended == "error"
 
     @property
@@ -202,7 +201,6 @@ class Turn:
         await self._take_in(prompt)
 
     async def _ask_hooks(self, prompt: Message) -> HookAnswer:
-        """What the user's hooks say to a prompt."""
         return await self._hooks.fire("UserPromptSubmit", {"prompt": text_of(prompt.blocks, Text)}, self._emit)
 
     async def _goes_on_for_hooks(self) -> bool:
@@ -220,7 +218,6 @@ class Turn:
         return True
 
     async def _take_in(self, prompt: Message | None) -> None:
-        """Take in queued texts, then `prompt`."""
         delivered = await self._deliver()
         if prompt is not None:
             await self._take_in_prompt(prompt, self._from_hooks or [])
