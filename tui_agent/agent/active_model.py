@@ -36,7 +36,7 @@ class ActiveModel:
     """Owns the active model, and passes what is known of it to the context engine."""
 
     def __init__(self, model: Model, record: Record, briefing: Briefing, small: SmallModel) -> None:
-        self._model = model
+        self.model = model
         self._record = record
         self._briefing = briefing
         self._small = small
@@ -49,13 +49,9 @@ class ActiveModel:
         record.engine.renewed_prefix = self._prefix()
 
     @property
-    def model(self) -> Model:
-        return self._model
-
-    @property
     def profile(self) -> ModelProfile:
         """What is known of the active model."""
-        return self._model.profile
+        return self.model.profile
 
     @property
     def changed(self) -> ModelChanged:
@@ -164,12 +160,12 @@ class ActiveModel:
         """
         if isinstance(model, str):
             model = await asyncio.to_thread(configured_model, self._record.engine.settings, model)
-        before = self._model
+        before = self.model
         await self._use(model)
         await before.close()
 
     async def _use(self, model: Model) -> None:
-        self._model, self._connecting = model, None
+        self.model, self._connecting = model, None
         await self._record.use_model(self._facts())
         await self.introduce()
 
@@ -179,24 +175,24 @@ class ActiveModel:
 
         Raises `UnknownModel`, `StorageError`.
         """
-        own = self._model
+        own = self.model
         model = await asyncio.to_thread(configured_model, self._record.engine.settings, name)
         try:
             await self._use(model)
             yield
         finally:
             # The turn may have switched to yet another model.
-            last = self._model
+            last = self.model
             await to_completion(self._use(own))
             await last.close()
 
     async def close(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
-        await self._model.close()
+        await self.model.close()
 
     async def _learn(self) -> None:
-        small, model = self.small, self._model
+        small, model = self.small, self.model
         loading = asyncio.ensure_future(asyncio.to_thread(load_tokenizer))
         await self.look_up()
         asked = (model.describe(), *((small.describe(),) if small is not None else ()))
@@ -230,14 +226,14 @@ class SmallModels:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._models: dict[str, Model] = {}
+        self.models: dict[str, Model] = {}
 
     def __call__(self, provider: str) -> Model | None:
         name = self._settings.agentic.small_model or model_of_tier(self._settings, provider, "small")
-        if name and name not in self._models and catalogue_of(self._settings).missing_key(name) is None:
-            self._models[name] = configured_model(self._settings, name, small=True)
-        return self._models.get(name)
+        if name and name not in self.models and catalogue_of(self._settings).missing_key(name) is None:
+            self.models[name] = configured_model(self._settings, name, small=True)
+        return self.models.get(name)
 
     async def close(self) -> None:
-        for model in self._models.values():
+        for model in self.models.values():
             await model.close()

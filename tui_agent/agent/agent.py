@@ -437,7 +437,7 @@ class Agent:
         watch = self._guards.watch
         name = watch.larger(self._active.profile) if watch is not None else ""
         if name and watch is not None and self.busy:
-            watch.escalate(name)
+            watch.escalation = name
         elif name:
             await self.swap_model(name)
         return name

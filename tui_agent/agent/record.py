@@ -213,26 +213,17 @@ class CallAccount:
     async def broke_off(self) -> None:
         """The running call, if any, ended without an answer: count its usage. Raises `StorageError`."""
         if self._running is not None:
-            (profile, usage), self._running = self._running, None
-            await self._enter(profile, usage, "unfinished")
+            await self.count(*self._running, "unfinished")
 
     async def count(
-        self, profile: ModelProfile, usage: Usage, purpose: Literal["summary", "digest"], duration_ms: int
-    ) -> float | None:
-        """Count an answered call of context work; returns its cost in USD, None if the price is unknown.
-
-        Raises `StorageError`.
-        """
-        self._running = None
-        return await self._enter(profile, usage, purpose, duration_ms)
-
-    async def _enter(
         self,
         profile: ModelProfile,
         usage: Usage,
         purpose: Literal["summary", "digest", "unfinished"],
         duration_ms: int = 0,
     ) -> float | None:
+        """Count a call that is over; returns its cost in USD, None if the price is unknown. Raises `StorageError`."""
+        self._running = None
         cost = cost_usd(usage, profile.prices, profile.search_usd)
         self._tracker.record(profile.name, usage, cost)
         self.spent_usd += cost or 0.0

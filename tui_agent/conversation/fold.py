@@ -103,7 +103,8 @@ class Fold:
         self.dirty = 0
         self.dropped: list[MessageState] = []
         self.words_stale = False
-        self._edits = 0
+        self.edits_since_call = 0
+        """How many context decisions were made since the newest call."""
         self._state_by_result: dict[int, MessageState] = {}
         self._pins: list[Pinned] = []
         # For taking entries back: the answers with usage; which text each entry took from the queue; which context
@@ -112,11 +113,6 @@ class Fold:
         self._unqueued: dict[int, int] = {}
         self._switched: dict[int, list[int]] = {}
         self._earlier_calls: dict[tuple[int, str], MessageState] = {}
-
-    @property
-    def edits_since_call(self) -> int:
-        """How many context decisions were made since the newest call."""
-        return self._edits
 
     @property
     def is_settled(self) -> bool:
@@ -189,8 +185,8 @@ class Fold:
                 self.last_call = message
                 self._answers.append(message.seq)
         if message.usage is not None and message.usage.input_tokens:
-            self.measured_calls.append(MeasuredCall(message.usage.input_tokens, self._edits))
-            self._edits = 0
+            self.measured_calls.append(MeasuredCall(message.usage.input_tokens, self.edits_since_call))
+            self.edits_since_call = 0
         if message.kind == "tool_result":
             self._take_result(message)
         elif message.agent_visible:
@@ -235,7 +231,7 @@ class Fold:
     def _take_context(self, entry: AnyContextEntry) -> None:
         self.context[entry.seq] = entry
         self.active.add(entry.seq)
-        self._edits += 1
+        self.edits_since_call += 1
         match entry:
             case Cleared() | Digested():
                 for seq in entry.results:
@@ -323,7 +319,7 @@ class Fold:
         if message.usage is not None and message.role == "assistant":
             self._answers.pop()
         if message.usage is not None and message.usage.input_tokens:
-            self._edits = self.measured_calls.pop().edits
+            self.edits_since_call = self.measured_calls.pop().edits
         if message.kind != "tool_result":
             self._take_back_state(message.seq)
             return
@@ -353,7 +349,7 @@ class Fold:
     def _take_back_context(self, entry: AnyContextEntry) -> None:
         """Take back the newest context entry, which is in force: what undid it was taken back before."""
         seq = entry.seq
-        self._edits -= 1
+        self.edits_since_call -= 1
         self.active.discard(seq)
         self.words_stale = True
         touched: list[MessageState] = []

@@ -87,10 +87,10 @@ class LogStore:
         self._lock = lock
         self._trace: Trace | None = None
         self._link = beginning(folder.name)
-        self._read_only = "" if database.damage else database.read_only
+        self.read_only = "" if database.damage else database.read_only
         self._loaded = False
-        if self._read_only and lock is not None:
-            self.notices.append(self._read_only)
+        if self.read_only and lock is not None:
+            self.notices.append(self.read_only)
         if database.quarantined is not None:
             self.notices.append(
                 f"{database.path.name} was damaged or not a session's. It was kept as {database.quarantined.name}; "
@@ -125,11 +125,6 @@ class LogStore:
             raise
         return store
 
-    @property
-    def read_only(self) -> str:
-        """Why nothing can be appended; empty if it can."""
-        return self._read_only
-
     async def load(self) -> Entries:
         """Every entry, oldest first; of a long log each is read from what is held of it when it is looked at.
 
@@ -143,11 +138,11 @@ class LogStore:
             # No earlier version wrote such entries: the link was removed.
             noted = Link(0, "")
         if loaded.newer:
-            self._read_only = (
+            self.read_only = (
                 f"This session was written by a newer version of tui-agent ({loaded.newer}). It is open for reading "
                 f"only, up to entry {len(entries)}."
             )
-            self.notices.append(self._read_only)
+            self.notices.append(self.read_only)
         elif loaded.damage:
             loaded = await self._salvage(loaded)
         elif noted is not None and noted != loaded.links[-1]:
@@ -159,7 +154,7 @@ class LogStore:
         self.last_seq = len(entries)
         # Going on from what was noted keeps the difference to what was changed: `verify` goes on to say it.
         self._link = Link(self.last_seq, noted.hash) if noted is not None and changed else loaded.links[-1]
-        if not self._read_only and not self._loaded:
+        if not self.read_only and not self._loaded:
             await self._renew(entries, chained=noted is not None)
             await self._open_trace(loaded.links, changed=changed)
         self._loaded = True
@@ -171,8 +166,8 @@ class LogStore:
         A cancellation meanwhile is raised when one of the two is certain; `last_seq` says which. Raises
         `StorageError`, and `ValueError` for numbers that do not follow the last one.
         """
-        if self._read_only:
-            raise ReadOnly(self._read_only)
+        if self.read_only:
+            raise ReadOnly(self.read_only)
         if not self._loaded:
             await self.load()
         check_numbers(entries, self.last_seq)
@@ -195,8 +190,8 @@ class LogStore:
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """Save these facts, durably. Raises `StorageError`."""
-        if self._read_only:
-            raise ReadOnly(self._read_only)
+        if self.read_only:
+            raise ReadOnly(self.read_only)
         await self._database.write([_meta_step(values)])
 
     async def close(self) -> None:
@@ -242,7 +237,7 @@ class LogStore:
         """Write the entries to a new file, and keep the damaged one."""
         damage, entries = loaded.damage.rstrip("."), loaded.log.entries()
         salvage = loaded.salvage or "All its entries are there"
-        if self._read_only:
+        if self.read_only:
             self.notices.append(f"The log of this session is damaged ({damage}). {salvage}.")
             return loaded
         path = self._database.path

@@ -306,13 +306,9 @@ class Briefing:
         self.knowledge = knowledge
         self._offered = offered
         self._sections = Sections()
-        self._prefix = Prefix(system=write(self._sections), tools=self._tools)
+        self.prefix = Prefix(system=write(self._sections), tools=self._tools)
+        """As of the last `refresh`."""
         self._settled: tuple[Sections, int, int] | None = None
-
-    @property
-    def prefix(self) -> Prefix:
-        """The prefix as of the last `refresh`."""
-        return self._prefix
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -335,9 +331,9 @@ class Briefing:
             sections = sections._replace(servers=self._offered.index)
             tools = (*tools, *self._offered.definitions)
         tools = tuple(sorted(tools, key=lambda tool: tool.name))
-        if (sections, tools) != (self._sections, self._prefix.tools):
+        if (sections, tools) != (self._sections, self.prefix.tools):
             self._sections = sections
-            self._prefix = Prefix(system=self._write(sections), tools=tools)
+            self.prefix = Prefix(system=self._write(sections), tools=tools)
 
     @property
     def style(self) -> str:

@@ -53,8 +53,10 @@ class OfferedTools:
         self.find, self.call = FindTool(servers), CallTool()
         self._settings = settings
         self._seen: tuple[int, int] | None = None
-        self._definitions: tuple[ToolDefinition, ...] = ()
-        self._index = ""
+        self.definitions: tuple[ToolDefinition, ...] = ()
+        """As of the last `look`."""
+        self.index = ""
+        """The servers' section of the system prompt, as of the last `look`; empty if there are none."""
         self._weighed: tuple[int, Sequence[ToolDefinition]] = (-1, ())
         self._weights: dict[str, ServerWeight] = {}
 
@@ -70,29 +72,19 @@ class OfferedTools:
         own = [replace(each.definition, deferred=True) for each in self.servers.own.values()]
         looked_up = set_.deferred > 0 or bool(self.servers.unknown or own)
         leading = (self.call.definition, self.find.definition) if looked_up else ()
-        self._definitions = tuple(sorted((*set_.definitions, *own, *leading), key=lambda each: each.name))
+        self.definitions = tuple(sorted((*set_.definitions, *own, *leading), key=lambda each: each.name))
         statuses = [status for status in self.servers.statuses() if self.servers.is_on(status.name)]
         room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
         lines = [f"- language servers: {', '.join(self.servers.own)} (of names in code)."] if own else []
         lines += [_line(status, room, names=looked_up) for status in statuses]
         introduction, limit = INTRODUCTION if looked_up else WHOLE, self._settings.index_tokens
-        self._index = bounded(introduction, lines, limit, lambda left: f"[{left:,} more servers.]")
+        self.index = bounded(introduction, lines, limit, lambda left: f"[{left:,} more servers.]")
 
     def tool(self, name: str) -> Tool | None:
         """A server's tool by name; None if it is not one. Raises ToolFailure for one that is gone."""
         if name == self.find.definition.name:
             return self.find
         return self.call if name == self.call.definition.name else self.servers.tool(name)
-
-    @property
-    def definitions(self) -> tuple[ToolDefinition, ...]:
-        """As of the last `look`."""
-        return self._definitions
-
-    @property
-    def index(self) -> str:
-        """The servers' section of the system prompt, as of the last `look`; empty if there are none."""
-        return self._index
 
     async def resources(self, text: str) -> tuple[str, ...]:
         """The contents of resources that a text mentions as ``@SERVER:URI``, or why they cannot be read."""

@@ -9,7 +9,7 @@ records that it was reached and each reset, so it also holds in the next process
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tui_agent.agent import events
@@ -245,26 +245,20 @@ def probably_cached(last: Message | None, profile: ModelProfile, now: float | No
     return used.cache_read_tokens + used.cache_write_tokens if age < ttl_s else 0
 
 
+@dataclass(eq=False)
 class WatchdogGuard:
     """Feeds a watchdog from the log, and acts on its alerts as `mode` says.
 
     `larger`: maps a model to the larger one to escalate to; empty if there is none.
     """
 
-    def __init__(
-        self,
-        watchdog: Watchdog,
-        observer: Observer,
-        mode: WatchdogMode,
-        ask: Ask,
-        larger: Callable[[ModelProfile], str],
-    ) -> None:
-        self.mode = mode
-        self.larger = larger
-        self._watchdog = watchdog
-        self._observer = observer
-        self._ask = ask
-        self._escalation = ""
+    _watchdog: Watchdog
+    _observer: Observer
+    mode: WatchdogMode
+    _ask: Ask
+    larger: Callable[[ModelProfile], str]
+    escalation: str = field(default="", init=False)
+    """The model to switch to at the next step; empty: none."""
 
     async def look(self, profile: ModelProfile, record: Record, emit: Emit) -> None:
         """Observe what is new in the log; on an alert warn, ask or escalate. Raises `StoppedByUser`, `NobodyToAsk`."""
@@ -274,17 +268,9 @@ class WatchdogGuard:
             for alert in self._watchdog.observe(observation):
                 await self._raised(alert, profile, record, emit)
 
-    def escalate(self, name: str) -> None:
-        self._escalation = name
-
-    def take_escalation(self) -> str:
-        """The model to switch to; returned once, then empty."""
-        name, self._escalation = self._escalation, ""
-        return name
-
     async def _raised(self, alert: Alert, profile: ModelProfile, record: Record, emit: Emit) -> None:
         larger = self.larger(profile) if self.mode == "auto" else ""
-        self._escalation = larger or self._escalation
+        self.escalation = larger or self.escalation
         action = "escalate" if larger else "ask" if self.mode == "prompt" else "warn"
         record.note("alert", {"signal": alert.signal, "text": alert.text, "action": action, "model": larger})
         hint = "Stop it with Esc, say what to do instead, or go on with a larger model (/escalate)."

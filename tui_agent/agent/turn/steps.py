@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from msgspec import structs
@@ -95,40 +95,33 @@ class _Background:
     stopped: str = ""
 
 
+@dataclass(eq=False)
 class StepRunner:
     """Carries out the steps of one conversation's engine, and owns the task that writes a summary in the background.
 
-    `exclusive`: the lock to hold while changing the conversation. `tell`: called with events outside a turn. `writers`:
-    custom writers of summaries and records.
+    `_exclusive`: the lock to hold while changing the conversation. `tell`: called with events outside a turn.
+    `_writers`: custom writers of summaries and records.
     """
 
-    def __init__(
-        self,
-        record: Record,
-        active: ActiveModel,
-        texts: Texts,
-        tracker: UsageTracker,
-        ceiling: CostCeiling,
-        exclusive: asyncio.Lock,
-        tell: Emit,
-        writers: dict[str, Compactor],
-        hooks: Hooks,
-    ) -> None:
-        self._record = record
-        self._engine = record.engine
-        self._active = active
-        self._texts = texts
-        self._tracker = tracker
-        self._account = CallAccount(record, tracker)
-        self._ceiling = ceiling
-        self._exclusive = exclusive
-        self.tell = tell
-        self._writers = writers
-        self._hooks = hooks
-        self._trigger = "auto"
-        """Why the last summary was written."""
-        self._background: _Background | None = None
-        self._awaited = self._closed = False
+    _record: Record
+    _active: ActiveModel
+    _texts: Texts
+    _tracker: UsageTracker
+    _ceiling: CostCeiling
+    _exclusive: asyncio.Lock
+    tell: Emit
+    _writers: dict[str, Compactor]
+    _hooks: Hooks
+    awaited: bool = field(default=False, init=False)
+    """Whether a turn is waiting for that summary."""
+    _trigger: str = field(default="auto", init=False)
+    """Why the last summary was written."""
+    _background: _Background | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._engine = self._record.engine
+        self._account = CallAccount(self._record, self._tracker)
 
     async def run(
         self, steps: Steps[T], emit: Emit, first: Effect | None = None, account: "CallAccount | None" = None
@@ -248,10 +241,6 @@ class StepRunner:
         """Whether a summary is being written in the background."""
         return self._background is not None and not self._background.over.is_set()
 
-    @property
-    def awaited(self) -> bool:
-        return self._awaited
-
     def stop_writing(self, why: str) -> bool:
         """Stop it, and tell listeners `why` (a sentence) and its cost so far. False if none was being written."""
         background = self._background
@@ -321,13 +310,13 @@ class StepRunner:
 
     async def _await_writing(self, emit: Emit) -> None:
         if self._background is not None:
-            self._awaited = True
+            self.awaited = True
             reason = "the next request does not fit without it"
             emit(events.ContextStepStarted(step="summary", tokens=self._engine.tokens, reason=reason))
             try:
                 await self._background.over.wait()
             finally:
-                self._awaited = False
+                self.awaited = False
 
     # Effects that ask a model
 

@@ -7,7 +7,7 @@ import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
@@ -140,35 +140,22 @@ class CallContext:
         self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text), above=above, subtask=subtask))
 
 
+@dataclass(eq=False)
 class Toolbox:
     """The tools of a session, behind its permission gate."""
 
-    def __init__(
-        self,
-        record: Record,
-        registry: ToolRegistry,
-        gate: PermissionGate,
-        ask: Ask,
-        workspace: WorkspaceView,
-        texts: Texts,
-        files: FileHistory | None,
-        hooks: Hooks,
-        interceptors: Interceptors,
-        deps: object,
-        tracker: UsageTracker,
-    ) -> None:
-        self._record = record
-        self.registry = registry
-        self.gate = gate
-        self._ask = ask
-        self._workspace = workspace
-        self._texts = texts
-        self._files = files
-        self._hooks = hooks
-        self._ended_by_hook = ""
-        self._interceptors = interceptors
-        self._deps = deps
-        self._tracker = tracker
+    _record: Record
+    registry: ToolRegistry
+    gate: PermissionGate
+    _ask: Ask
+    _workspace: WorkspaceView
+    _texts: Texts
+    _files: FileHistory | None
+    _hooks: Hooks
+    _interceptors: Interceptors
+    _deps: object
+    _tracker: UsageTracker
+    _ended_by_hook: str = field(default="", init=False)
 
     def left_open(self, call: ToolCall) -> str:
         """The answer to a call that got none before the program ended. Reads files."""

@@ -146,7 +146,8 @@ class Turn:
     async def _step(self) -> bool:
         """One model call with its tool calls; True if the turn goes on."""
         self._guards.before_call(self._calls.made)
-        if self._guards.watch is not None and (larger := self._guards.watch.take_escalation()):
+        if (watch := self._guards.watch) is not None and watch.escalation:
+            larger, watch.escalation = watch.escalation, ""
             await self._active.take_over(larger)
             self._emit(self._active.changed)
         await self._steps.run(self._engine.prepare(), self._emit)
