@@ -100,16 +100,16 @@ class _Check:
         link = beginning(self._folder.name)
         for each, link in self._entries(log):
             while entry < link.seq:
-                self._foreign(rows, f"tell of entry {entry}, which is not the log's next one")
+                self._events_differ(rows, f"tell of entry {entry}, which is not the log's next one")
                 entry, rows = next(groups, none)
             wanted = [row[1:] for row in rows_of(each, link, 0)]
-            if entry > link.seq:
-                self._compare(link.seq, wanted, [])
-            else:
-                self._compare(link.seq, wanted, rows)
+            if entry == link.seq:
+                self._compare(entry, wanted, rows)
                 entry, rows = next(groups, none)
+            elif wanted:
+                self._missing.append(link.seq)
         while rows:
-            self._foreign(rows, "come after the log's last entry")
+            self._events_differ(rows, "come after the log's last entry")
             entry, rows = next(groups, none)
         self._end(link, log.execute("SELECT value FROM meta WHERE key = ?", (HEAD_KEY,)).fetchone())
 
@@ -144,32 +144,19 @@ class _Check:
                 self.problems.append(f"an event is missing before event {row[0]}")
             yield row
 
-    def _foreign(self, rows: list[EventRow], what: str) -> None:
-        self.problems.append(f"events {rows[0][0]} to {rows[-1][0]} {what}")
+    def _events_differ(self, rows: list[EventRow], how: str) -> None:
+        self.problems.append(f"events {rows[0][0]} to {rows[-1][0]} {how}")
 
     def _compare(self, entry: int, wanted: list[Row], found: list[EventRow]) -> None:
         """Compare the events that an entry has in the trace with those it should have."""
-        if not found:
-            self._missing += [entry] if wanted else []
-            return
         if self._missing:
-            missing, self._missing = self._missing, []
-            self.problems.append(f"{_range(missing)} of the log lack their events before event {found[0][0]}")
-        for row in found:
-            if row[1:] in wanted:
-                if wanted.index(row[1:]):
-                    self.problems.append(f"an event of entry {entry} is missing before event {row[0]}")
-                del wanted[: wanted.index(row[1:]) + 1]
-            elif any(row[1:-1] == each[:-1] for each in wanted):
-                if not self._other_hash:
-                    self.problems.append(f"event {row[0]} has another hash than entry {entry} of the log")
-                self._other_hash = True
-                del wanted[:1]
-            else:
-                self.problems.append(f"event {row[0]} does not tell what entry {entry} of the log says")
-                del wanted[:1]
-        if wanted:
-            self.problems.append(f"an event of entry {entry} is missing after event {found[-1][0]}")
+            self.problems.append(f"{_range(self._missing)} of the log lack their events before event {found[0][0]}")
+            self._missing = []
+        if [row[1:-1] for row in found] != [row[:-1] for row in wanted]:
+            self._events_differ(found, f"do not tell what entry {entry} of the log says")
+        elif [row[-1] for row in found] != [row[-1] for row in wanted] and not self._other_hash:
+            self._other_hash = True
+            self._events_differ(found, f"have another hash than entry {entry} of the log")
 
     def _end(self, link: Link, head: tuple[object] | None) -> None:
         noted = from_text(str(head[0])) if head is not None else None
