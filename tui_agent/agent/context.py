@@ -142,7 +142,7 @@ class AgentContext:
     def stats(self) -> ContextStats:
         """How full the window is, which context step comes next, and what the session has cost."""
         tracker, view = self._tracker, self._record.view
-        subtasks = tracker.subtasks
+        subtasks, memory = tracker.subtasks, memory_in(view.prefix.system) if view.prefix is not None else ""
         models = (
             ModelUse(name, each.calls, each.usage.input_tokens, each.usage.output_tokens, each.known_cost_usd)
             for name, each in tracker.by_model().items()
@@ -159,16 +159,11 @@ class AgentContext:
                 subtasks.known_cost_usd,
             ),
             models=tuple(models),
-            memory=self._memory_tokens(),
+            memory=self._engine.meter.tokens_of_text(view, memory, "prose") if memory else 0,
         )
         if self._offered is None or view.prefix is None or not self._offered.servers:
             return stats
         return structs.replace(stats, servers=self._offered.uses(view.prefix.tools, self._active.profile.prices))
-
-    def _memory_tokens(self) -> int:
-        prefix = self._record.view.prefix
-        section = memory_in(prefix.system) if prefix is not None else ""
-        return self._engine.meter.tokens_of_text(self._record.view, section, "prose") if section else 0
 
     def overview(self) -> Overview:
         """The context with all its items and steps. Items are created on access, so this is cheap at any length."""

@@ -207,8 +207,13 @@ class OwnCommands:
         hooks = self._parts.hooks.look()
 
         def section(title: str, found: Sequence[OwnPrompt | OwnAgent | MarkdownFile], begins: str = "") -> list[str]:
-            named = ((each, f"{begins}{each.name} {getattr(each, 'hint', '')}") for each in found)
-            return [title, *(_line(name, _description(each), each.source) for each, name in named)]
+            lines = [title]
+            for each in found:
+                # What does not count here, or why it cannot be used.
+                note = f"({each.note}) " if isinstance(each, OwnAgent) and each.note else ""
+                what = each.problem or f"{note}{each.description}"
+                lines.append(_line(f"{begins}{each.name} {getattr(each, 'hint', '')}", what, each.source))
+            return lines
 
         sections = [
             section("Slash commands", _in_files(self._extensions), "/"),
@@ -221,12 +226,6 @@ class OwnCommands:
         parts += [f"Hooks of an event that does not occur here: {hook}" for hook in hooks.idle]
         looked = ", ".join(f"{shown(str(root.folder))} ({_SOURCES[root.source]})" for root in self._extensions)
         return "\n\n".join((*parts, f"Looked in: {looked}"))
-
-
-def _description(each: OwnPrompt | OwnAgent | MarkdownFile) -> str:
-    """What is said of an extension: why it cannot be used, what of it does not count here, or what it is for."""
-    note = each.note if isinstance(each, OwnAgent) else ""
-    return each.problem or (f"({note}) {each.description}" if note else each.description)
 
 
 def _line(name: str, what: str, source: Source) -> str:

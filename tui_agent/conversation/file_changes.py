@@ -62,7 +62,11 @@ def newest_user_message(log: Log, before: int | None = None) -> int:
     Reads the entries after it.
     """
     newest = len(log) if before is None else before - 1
-    return next((number for number in range(newest, 0, -1) if _is_user_message(log[number])), 0)
+    for number in range(newest, 0, -1):
+        entry = log[number]
+        if isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.role == "user" and not entry.kind):
+            return number
+    return 0
 
 
 class NewestChanges(NamedTuple):
@@ -116,10 +120,6 @@ def kept_contents(log: Iterable[AnyEntry]) -> frozenset[str]:
         for change in entry.files
         if change.before.sha256 and not change.unkept
     )
-
-
-def _is_user_message(entry: AnyEntry) -> bool:
-    return isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.role == "user" and not entry.kind)
 
 
 def _changed(past: FilePast | None, change: FileChange) -> FilePast:

@@ -242,12 +242,12 @@ class Fold:
             case Restored():
                 for seq in entry.items:
                     self._cover_result(seq, entry)
-                    if (state := self._state_at(seq)) is not None:
+                    if (state := self.state_at(seq)) is not None:
                         state.restorations += (entry.seq,)
                         state.unshortened += () if state.covered_by else (entry.seq,)
             case Shortened():
                 for seq in entry.items:
-                    if (state := self._state_at(seq)) is not None:
+                    if (state := self.state_at(seq)) is not None:
                         state.shortenings += (entry,)
                     else:
                         self._cover_result(seq, entry)
@@ -406,14 +406,14 @@ class Fold:
         match entry:
             case Cleared() | Digested():
                 states = self._groups_of(entry.results)
-                if (digest := self._state_at(entry.seq)) is not None:
+                if (digest := self.state_at(entry.seq)) is not None:
                     digest.shown = active
                     states.append(digest)
             case Restored() | Pinned() | Shortened():
                 states = self._groups_of(entry.items)
             case Summarized() | Checkpointed():
                 states, self.words_stale = self.states_between(entry.first, entry.last), True
-                if (annex := self.annex(entry.seq)) is not None:
+                if (annex := self.state_at(entry.seq)) is not None:
                     annex.shown = active
                     states.append(annex)
             case WordsEdited():
@@ -454,10 +454,6 @@ class Fold:
                 edits |= {each.seq: each.text for each in entry.edits}
         return edits
 
-    def annex(self, boundary: int) -> MessageState | None:
-        """The state at which the additions to a signed summary stand; None for any other boundary."""
-        return self._state_at(boundary)
-
     def words_edited_since(self, seq: int) -> bool:
         """Whether an edit of the user's words after entry `seq` is in force."""
         return any(
@@ -479,7 +475,7 @@ class Fold:
         return bisect_left(self.states, seq, key=_number)
 
     def state_of(self, seq: int) -> MessageState | None:
-        return self._state_by_result.get(seq) or self._state_at(seq)
+        return self._state_by_result.get(seq) or self.state_at(seq)
 
     def _set_active(self, seq: int, *, active: bool) -> None:
         entry = self.context.get(seq)
@@ -530,7 +526,8 @@ class Fold:
     def _mark_dirty(self, index: int) -> None:
         self.dirty = min(self.dirty, index)
 
-    def _state_at(self, seq: int) -> MessageState | None:
+    def state_at(self, seq: int) -> MessageState | None:
+        """The state of entry `seq` itself; that of a signed summary stands where the additions to it do."""
         index = self.index_of(seq)
         return self.states[index] if index < len(self.states) and self.states[index].seq == seq else None
 

@@ -277,7 +277,7 @@ class Rendering:
         """The texts the request contains for a boundary before this state: its own, then the user's words and the state
         of the work. These stand at the annex of a signed one, unless that is covered. `first`: nothing stands before.
         """
-        boundary, annex = fold.boundaries[seq], fold.annex(seq)
+        boundary, annex = fold.boundaries[seq], fold.state_at(seq)
         own = boundary.text if fold.hidden_counts.get(seq) and state is not annex else ""
         texts = [Text(own, boundary.signed if first and self.policy.signed else "")]
         if annex is None:
@@ -293,7 +293,7 @@ class Rendering:
 
     def _pass_boundary(self, fold: Fold, seq: int, state: MessageState, totals: _Totals) -> _Totals:
         texts, place = self._boundary_texts(fold, seq, state, first=not totals.messages), seq
-        if state is fold.annex(seq):
+        if state is fold.state_at(seq):
             place = -seq
             if state.shown and not state.covered_by:
                 # What is said from here on is bound to the summary, even if there is nothing to add.

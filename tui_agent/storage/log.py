@@ -37,7 +37,7 @@ from tui_agent.storage.database import (
     reading,
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
-from tui_agent.storage.rows import EntryRow, RowReader, row_of
+from tui_agent.storage.rows import RowReader, row_of
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace
@@ -348,7 +348,8 @@ def read_summary(path: Path) -> LogSummary:
             return summary
         # Skips entries without a cost before decoding them.
         rows = connection.execute("SELECT seq, crc, body FROM entries WHERE instr(body, CAST('cost_usd' AS BLOB))")
-        return summary._replace(cost_usd=_cost(_each_valid(rows)))
+        entries = (entry for row in rows for entry in RowReader(int(row[0] or 1) - 1).take(row))
+        return summary._replace(cost_usd=_cost(entries))
 
 
 def read_damaged_summary(path: Path) -> LogSummary:
@@ -385,12 +386,6 @@ def read_newest(path: Path, count: int) -> list[AnyEntry]:
 def _texts(rows: Iterable[Sequence[Value]]) -> dict[str, str]:
     """The rows of `meta` as texts; a damaged file may contain other types."""
     return {key: value for key, value in rows if isinstance(key, str) and isinstance(value, str)}
-
-
-def _each_valid(rows: Iterable[EntryRow]) -> Iterator[AnyEntry]:
-    """The entries of rows that do not follow one another."""
-    for row in rows:
-        yield from RowReader(int(row[0] or 1) - 1).take(row)
 
 
 def _rebuilt(path: Path) -> Path:

@@ -80,12 +80,6 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
     return "\n\n".join(sections)
 
 
-def own_instructions(file: Path | None) -> str:
-    """The user's own instructions, for every project; empty if there are none. Reads a file."""
-    text = _beginning(file) if file is not None and file.is_file() else ""
-    return f"# {OWN_INSTRUCTIONS} of the user, for every project\n\n{text}" if text else ""
-
-
 def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
     """The whole system prompt: the same bytes for the same arguments, so that caches hold."""
     facts = (
@@ -216,13 +210,11 @@ class Knowledge:
             agents = [
                 f"- {each.name}: {each.description}" for each in own_agents(places.extensions) if not each.problem
             ]
+            own = _beginning(places.own) if places.own is not None and places.own.is_file() else ""
+            theirs = instructions(places.root, places.folder, places.names)
+            title = f"# {OWN_INSTRUCTIONS} of the user, for every project"
             self._sections = Sections(
-                "\n\n".join(
-                    filter(
-                        None,
-                        (own_instructions(places.own), instructions(places.root, places.folder, places.names)),
-                    )
-                ),
+                "\n\n".join(filter(None, (f"{title}\n\n{own}" if own else "", theirs))),
                 bounded(_SKILLS, skills, places.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
                 agents=bounded(

@@ -232,16 +232,18 @@ class Past:
         if before is not None and before.model == call.model:
             without = self._view(before)[0].calls_without_reasoning()
         view, exact = self._view(call)
-        sizes = {category: estimate(size) for category, size in view.sizes().items()}
+        sizes, tokens = {category: estimate(size) for category, size in view.sizes().items()}, call.usage.input_tokens
+        if tokens and (whole := sum(sizes.values())):
+            # Together they are what the provider counted.
+            sizes = {category: round(size * tokens / whole) for category, size in sizes.items()}
         items = view.outline_now()
         added: dict[Category, int] = {}
         for item in reversed(items):
             if before is not None and item.seq <= before.asked:
                 break
             added[item.category] = added.get(item.category, 0) + 1
-        tokens = call.usage.input_tokens
         dropped = max(0, view.calls_without_reasoning() - without) if before is not None else 0
-        return SeenThen(call, _scaled(sizes, tokens), items, added, exact, dropped)
+        return SeenThen(call, sizes, items, added, exact, dropped)
 
     def messages(self, number: int) -> tuple[RequestMessage, ...]:
         return tuple(self._view(self._call(number))[0].messages())
@@ -320,11 +322,3 @@ def _block_text(block: Block) -> str:
             return f"[result of {block.call_id}{failed}]\n{block.text}{pictures}"
         case Image():
             return f"[a picture, {block.media_type}]"
-
-
-def _scaled(sizes: dict[Category, int], tokens: int) -> dict[Category, int]:
-    """Estimates, scaled so that their sum is what the provider counted; as they are if it counted nothing."""
-    whole = sum(sizes.values())
-    if not whole or not tokens:
-        return sizes
-    return {category: round(size * tokens / whole) for category, size in sizes.items()}

@@ -253,7 +253,9 @@ class ModelCalls:
         for sharing in self._guards.ceiling.sharing:
             await sharing.limited(self._active.profile, until)
         self._emit(events.Retrying(attempt=1, delay_s=pause, kind=error.kind, message=error.happened, until=until))
-        await sleep_until(until)
+        # Also if the machine is suspended meanwhile.
+        while (left := until - time.time()) > 0:  # noqa: ASYNC110 (a clock is no event)
+            await asyncio.sleep(min(left, _CHECKED_EVERY_S))
         return True
 
     def _note(self, error: ModelError, **more: object) -> None:
@@ -387,7 +389,10 @@ class ModelCalls:
                         self._reply.text += valid_text(event.text)
                         self._emit(events.TextDelta(text=event.text))
                         if time.monotonic() - self._reply.saved_at >= PARTIAL_EVERY_S:
-                            await self._save_partial()
+                            reply, name = self._reply, self._active.profile.name
+                            piece = Partial(text=reply.text[reply.saved :], model=name, restart=reply.restart)
+                            reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
+                            await self._record.append(piece)
                     case ReasoningDelta():
                         self._emit(events.ReasoningDelta(text=event.text))
                     case ToolCallDelta():
@@ -395,28 +400,21 @@ class ModelCalls:
                     case Metered():
                         self._account.used_so_far(self._active.profile, event.usage)
                     case Retrying():
-                        await self._retrying(event)
+                        await self._discard_reply()
+                        error, delay_s = event.error, event.delay_s
+                        self._note(error, attempt=event.attempt, retry_s=delay_s)
+                        again = events.Retrying(
+                            attempt=event.attempt,
+                            retries=event.retries,
+                            delay_s=delay_s,
+                            kind=error.kind,
+                            message=error.happened,
+                        )
+                        self._emit(again)
                     case Completed():
                         self._account.used_so_far(self._active.profile, event.usage)
                         self._reply.completed = event
                         return
-
-    async def _save_partial(self) -> None:
-        reply = self._reply
-        piece = Partial(text=reply.text[reply.saved :], model=self._active.profile.name, restart=reply.restart)
-        reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
-        await self._record.append(piece)
-
-    async def _retrying(self, event: Retrying) -> None:
-        error, attempt, delay_s = event.error, event.attempt, event.delay_s
-        await self._discard_reply()
-        fields = {"kind": error.kind, "message": error.message, "attempt": attempt, "retry_s": delay_s}
-        self._record.note("error", fields)
-        self._emit(
-            events.Retrying(
-                attempt=attempt, retries=event.retries, delay_s=delay_s, kind=error.kind, message=error.happened
-            )
-        )
 
     async def _discard_reply(self) -> None:
         """Make the text streamed so far void, also after a restart; what it cost counts."""
@@ -445,9 +443,3 @@ def _price_of_reading(profile: ModelProfile, tokens: int) -> str:
 
 def cut_short(text: str, model: str) -> AnyEntry:
     return Message(role="assistant", blocks=(Text(text),), model=model, stop_reason="interrupted")
-
-
-async def sleep_until(moment: float) -> None:
-    """Sleep until a time in seconds since 1970, also if the machine was suspended meanwhile."""
-    while (left := moment - time.time()) > 0:  # noqa: ASYNC110 (a clock is no event)
-        await asyncio.sleep(min(left, _CHECKED_EVERY_S))

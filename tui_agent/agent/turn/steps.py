@@ -338,10 +338,14 @@ class StepRunner:
             return Refusal(error.message)
         finally:
             await account.broke_off()
-        if asked.request.summarize is not None:
-            return _signed_answer(completed, model, cost)
-        text = "\n\n".join(block.text for block in completed.blocks if isinstance(block, Text))
-        return Answer(text, model.profile.name, completed.usage, cost)
+        texts = [block for block in completed.blocks if isinstance(block, Text)]
+        if asked.request.summarize is None:
+            whole = "\n\n".join(block.text for block in texts)
+            return Answer(whole, model.profile.name, completed.usage, cost)
+        for block in texts:
+            if block.opaque:
+                return Answer(block.text, model.profile.name, completed.usage, cost, block.opaque)
+        return Refusal(f"The provider wrote no summary ({completed.stop_reason.replace('_', ' ')}).")
 
     async def _completed(self, model: Model, request: ModelRequest, account: CallAccount) -> Completed:
         async with aclosing(stream_with_retries(model, request, attempts=ATTEMPTS)) as stream:
@@ -364,11 +368,3 @@ class StepRunner:
         if not isinstance(text, str):
             return Refusal(f"it wrote {type(text).__name__}, not a text")
         return Answer(valid_text(text), "", Usage(), 0.0)
-
-
-def _signed_answer(completed: Completed, model: Model, cost: float | None) -> Answer | Refusal:
-    """The summary that the provider signed; a refusal if it wrote none."""
-    found = next((block for block in completed.blocks if isinstance(block, Text) and block.opaque), None)
-    if found is None:
-        return Refusal(f"The provider wrote no summary ({completed.stop_reason.replace('_', ' ')}).")
-    return Answer(found.text, model.profile.name, completed.usage, cost, found.opaque)

@@ -476,14 +476,11 @@ class Toolbox:
             outcome=fitted.outcome.with_notes(len(notes)),
         )
         if output.cost_usd:
-            before = (*before, self._paid(call.name, output.cost_usd))
+            self._tracker.record(call.name, Usage(), output.cost_usd)
+            paid = UnattributedCall(model=call.name, usage=Usage(), purpose="tool", cost_usd=output.cost_usd)
+            before = (*before, paid)
         seq = await self._record.append(*before, answer)
         emit(finished(msgspec.structs.replace(answer, seq=seq), result, call.name))
-
-    def _paid(self, tool: str, cost_usd: float) -> UnattributedCall:
-        """Count what a tool's service was paid; the entry for the log."""
-        self._tracker.record(tool, Usage(), cost_usd)
-        return UnattributedCall(model=tool, usage=Usage(), purpose="tool", cost_usd=cost_usd)
 
     async def _fit(self, call: ToolCall, output: ToolOutput) -> "_Fitted":
         """Limit a result to what enters the conversation; a cut result is saved in full before its entry."""
