@@ -262,7 +262,8 @@ class Rendering:
             self.sizes[category] = self.sizes[category].minus(size)
         for category, size in now.items():
             self.sizes[category] = self.sizes[category].plus(size)
-        self.counts = self.counts.changed(counts, counts_now)
+        if counts != counts_now:
+            self.counts = self.counts.changed(counts, counts_now)
 
     def _rewind(self, start: int, totals: _Totals) -> None:
         del self._running[start:]

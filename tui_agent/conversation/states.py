@@ -68,7 +68,7 @@ def unpack_fingerprints(fingerprints: bytes) -> Iterator[Fingerprint]:
         yield Fingerprint(role, blocks, digest, b"" if reasoning == _NO_REASONING else reasoning)
 
 
-class Counts(NamedTuple):
+class Counts(msgspec.Struct, frozen=True, gc=False):
     """How many results are shown as previews (`evicted`), cleared or digested, how many characters boundaries hide, and
     how many messages and results are shortened.
     """
@@ -81,7 +81,8 @@ class Counts(NamedTuple):
 
     def changed(self, before: "Counts", after: "Counts") -> "Counts":
         """These counts once a part of them is `after` instead of `before`."""
-        return Counts(*(whole - old + new for whole, old, new in zip(self, before, after, strict=True)))
+        parts = zip(*map(msgspec.structs.astuple, (self, before, after)), strict=True)
+        return Counts(*(whole - old + new for whole, old, new in parts))
 
 
 NO_COUNTS = Counts()
