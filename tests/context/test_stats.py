@@ -109,25 +109,25 @@ def stats(**changes: Any) -> ContextStats:
 def test_the_text_form() -> None:
     assert text(stats(), NOW).splitlines() == [
         "Context: 84,210 of 200,000 tokens (42%), anthropic:claude-opus-5-5",
-        "  [########............] measured, 16,384 reserved for an answer",
-        "  System prompt          3,100    4%",
-        "  Tool definitions       4,400    5%",
+        "  [########............] measured, 16,384 are room for the answer",
+        "  System prompt          3,100    2%",
+        "  Tool definitions       4,400    2%",
         "  Your messages          1,200    1%",
-        "  Tool results          75,510   90%",
+        "  Tool results          75,510   38%",
         "",
         "Thresholds:",
-        "  Clearing             119,000   60%  70% of the way to compaction",
-        "  Compaction           170,000   85%  frontier tier",
-        "  Limit                183,616   92%  window - reserve",
+        "  Clearing from        119,000   60%  70% of the way to compaction",
+        "  Summary from         170,000   85%  frontier tier",
+        "  Full at              183,616   92%  window - reserve",
         "",
         "Next: clearing old tool results in about 9 calls. It frees 12k tokens, costs",
         "$0.031 and is paid back after 8.",
         "",
-        "Context-management activity:",
-        "  Compactions:  1 (last 4m12s ago, focus: auth module)",
-        "  Checkpoints:  3 (last 51s ago, note: done surveying)",
+        "Activity:",
+        "  Summaries:    1 (last 4m12s ago, focus: auth module)",
+        "  Recorded:     3 tasks (last 51s ago, note: done surveying)",
         "  Summarised:   8,420 characters in 2 texts, at most 1 deep",
-        "  Results:      1 evicted, 1 cleared, 0 digested",
+        "  Results:      1 put into files, 1 cleared, 0 digested",
         "  Subtasks:     2 (32,919 in / 338 out tokens, $0.011 in the /stats total)",
         "  Models:       gemini-3.1-pro-preview-customtools",
         "                  (5 calls, 30,822 in / 558 out, $0.068)",
@@ -185,7 +185,7 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
 def test_a_layer_that_rests_says_why() -> None:
     limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(threshold=0.35))
     shown = text(stats(window=20_000, tokens=5_000, marks=limits.all(), forecast=None), NOW)
-    assert "  Compaction             7,000   35%  rests" in shown
+    assert "  Summary from           7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown
 
 

@@ -24,6 +24,8 @@ ADDED: Final[dict[Category, str]] = {
     "system": "system prompt",
     "tools": "tool",
 }
+LAYERS: Final = {"clear": "Clearing from", "compact": "Summary from", "limit": "Full at"}
+"""What each threshold means."""
 BAR_WIDTH = 20
 WIDTH = 80
 """Columns of the text form."""
@@ -50,13 +52,14 @@ def _window(stats: ContextStats) -> list[str]:
     bar = "#" * filled + "." * (BAR_WIDTH - filled)
     return [
         headline,
-        f"  [{bar}] {'measured' if stats.measured else 'estimated'}, {stats.reserve:,} reserved for an answer",
+        f"  [{bar}] {'measured' if stats.measured else 'estimated'}, {stats.reserve:,} are room for the answer",
         *_categories(stats),
     ]
 
 
 def _categories(stats: ContextStats) -> list[str]:
-    whole = sum(stats.categories.values())
+    # Of the window, as everything here; if that is unknown, of what is in it.
+    whole = stats.window or sum(stats.categories.values())
     lines = []
     for category in CATEGORIES:
         if tokens := stats.categories.get(category, 0):
@@ -73,7 +76,7 @@ def _thresholds(stats: ContextStats) -> list[str]:
         where = f"{mark.tokens:>10,}  {share}"
         if mark.messages:
             where = f"{mark.messages:>10,} messages"
-        lines.append(f"  {_LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
+        lines.append(f"  {LAYERS[mark.layer]:<18}{where}  {'rests' if mark.warning else mark.source}")
     lines += [f"  ! {line}" for mark in stats.marks if mark.warning for line in wrap(mark.warning, WIDTH - 4)]
     if stats.forecast is not None:
         lines += ["", *wrap(sentence(stats.forecast), WIDTH)]
@@ -83,11 +86,11 @@ def _thresholds(stats: ContextStats) -> list[str]:
 def _activity(stats: ContextStats, now: float) -> list[str]:
     texts = f" in {counted(stats.summaries, 'text')}, at most {stats.depth} deep" if stats.summaries else ""
     lines = [
-        "Context-management activity:",
-        f"  Compactions:  {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
-        f"  Checkpoints:  {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now)}",
+        "Activity:",
+        f"  Summaries:    {_boundary(stats.last_compaction, stats.compactions, 'focus', now)}",
+        f"  Recorded:     {_boundary(stats.last_checkpoint, stats.checkpoints, 'note', now, 'tasks')}",
         f"  Summarised:   {counted(stats.summarised_chars, 'character')}{texts}",
-        f"  Results:      {stats.evicted:,} evicted, {stats.cleared:,} cleared, {stats.digested:,} digested",
+        f"  Results:      {stats.evicted:,} put into files, {stats.cleared:,} cleared, {stats.digested:,} digested",
     ]
     if stats.reasoning_dropped:
         lines.append(f"  Reasoning:    {stats.reasoning_dropped:,} blocks left out since the prefix changed")
@@ -111,11 +114,12 @@ def _server(use: ServerUse) -> str:
     return f"  {one_line(use.name, 24):<18}{sent}{saved}"
 
 
-def _boundary(activity: Activity, count: int, label: str, now: float) -> str:
+def _boundary(activity: Activity, count: int, label: str, now: float, things: str = "") -> str:
+    number = f"{count:,} {things}".rstrip()
     if not count or not activity.last:
-        return f"{count:,}"
+        return number
     note = f", {label}: {one_line(activity.note)}" if activity.note.strip() else ""
-    line = f"{count:,} (last {spoken_time(now - activity.last)} ago{note}"
+    line = f"{number} (last {spoken_time(now - activity.last)} ago{note}"
     return f"{_clipped(line, WIDTH - 17)})"
 
 
@@ -149,9 +153,6 @@ def _clipped_inside(text: str, width: int) -> str:
         return text
     half = (width - 3) // 2
     return f"{chop_cells(text, half)[0]}...{chop_cells(text[::-1], width - 3 - half)[0][::-1]}"
-
-
-_LAYERS = {"clear": "Clearing", "compact": "Compaction", "limit": "Limit"}
 
 
 def call_line(call: CallRecord) -> str:

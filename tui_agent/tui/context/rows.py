@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
 
+from tui_agent.agent.commands.context_text import LAYERS
 from tui_agent.agent.context import ITEM_NAMES, Overview, Step
 from tui_agent.context.changes import PreviewedStep
 from tui_agent.context.counting import estimate
@@ -25,7 +26,6 @@ from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.wording import STEPS, StepWords
 
-LAYERS: Final = {"clear": "Clearing from", "compact": "Summary from", "limit": "Full at"}
 PREVIEWS: Final[dict[ForecastStep, PreviewedStep]] = {
     "clear": "clear",
     "compact": "compact",
