@@ -18,7 +18,7 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent, SessionParts
-from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowledge, Places, system_prompt
+from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowledge, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
@@ -263,8 +263,8 @@ async def _open(
         if found.made and not (session is not None and len(session.agent.engine.view.log)):
             await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
 
-    places = await asyncio.to_thread(places_of, settings, arguments)
-    inbox = Inbox(home, places.notes.folder, noted_folder(arguments.folder))
+    knowledge = await asyncio.to_thread(knowledge_of, settings, arguments)
+    inbox = Inbox(home, knowledge.notes.folder, noted_folder(arguments.folder))
 
     async def take_note() -> None:
         if session is not None and len(session.agent.engine.view.log):
@@ -284,8 +284,10 @@ async def _open(
     entries = view.log.entries()
     model = await asyncio.to_thread(configured_model, settings, model_name(settings, view.model))
     small_parent = check_parent(settings, model.profile, one_shot=arguments.one_shot, yolo=arguments.yolo)
-    readable = (*await asyncio.to_thread(skill_roots, places.skills), places.notes.folder)
-    workspace = await asyncio.to_thread(workspace_of, settings, arguments, places.extensions, (store.folder, *readable))
+    readable = (*await asyncio.to_thread(skill_roots, knowledge.skills), knowledge.notes.folder)
+    workspace = await asyncio.to_thread(
+        workspace_of, settings, arguments, knowledge.extensions, (store.folder, *readable)
+    )
     keep_out_of(workspace.folders)
     gate = gate_of(settings, arguments, workspace)
     # What is read from skills and notes is never cleared.
@@ -303,12 +305,12 @@ async def _open(
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
     tools = tools_of(
-        settings, gate, places.notes, background, sandbox, languages, buffers, view, trusted=arguments.trusted
+        settings, gate, knowledge.notes, background, sandbox, languages, buffers, view, trusted=arguments.trusted
     )
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
     subtasks = SubtaskRunner(ask)
     parent = view.model or model.profile.name
-    run_agent = RunAgent(subtasks, lambda: own_agents(places.extensions), settings, lambda: view.model or parent)
+    run_agent = RunAgent(subtasks, lambda: own_agents(knowledge.extensions), settings, lambda: view.model or parent)
     tools.append(run_agent)
     tools += agentic_tools(subtasks, tools) if settings.agentic.enabled else []
     tools += searching_tools(settings, gate, subtasks, model.profile)
@@ -329,7 +331,7 @@ async def _open(
         resumed=bool(entries),
         transcript=Transcript(store.folder / TRANSCRIPT, store.folder.name, arguments.folder, lambda: kept.view.log),
     )
-    hooks = Hooks(places.extensions, facts)
+    hooks = Hooks(knowledge.extensions, facts)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
     telemetry, unsent = telemetry_of(settings, name, closing)
     agent = Agent(
@@ -343,11 +345,11 @@ async def _open(
         session=SessionParts(
             guards=guards_of(settings, view, tracker, tools, ask, watchdog, arguments.ledger, home),
             small=small,
-            briefing=briefing_of(settings, arguments, places, tools, offered),
+            briefing=briefing_of(settings, arguments, knowledge, tools, offered),
             subtasks=subtasks,
             files=files,
             offered=offered,
-            extensions=places.extensions,
+            extensions=knowledge.extensions,
             hooks=hooks,
             telemetry=telemetry,
             languages=languages,
@@ -379,7 +381,7 @@ async def _open(
     notices += [Notice(level="warning", title="Subtasks", text=text) for text in kept.problems]
     notices += [Notice(level="warning", title="Keyring", text=keyless, hint="enter it with /key")] if keyless else []
     notices += [Notice(level="info", title="Settings", text=text) for text in settings.notices]
-    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, places.extensions, servers)))
+    notices += await asyncio.to_thread(lambda: list(_notices(settings, arguments, knowledge.extensions, servers)))
     notices += [Notice(level="warning", title="Permissions", text=text) for text in gate.notices]
     if unsent:
         notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
@@ -455,7 +457,7 @@ async def files_of(
     return history
 
 
-def places_of(settings: Settings, arguments: Arguments) -> Places:
+def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
     """Where the session finds instructions, extensions and memory; for an untrusted project only the user's own."""
     own, project = ExtensionFolder(arguments.home, "yours"), arguments.project
     theirs = ExtensionFolder(project / PROJECT_FOLDER, "project", within=project)
@@ -470,7 +472,7 @@ def places_of(settings: Settings, arguments: Arguments) -> Places:
     if arguments.trusted:
         claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
         extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
-    return Places(
+    return Knowledge(
         root=arguments.project,
         folder=arguments.folder.resolve(),
         names=settings.context.instruction_files if arguments.trusted else (),
@@ -495,7 +497,7 @@ def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str]
         model=lambda: settings.model.id,
         resumed=False,
     )
-    return WorktreeHooks(Hooks(places_of(settings, arguments).extensions, facts), arguments.folder, say)
+    return WorktreeHooks(Hooks(knowledge_of(settings, arguments).extensions, facts), arguments.folder, say)
 
 
 def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> tuple[Telemetry | None, str]:
@@ -646,14 +648,14 @@ def guards_of(
 
 
 def briefing_of(
-    settings: Settings, arguments: Arguments, places: Places, tools: Iterable[Tool], offered: OfferedTools
+    settings: Settings, arguments: Arguments, knowledge: Knowledge, tools: Iterable[Tool], offered: OfferedTools
 ) -> Briefing:
     """What the model is told at the start of the conversation, and about later changes."""
     rules, started = prompt_text("system"), date.today()
     return Briefing(
         lambda sections: system_prompt(rules, sections, arguments.folder, started),
         ToolRegistry(tools).definitions,
-        Knowledge(places),
+        knowledge,
         offered,
     )
 

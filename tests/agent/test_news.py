@@ -21,7 +21,6 @@ from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
     Knowledge,
-    Places,
     Sections,
     news,
     system_prompt,
@@ -133,8 +132,8 @@ def test_the_indexes_of_skills_and_memory_are_bounded(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
     notes.folder.mkdir()
     notes.index.write_text("# Memory\n" + "".join(f"- [n{n}](n{n}.md): about it\n" for n in range(1_000)))
-    places = Places(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes, memory_tokens=500)
-    sections = Knowledge(places).sections()
+    knowledge = Knowledge(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes, memory_tokens=500)
+    sections = knowledge.sections()
     assert 1_900 < estimate(size_of_text(sections.skills)) <= 2_000
     assert "skill-000" in sections.skills
     assert "skill-399" not in sections.skills
@@ -322,8 +321,7 @@ async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_pat
 
 async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
-    places = Places(tmp_path, tmp_path, ("AGENTS.md",), (), notes)
-    briefing = Briefing(prompt_of, (), Knowledge(places))
+    briefing = Briefing(prompt_of, (), Knowledge(tmp_path, tmp_path, ("AGENTS.md",), (), notes))
     await briefing.refresh(100_000)
     log = Log()
     log.append(log.stamp(briefing.prefix, 1.0))
@@ -351,9 +349,7 @@ async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
 async def test_nothing_is_read_while_nothing_changes(tmp_path: Path) -> None:
     file = add_skill(tmp_path / "skills", "x", "Before.")
     seen = file.stat()
-    knowledge = Knowledge(
-        Places(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), Notes(tmp_path / "m")),
-    )
+    knowledge = Knowledge(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), Notes(tmp_path / "m"))
     first = knowledge.sections()
     # The same size, inode and time: a change that cannot be seen shows whether the file is read.
     with file.open("r+") as stream:

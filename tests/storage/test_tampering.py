@@ -153,22 +153,25 @@ NOT_WRITTEN = "the log is not what was written"
 CASES: dict[str, tuple[Change, str]] = {
     "another text in an event": (
         changing(TRACE_NAME, "UPDATE events SET body = replace(body, 'read calc', 'kill calc') WHERE kind = 'message'"),
-        "do not tell what entry",
+        "not what entry",
     ),
     "another kind": (
         changing(TRACE_NAME, "UPDATE events SET kind = 'error' WHERE seq = 4"),
-        "events 4 to 4 do not tell",
+        "event 4 of the trace: not",
     ),
-    "another time": (changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"), "events 4 to 4 do not tell"),
+    "another time": (
+        changing(TRACE_NAME, "UPDATE events SET time = 1 WHERE seq = 4"),
+        "event 4 of the trace: not",
+    ),
     "another hash": (
         changing(TRACE_NAME, "UPDATE events SET hash = 'f' WHERE seq = 4"),
-        "events 4 to 4 have another hash",
+        "event 4 of the trace: another hash",
     ),
-    "no text": (changing(TRACE_NAME, "UPDATE events SET body = x'00' WHERE seq = 4"), "events 4 to 4 do not tell"),
+    "no text": (changing(TRACE_NAME, "UPDATE events SET body = x'00' WHERE seq = 4"), "event 4 of the trace: not"),
     "an event removed": (changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6"), "missing before event 7"),
     "an event removed, the others numbered anew": (
         changing(TRACE_NAME, "DELETE FROM events WHERE seq = 6", "UPDATE events SET seq = seq - 1 WHERE seq > 6"),
-        "do not tell what entry 5",
+        "not what entry 5 of the log says",
     ),
     "a permission removed": (
         changing(TRACE_NAME, "DELETE FROM events WHERE seq = 9", "UPDATE events SET seq = seq - 1 WHERE seq > 9"),
@@ -183,20 +186,20 @@ CASES: dict[str, tuple[Change, str]] = {
         ),
         "entry 5",
     ),
-    "an event added": (changing(TRACE_NAME, A_PERMISSION), "do not tell what entry"),
+    "an event added": (changing(TRACE_NAME, A_PERMISSION), "not what entry"),
     "an event of no entry": (
         changing(TRACE_NAME, A_PERMISSION.replace("max(entry)", "max(entry) + 1")),
-        "come after the log's last entry",
+        "after the log's last entry",
     ),
     "an event of no number": (
         changing(TRACE_NAME, "UPDATE events SET entry = 'x' WHERE seq = 4"),
-        "events 4 to 4 tell of entry 0, which is not the log's next one",
+        "event 4 of the trace: of entry 0, which is not the log's next one",
     ),
     "the end cut off": (changing(TRACE_NAME, "DELETE FROM events WHERE seq > 7"), "the end of the trace was cut off"),
     "all events": (changing(TRACE_NAME, "DELETE FROM events"), "the end of the trace was cut off"),
     "the trace": (lambda folder: (folder / TRACE_NAME).unlink(), "the end of the trace was cut off"),
     "a message forged": (forging, NOT_WRITTEN),
-    "a message forged, with the link": (forging_with_head, "do not tell what entry"),
+    "a message forged, with the link": (forging_with_head, "not what entry"),
     "no link": (changing(LOG_NAME, f"DELETE FROM meta WHERE key = '{HEAD_KEY}'"), "is gone, or was changed"),
     "another link": (changing(LOG_NAME, f"UPDATE meta SET value = '7' WHERE key = '{HEAD_KEY}'"), "is gone, or was"),
     "a link out of range": (
@@ -280,7 +283,7 @@ def test_the_database_itself_refuses(folder: Path, statement: str) -> None:
 def test_the_databases_of_another_session_are_found(sessions: tuple[Path, Path], folder: Path) -> None:
     _, other = sessions
     shutil.copy(other / TRACE_NAME, folder / TRACE_NAME)
-    assert any("another hash" in problem or "do not tell" in problem for problem in verify(folder).problems)
+    assert any("another hash" in problem or "not what" in problem for problem in verify(folder).problems)
     for path in folder.glob(f"{LOG_NAME}*"):
         path.unlink()
     shutil.copy(other / LOG_NAME, folder / LOG_NAME)

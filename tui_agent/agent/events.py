@@ -7,6 +7,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
+from tui_agent.models import base
 from tui_agent.text import clock_text, wait_text
 from tui_agent.tools.base import PermissionQuestion, SubtaskProgress
 
@@ -51,24 +52,9 @@ class ModelCallStarted(Event, frozen=True, kw_only=True, tag="model_call_started
     tokens: int
 
 
-class TextDelta(Event, frozen=True, kw_only=True, tag="text_delta"):
-    """The next piece of the answer."""
-
-    text: str
-
-
-class ReasoningDelta(Event, frozen=True, kw_only=True, tag="reasoning_delta"):
-    """The next piece of the model's reasoning."""
-
-    text: str
-
-
-class ToolCallDelta(Event, frozen=True, kw_only=True, tag="tool_call_delta"):
-    """The model is writing the arguments of tool call number `index` of this step."""
-
-    index: int
-    name: str
-    size: int
+TextDelta = base.TextDelta
+ReasoningDelta = base.ReasoningDelta
+ToolCallDelta = base.ToolCallDelta
 
 
 class Retrying(Event, frozen=True, kw_only=True, tag="retrying"):

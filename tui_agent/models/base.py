@@ -49,20 +49,20 @@ class PullProgress(NamedTuple):
     total: int = 0
 
 
-class TextDelta(msgspec.Struct, frozen=True):
-    """More of the answer's text."""
+class TextDelta(msgspec.Struct, frozen=True, tag_field="type", tag="text_delta"):
+    """The next piece of the answer."""
 
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True):
-    """More of the model's reasoning."""
+class ReasoningDelta(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_delta"):
+    """The next piece of the model's reasoning."""
 
     text: str
 
 
-class ToolCallDelta(msgspec.Struct, frozen=True):
-    """The model is writing a call: its name, as soon as it is known, and the characters of its arguments so far."""
+class ToolCallDelta(msgspec.Struct, frozen=True, tag_field="type", tag="tool_call_delta"):
+    """The model is writing the arguments of tool call number `index` of this step; `size`: their characters so far."""
 
     index: int
     name: str

@@ -100,7 +100,7 @@ class _Check:
         link = beginning(self._folder.name)
         for each, link in self._entries(log):
             while entry < link.seq:
-                self._events_differ(rows, f"tell of entry {entry}, which is not the log's next one")
+                self._events_differ(rows, f"of entry {entry}, which is not the log's next one")
                 entry, rows = next(groups, none)
             wanted = [row[1:] for row in rows_of(each, link, 0)]
             if entry == link.seq:
@@ -109,7 +109,7 @@ class _Check:
             elif wanted:
                 self._missing.append(link.seq)
         while rows:
-            self._events_differ(rows, "come after the log's last entry")
+            self._events_differ(rows, "after the log's last entry")
             entry, rows = next(groups, none)
         self._end(link, log.execute("SELECT value FROM meta WHERE key = ?", (HEAD_KEY,)).fetchone())
 
@@ -145,7 +145,8 @@ class _Check:
             yield row
 
     def _events_differ(self, rows: list[EventRow], how: str) -> None:
-        self.problems.append(f"events {rows[0][0]} to {rows[-1][0]} {how}")
+        named = f"event {rows[0][0]}" if len(rows) == 1 else f"events {rows[0][0]} to {rows[-1][0]}"
+        self.problems.append(f"{named} of the trace: {how}")
 
     def _compare(self, entry: int, wanted: list[Row], found: list[EventRow]) -> None:
         """Compare the events that an entry has in the trace with those it should have."""
@@ -153,10 +154,10 @@ class _Check:
             self.problems.append(f"{_range(self._missing)} of the log lack their events before event {found[0][0]}")
             self._missing = []
         if [row[1:-1] for row in found] != [row[:-1] for row in wanted]:
-            self._events_differ(found, f"do not tell what entry {entry} of the log says")
+            self._events_differ(found, f"not what entry {entry} of the log says")
         elif [row[-1] for row in found] != [row[-1] for row in wanted] and not self._other_hash:
             self._other_hash = True
-            self._events_differ(found, f"have another hash than entry {entry} of the log")
+            self._events_differ(found, f"another hash than that of entry {entry} of the log")
 
     def _end(self, link: Link, head: tuple[object] | None) -> None:
         noted = from_text(str(head[0])) if head is not None else None

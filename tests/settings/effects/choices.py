@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.briefing.briefing import Knowledge, Places
+from tui_agent.agent.briefing.briefing import Knowledge
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.turn.watchdog import (
     ModelAnswered,
@@ -30,7 +30,7 @@ from tui_agent.models.choice import (
     tier_table,
 )
 from tui_agent.models.ollama.address import address_of
-from tui_agent.session import places_of
+from tui_agent.session import knowledge_of
 from tui_agent.settings import GivenValue, Settings
 from tui_agent.tools.notes.memory import Notes
 
@@ -56,14 +56,14 @@ def styled(settings: Settings, folder: Path) -> object:
     (folder / "styles").mkdir(exist_ok=True)
     (folder / "styles/brief.md").write_text("Be brief.")
     notes = Notes(folder / "memory")
-    places = Places(folder, folder, (), (), notes, (ExtensionFolder(folder, "yours"),), style=settings.session.style)
-    return Knowledge(places).sections().style
+    extensions = (ExtensionFolder(folder, "yours"),)
+    return Knowledge(folder, folder, (), (), notes, extensions, settings.session.style).sections().style
 
 
 def other_folders(settings: Settings, folder: Path) -> object:
     """The folders that are looked in for extensions."""
     arguments = Arguments(folder=folder, home=folder, project=folder, user_home=folder, trusted=True)
-    return [root.kind for root in places_of(settings, arguments).extensions]
+    return [root.kind for root in knowledge_of(settings, arguments).extensions]
 
 
 def is_better(settings: Settings, folder: Path) -> object:

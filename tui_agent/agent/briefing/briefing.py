@@ -8,6 +8,7 @@ import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date
 from hashlib import blake2b
 from pathlib import Path
@@ -155,8 +156,13 @@ _MEMORY = (
 )
 
 
-class Places(NamedTuple):
-    """Where to look. Instruction files are called `names`, from `root` to `folder` (none in an untrusted project)."""
+@dataclass(eq=False)
+class Knowledge:
+    """Reads the sections, and caches them while nothing changes.
+
+    Instruction files are called `names`, from `root` to `folder` (none in an untrusted project). Its methods read
+    files: call them in a thread, one at a time.
+    """
 
     root: Path
     folder: Path
@@ -166,69 +172,54 @@ class Places(NamedTuple):
     extensions: tuple[ExtensionFolder, ...] = ()
     """The folders of the user's own agents and styles."""
     style: str = ""
-    """The output style at the start of a session."""
+    """The name of the output style; can be set at any time."""
     skills_tokens: int = 2_000
     """The most tokens that the index of skills, and that of agents, may take in the prompt."""
     memory_tokens: int = 2_000
     own: Path | None = None
     """The file of the user's own instructions."""
-
-
-class Knowledge:
-    """Reads the sections, and caches them while nothing changes.
-
-    Its methods read files: call them in a thread, one at a time.
-    """
-
-    def __init__(self, places: Places) -> None:
-        self.places = places
-        self._seen: tuple[object, ...] = ()
-        self._sections = Sections()
-        self.style = places.style
-        """The name of the output style; can be set at any time."""
-        self.own_memory = ""
-        """The memory section, if the index is as the session's own tool left it; else empty."""
+    own_memory: str = field(default="", init=False)
+    """The memory section, if the index is as the session's own tool left it; else empty."""
+    _seen: tuple[object, ...] = field(default=(), init=False)
+    _sections: Sections = field(default=Sections(), init=False)
 
     def sections(self) -> Sections:
         """The present sections. Cheap while nothing has changed: no file is read then."""
-        places = self.places
-        files = [place / name for place in _places(places.root, places.folder) for name in places.names]
-        files += [places.own] if places.own is not None else []
+        files = [place / name for place in _places(self.root, self.folder) for name in self.names]
+        files += [self.own] if self.own is not None else []
         seen = (
             *map(signature_of, files),
-            *skills_signature(places.skills),
-            signature_of(places.notes.index),
-            *signature(places.extensions, AGENTS, STYLES),
+            *skills_signature(self.skills),
+            signature_of(self.notes.index),
+            *signature(self.extensions, AGENTS, STYLES),
             self.style,
         )
         if seen != self._seen:
             skills = [
                 f"- {skill.name}: {skill.description} ({shown(str(skill.file))})"
-                for skill in find_skills(places.skills)
+                for skill in find_skills(self.skills)
                 if skill.offered and not skill.problem
             ]
-            agents = [
-                f"- {each.name}: {each.description}" for each in own_agents(places.extensions) if not each.problem
-            ]
-            own = _beginning(places.own) if places.own is not None and places.own.is_file() else ""
-            theirs = instructions(places.root, places.folder, places.names)
+            agents = [f"- {each.name}: {each.description}" for each in own_agents(self.extensions) if not each.problem]
+            own = _beginning(self.own) if self.own is not None and self.own.is_file() else ""
+            theirs = instructions(self.root, self.folder, self.names)
             title = f"# {OWN_INSTRUCTIONS} of the user, for every project"
             self._sections = Sections(
                 "\n\n".join(filter(None, (f"{title}\n\n{own}" if own else "", theirs))),
-                bounded(_SKILLS, skills, places.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
+                bounded(_SKILLS, skills, self.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
                 agents=bounded(
-                    INTRODUCTION, agents, places.skills_tokens, lambda left: f"[{left:,} more agents do not fit here.]"
+                    INTRODUCTION, agents, self.skills_tokens, lambda left: f"[{left:,} more agents do not fit here.]"
                 ),
-                style=style_text(places.extensions, self.style)[:INSTRUCTIONS_LIMIT],
+                style=style_text(self.extensions, self.style)[:INSTRUCTIONS_LIMIT],
             )
-            self.own_memory = self._sections.memory if self.places.notes.is_own else ""
+            self.own_memory = self._sections.memory if self.notes.is_own else ""
             self._seen = seen
         return self._sections
 
     def skills_text(self) -> str:
-        found = find_skills(self.places.skills)
-        looked = ", ".join(shown(str(folder.path)) for folder in self.places.skills)
+        found = find_skills(self.skills)
+        looked = ", ".join(shown(str(folder.path)) for folder in self.skills)
         if not found:
             return f"There are no skills. They are looked for in: {looked}"
         lines = [
@@ -240,7 +231,7 @@ class Knowledge:
 
     def memory_text(self) -> str:
         """A listing of the notes, for people; it names a folder that cannot be read."""
-        notes = self.places.notes
+        notes = self.notes
         try:
             listed = notes.listed()
         except ToolFailure as failure:
@@ -252,7 +243,7 @@ class Knowledge:
 
     def written_down(self) -> str:
         """All that the project's instructions and the notes say."""
-        notes = self.places.notes
+        notes = self.notes
         texts = [self.sections().instructions, self.sections().skills]
         with suppress(ToolFailure):
             for note in notes.listed():
@@ -262,7 +253,7 @@ class Knowledge:
         return "\n".join(texts)
 
     def _memory(self) -> str:
-        notes = self.places.notes
+        notes = self.notes
         try:
             lines = [line.rstrip() for line in notes.look().strip().splitlines()]
         except ToolFailure as failure:
@@ -273,7 +264,7 @@ class Knowledge:
         return bounded(
             _MEMORY.format(folder=folder, index=notes.index.name),
             lines,
-            self.places.memory_tokens,
+            self.memory_tokens,
             lambda left: f"[{left:,} more lines do not fit here: read {index}.]",
         )
 

@@ -107,7 +107,7 @@ def _change(agent: "Agent", argument: str) -> "tuple[Proposal, _Change]":
         file = _notes(agent).file(note)
         old = _body(file)
         return proposal, _Change(where, file, old, "\n".join(filter(None, (old, _written(proposal)))), described)
-    root = _knowledge(agent).places.root
+    root = _knowledge(agent).root
     if where == "skill":
         commands = proposal.text.split("\n")
         name = re.sub(r"[^a-z0-9]+", "-", " ".join(commands[-1].split()[:3]).lower()).strip("-")[:40] or "steps"
@@ -220,7 +220,7 @@ def _inbox(agent: "Agent") -> "Inbox":
 
 
 def _notes(agent: "Agent") -> "Notes":
-    return _knowledge(agent).places.notes
+    return _knowledge(agent).notes
 
 
 def _knowledge(agent: "Agent") -> "Knowledge":

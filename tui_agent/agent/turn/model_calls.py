@@ -387,16 +387,14 @@ class ModelCalls:
                 match event:
                     case TextDelta():
                         self._reply.text += valid_text(event.text)
-                        self._emit(events.TextDelta(text=event.text))
+                        self._emit(event)
                         if time.monotonic() - self._reply.saved_at >= PARTIAL_EVERY_S:
                             reply, name = self._reply, self._active.profile.name
                             piece = Partial(text=reply.text[reply.saved :], model=name, restart=reply.restart)
                             reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
                             await self._record.append(piece)
-                    case ReasoningDelta():
-                        self._emit(events.ReasoningDelta(text=event.text))
-                    case ToolCallDelta():
-                        self._emit(events.ToolCallDelta(index=event.index, name=event.name, size=event.size))
+                    case ReasoningDelta() | ToolCallDelta():
+                        self._emit(event)
                     case Metered():
                         self._account.used_so_far(self._active.profile, event.usage)
                     case Retrying():
