@@ -76,7 +76,7 @@ def _record_must_tell_of(program: Program, entries: list[AnyEntry]) -> None:
     (folder,) = _sessions(program)
     recorded = [trace.TraceEvent(0, event.time, event.kind, event.body) for event in trace.read_events(folder)]
     for entry in entries:
-        assert all(trace.TraceEvent(0, *event) in recorded for event in trace.events_of(entry)), entry
+        assert all(event in recorded for event in trace.events_of(entry)), entry
     report = verify(folder)
     assert report.ok, report
 

@@ -31,7 +31,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LOG_NAME, LogStore, read_summary
-from tui_agent.storage.trace import TRACE_NAME, NewEvent, events_of, read_events
+from tui_agent.storage.trace import TRACE_NAME, TraceEvent, events_of, read_events
 from tui_agent.storage.verify import verify
 
 
@@ -44,11 +44,11 @@ async def kept(folder: Path, entries: Sequence[AnyEntry] = ()) -> list[str]:
     return store.notices
 
 
-def told(folder: Path) -> list[NewEvent]:
-    return [NewEvent(event.time, event.kind, event.body) for event in read_events(folder)]
+def told(folder: Path) -> list[TraceEvent]:
+    return [msgspec.structs.replace(event, seq=0) for event in read_events(folder)]
 
 
-def all_events_of(entries: Sequence[AnyEntry]) -> list[NewEvent]:
+def all_events_of(entries: Sequence[AnyEntry]) -> list[TraceEvent]:
     return [event for entry in entries for event in events_of(entry)]
 
 

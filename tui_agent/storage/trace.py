@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -57,7 +57,7 @@ SCHEMA: Final = Schema(
 
 
 class TraceEvent(msgspec.Struct, frozen=True):
-    """An event: its number (from 1), seconds since the epoch, kind, and `body`, the text of a JSON object."""
+    """An event: its number (0: none yet), seconds since the epoch, kind, and `body`, the text of a JSON object."""
 
     seq: int
     time: float
@@ -65,26 +65,18 @@ class TraceEvent(msgspec.Struct, frozen=True):
     body: str
 
 
-class NewEvent(NamedTuple):
-    """An event that has no number yet; `time` in seconds since the epoch, `body` the text of a JSON object."""
-
-    time: float
-    kind: str
-    body: str
-
-
-def events_of(entry: AnyEntry) -> list[NewEvent]:
+def events_of(entry: AnyEntry) -> list[TraceEvent]:
     """The events of an entry: of a message its texts, reasoning, calls, results and usage, of others the entry itself.
 
     The parts of a streaming reply have none, since its message has them.
     """
     match entry:
         case Message():
-            return [NewEvent(entry.time, kind, _encoded(body)) for kind, body in _of_message(entry)]
+            return [TraceEvent(0, entry.time, kind, _encoded(body)) for kind, body in _of_message(entry)]
         case UnattributedCall():
-            return [NewEvent(entry.time, "model_usage", _encoded({"seq": entry.seq, **_used(entry)}))]
+            return [TraceEvent(0, entry.time, "model_usage", _encoded({"seq": entry.seq, **_used(entry)}))]
         case Recorded():
-            return [NewEvent(entry.time, entry.kind, entry.body)]
+            return [TraceEvent(0, entry.time, entry.kind, entry.body)]
         case Partial():
             return []
         case Summarized() | Checkpointed():
@@ -93,12 +85,15 @@ def events_of(entry: AnyEntry) -> list[NewEvent]:
             kind = "context"
         case _:
             kind = "session"
-    return [NewEvent(entry.time, kind, _encoded(entry))]
+    return [TraceEvent(0, entry.time, kind, _encoded(entry))]
 
 
 def rows_of(entry: AnyEntry, link: Link, last: int) -> list[Row]:
     """The rows of an entry's events; `link` is the entry's, `last` the number of the event before them."""
-    return [(last + place, *event, link.seq, link.hash) for place, event in enumerate(events_of(entry), 1)]
+    return [
+        (place, event.time, event.kind, event.body, link.seq, link.hash)
+        for place, event in enumerate(events_of(entry), last + 1)
+    ]
 
 
 def _encoded(body: object) -> str:
