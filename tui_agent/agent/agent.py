@@ -500,8 +500,9 @@ class Agent:
             raise RuntimeError("a subtask has no subtasks")
         return await self._subtasks.run(spec, progress)
 
-    async def _open_subtask(self, spec: SubtaskSpec, branch: str, ask: Ask) -> OpenSubtask:
-        """Open a subtask's conversation: on disk if this one is, else in memory."""
+    @asynccontextmanager
+    async def _open_subtask(self, spec: SubtaskSpec, branch: str, ask: Ask) -> AsyncIterator[OpenSubtask]:
+        """A context with a subtask's conversation, on disk if this one is, else in memory."""
         tools, settings = subtask_tools(spec, self._toolbox.registry), self.settings
         model = await self._subtask_model(spec.model)
         if spec.searches:
@@ -517,7 +518,10 @@ class Agent:
         kept = await self._kept.of_subtask(branch)
         name = subtask_id(self._kept.folder.name, branch) if self._kept.folder is not None else branch
         self.record("session", {"subtask": name, "title": spec.title, "model": model.profile.name})
-        hooked, transcript = self._as_hooked(spec, name, kept)
+        # How the user's hooks are told of it: its agent's or tool's name, and its transcript.
+        hooked, root, transcript = Subtask(name, agent_of(spec.title)), self._workspace.root, None
+        if kept.folder is not None:
+            transcript = Transcript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)
         hooks = self._hooks.of_subtask(hooked, transcript) if spec.hooked else Hooks()
         telemetry = self._record.telemetry.of_subtask(name, hooked.kind)
         # The learned token ratios of a model apply to every conversation with it.
@@ -536,17 +540,12 @@ class Agent:
                 workspace=self._workspace,
                 session=SessionParts(Guards(self._guards.ceiling), hooks=hooks, is_subtask=True, telemetry=telemetry),
             )
-        except BaseException:
-            await kept.close()
-            raise
-
-        async def close() -> None:
             try:
-                await agent.close()
+                yield OpenSubtask(name, model.profile.name, agent)
             finally:
-                await kept.close()
-
-        return OpenSubtask(name, model.profile.name, agent, close)
+                await to_completion(agent.close())
+        finally:
+            await to_completion(kept.close())
 
     async def _look(self, instruction: str, text: str) -> str:
         """What a subtask that may read files answers to a hook's question. Raises `ToolFailure`."""
@@ -569,13 +568,6 @@ class Agent:
         if output.is_error:
             raise ToolFailure(output.text)
         return output.text
-
-    def _as_hooked(self, spec: SubtaskSpec, name: str, kept: Persistence) -> tuple[Subtask, Transcript | None]:
-        """How the user's hooks are told of a subtask: its agent's or tool's name, and its transcript."""
-        kind, root = agent_of(spec.title), self._workspace.root
-        if kept.folder is None:
-            return Subtask(name, kind), None
-        return Subtask(name, kind), Transcript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)
 
     async def _subtask_model(self, name: str) -> Model:
         """The model of a subtask: the one named, else the small one if it can be asked, else this agent's own.

@@ -7,8 +7,8 @@ as they happen, pass the session's permission gate and stop at the session's cos
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import replay
 from tui_agent.conversation.entries import AnyEntry, Usage
-from tui_agent.durable import to_completion
 from tui_agent.models.base import ModelError
 from tui_agent.models.usage import UsageTracker
 from tui_agent.storage.errors import StorageError
@@ -54,20 +53,16 @@ class Conversation(Protocol):
 
 
 class OpenSubtask(NamedTuple):
-    """A subtask whose conversation is ready to run. `id`: of its record. `model`: ``provider:id``.
-
-    `close` writes pending entries and closes its record. Raises `StorageError`.
-    """
+    """A subtask whose conversation is ready to run. `id`: of its record. `model`: ``provider:id``."""
 
     id: str
     model: str
     conversation: Conversation
-    close: Callable[[], Coroutine[None, None, None]]
 
 
-Opener = Callable[[SubtaskSpec, str, Ask], Awaitable[OpenSubtask]]
-"""Opens the conversation of a subtask, given its branch and the `Ask` for its calls. Raises `StorageError`,
-`UnknownModel`, and ToolFailure for an unknown tool."""
+Opener = Callable[[SubtaskSpec, str, Ask], AbstractAsyncContextManager[OpenSubtask]]
+"""A context with the conversation of a subtask, given its branch and the `Ask` for its calls; at its end the record is
+complete. Raises `StorageError`, `UnknownModel`, and ToolFailure for an unknown tool."""
 
 
 class SubtaskRunner:
@@ -99,15 +94,13 @@ class SubtaskRunner:
 
         if self._slots.locked():
             progress(_WAITING)
-        async with self._slots:
+        async with self._slots, AsyncExitStack() as opened:
+            opening = self.opener(spec, branch_prefix(call_id) + secrets.token_hex(2), ask)
             try:
-                subtask = await self.opener(spec, branch_prefix(call_id) + secrets.token_hex(2), ask)
+                subtask = await opened.enter_async_context(opening)
             except (ModelError, StorageError) as error:
                 return SubtaskResult("", "", spec.model, Usage(), 0.0, 0, error.message)
-            try:
-                result = await _followed(subtask, spec, progress)
-            finally:
-                await to_completion(subtask.close())
+            result = await _followed(subtask, spec, progress)
         if unasked:
             raise unasked[-1]
         return result
