@@ -7,7 +7,7 @@ cost as a share of that of the cheapest other policy, and the evidence of both. 
 fitted more often than ours is out of the race. Cells in which system prompt and tools alone take more than half of the
 window, or in which nobody has to do anything, are counted only. Then: how many cells are no dearer, the worst, and
 those in which another is both cheaper and keeps more. At the end the same without the cost of reading again what has
-left the view: of the others' prompts hardly anything says where to read it, so that they lose it without a bill.
+left the view, which is billed to all by one rule: as if it could be done without.
 """
 
 import argparse
@@ -72,7 +72,7 @@ class Cell(NamedTuple):
 
     @property
     def like_for_like(self) -> float:
-        """The same without what is read again: only ours is billed for that, the others lose it for nothing."""
+        """The same without the cost of what is read again."""
         fitting = [each for each in self.others if each.over <= self.ours.over] or self.others
         return self.ours.plain / min(each.plain for each in fitting)
 

@@ -127,8 +127,9 @@ _DOLLARS: Final = """\
 
 *Of the default*: cost as a share of that of `balanced`. *Evidence*: of the names, paths and numbers that an answer uses
 and a tool reported first, the share still in view. *Verbatim*: the share in view where it was said. *Read again*:
-results that have to be fetched again after they left. *Waits*: calls that had to wait for a summary. *Too large*: calls
-that would not have fitted the window. An asterisk marks a policy than which none is cheaper and keeps more verbatim."""
+results that an answer uses after they have left, each billed as one more call by one rule for all policies. *Waits*:
+calls that had to wait for a summary. *Too large*: calls that would not have fitted the window. An asterisk marks a
+policy than which none is cheaper and keeps more verbatim."""
 _SURVIVAL: Final = """\
 ## What survives
 

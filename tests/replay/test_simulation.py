@@ -208,7 +208,7 @@ def test_what_a_placeholder_leads_to_is_fetched_once_and_billed(tmp_path: Path) 
     )
 
 
-def test_what_a_summary_dropped_is_gone_where_nothing_leads_to_it(tmp_path: Path) -> None:
+def test_what_a_summary_dropped_is_found_again_at_the_same_price_where_nothing_leads_to_it(tmp_path: Path) -> None:
     lines = [
         line
         for each in range(400)
@@ -221,6 +221,7 @@ def test_what_a_summary_dropped_is_gone_where_nothing_leads_to_it(tmp_path: Path
     assert outcome.bill.peak_tokens <= 60_000
     assert outcome.evidence.in_view < outcome.evidence.needed
     assert outcome.evidence.pointed_to == 0
+    assert 0 < outcome.bill.fetches <= outcome.evidence.needed - outcome.evidence.in_view
 
 
 def test_a_summary_that_the_provider_signs_is_asked_for_once(tmp_path: Path) -> None:

@@ -145,7 +145,10 @@ def simulate(
 
 @dataclass(slots=True)
 class _Search:
-    """Looks for what each call needs. A result is fetched at most once between two edits of the prompt."""
+    """Looks for what each call needs, and bills finding it again, under every policy by one rule: what a recorded call
+    uses has been read once more if the prompt no longer holds it, whether something in it says where or the model has
+    to search. A result is fetched at most once between two edits of the prompt.
+    """
 
     script: Script
     policy: Policy
@@ -159,7 +162,7 @@ class _Search:
         self.kinds = self.script.kinds
 
     def look_for_what_is_needed(self, call: RecordedCall) -> None:
-        """Count what is in view, and fetch again what is not but is reachable."""
+        """Count what is in view, and fetch again what is not."""
         edits = self.policy.compactions + self.policy.clearings
         if edits != self.edits:
             self.fetched.clear()
@@ -172,11 +175,11 @@ class _Search:
                 self.evidence.in_view += 1
                 self.evidence.depths[self.policy.prompt.depth(mention)] += 1
                 continue
-            source = self._source_of(mention, call)
-            if source is None:
-                continue
-            self.evidence.pointed_to += 1
-            if source.index not in self.fetched:
+            earlier = [each for each in self.script.sources.get(mention, ()) if each.index < call.answer.index]
+            self.evidence.pointed_to += any(map(self.policy.prompt.leads_to, earlier))
+            # One that was fetched already, else the smallest.
+            source = min(earlier, key=lambda each: (each.index not in self.fetched, each.tokens), default=None)
+            if source is not None and source.index not in self.fetched:
                 self.fetched.add(source.index)
                 missing.append(source)
         if missing:
@@ -194,9 +197,3 @@ class _Search:
 
     def _shows(self, text: str) -> bool:
         return any(text in part.shown for part in self.policy.prompt.parts)
-
-    def _source_of(self, mention: int, call: RecordedCall) -> RecordedMessage | None:
-        """The result to fetch for a mention: one fetched already, else the smallest that is reachable."""
-        earlier = [each for each in self.script.sources.get(mention, ()) if each.index < call.answer.index]
-        found = [each for each in earlier if each.index in self.fetched or self.policy.prompt.leads_to(each)]
-        return min(found, key=lambda each: (each.index not in self.fetched, each.tokens), default=None)
