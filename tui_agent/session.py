@@ -22,9 +22,10 @@ from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowle
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
-from tui_agent.agent.extensions.files import ExtensionFolder, style_text
+from tui_agent.agent.extensions.files import PLUGIN_DATA, ExtensionFolder, style_text
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Facts, Hooks
+from tui_agent.agent.extensions.placeholders import Here, skill_as_read
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
@@ -304,8 +305,18 @@ async def _open(
     engine.running = lambda: background.running
     sandbox = gate.confinement = sandbox_of(settings, arguments, workspace, store.folder, readable)
     languages = LanguageServers(settings.diagnostics, sandbox, arguments.project, trusted=arguments.trusted)
+    here = Here(workspace.root, store.folder.name, lambda: engine.settings.model.effort)
     tools = tools_of(
-        settings, gate, knowledge.notes, background, sandbox, languages, buffers, view, trusted=arguments.trusted
+        settings,
+        gate,
+        knowledge.notes,
+        background,
+        sandbox,
+        languages,
+        buffers,
+        view,
+        partial(skill_as_read, knowledge.extensions, here),
+        trusted=arguments.trusted,
     )
     files = gate.history = await files_of(settings, arguments, workspace, store, entries)
     subtasks = SubtaskRunner(ask)
@@ -468,7 +479,9 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
             ExtensionFolder(user / CLAUDE_FOLDER, "yours", kind="claude"),
         ]
     plugins = (arguments.folder / Path(each).expanduser() for each in settings.session.plugins)
-    extensions += [ExtensionFolder(each, "yours", kind="plugin", prefix=f"{each.name.lower()}:") for each in plugins]
+    for each in plugins:
+        data = arguments.home / PLUGIN_DATA / each.name
+        extensions.append(ExtensionFolder(each, "yours", kind="plugin", prefix=f"{each.name.lower()}:", data=data))
     if arguments.trusted:
         claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
         extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
@@ -552,10 +565,11 @@ def tools_of(
     languages: LanguageServers,
     buffers: Buffers | None,
     view: View,
+    as_read: Callable[[Path, str], str],
     *,
     trusted: bool,
 ) -> list[Tool]:
-    """The tools of the session."""
+    """The tools of the session. `as_read`: how the text of a file is shown to the model."""
     output = settings.output
     pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
     commands: Tool = RunCommand(
@@ -570,7 +584,7 @@ def tools_of(
     confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
     checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
     editing = (Diagnosing(tool, languages, checks) for tool in confined)
-    reading, commands = (TellingLate(tool, languages) for tool in (ReadFile(pages, buffers), commands))
+    reading, commands = (TellingLate(tool, languages) for tool in (ReadFile(pages, buffers, as_read), commands))
     tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),

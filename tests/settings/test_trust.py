@@ -298,6 +298,9 @@ def test_every_way_to_name_a_hook_is_told(repository: Path) -> None:
         {"type": "python", "call": "own:check", "command": "true"},
         {"type": "prompt", "prompt": "Is it safe?", "if": "Bash(git *)"},
         {"type": "command", "command": "node", "args": ["-e", "evil()"]},
+        {"type": "agent", "prompt": "Is it safe?", "model": "opus"},
+        {"type": "http", "url": "http://a.b", "headers": {"X": "Bearer $KEY"}, "allowedEnvVars": ["KEY"]},
+        {"type": "mcp_tool", "server": "notes", "tool": "add", "input": {"command": "${cwd}"}},
     ]
     write(repository / ".agents" / "hooks.json", {"hooks": {"Stop": [{"hooks": hooks}]}})
     assert running(repository) == (
@@ -305,4 +308,7 @@ def test_every_way_to_name_a_hook_is_told(repository: Path) -> None:
         ".agents/hooks.json: Stop calls: own:check",
         ".agents/hooks.json: Stop (Bash(git *)) asks the small model: Is it safe?",
         ".agents/hooks.json: Stop runs: node -e evil()",
+        ".agents/hooks.json: Stop asks opus: Is it safe?",
+        '.agents/hooks.json: Stop sends the event to: http://a.b (headers.X = "Bearer $KEY", allowedEnvVars = "KEY")',
+        '.agents/hooks.json: Stop calls a server\'s tool: add (server = "notes", input.command = "${cwd}")',
     )

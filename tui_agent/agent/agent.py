@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar, overload
@@ -21,6 +21,7 @@ from tui_agent.agent.extensions.agents import READING, agent_of
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_calls import Ways
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
+from tui_agent.agent.extensions.placeholders import Here
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
 from tui_agent.agent.extensions.transcript import Transcript
 from tui_agent.agent.files import ChangedFiles
@@ -45,7 +46,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
-from tui_agent.models.choice import configured_model, small_model
+from tui_agent.models.choice import configured_model, meant_model, small_model
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.speed import Speed
 from tui_agent.settings import Settings
@@ -243,7 +244,7 @@ class Agent:
             hooks,
             around,
         )
-        hooks.ways = hooks.ways or Ways(self._steps.judge, self._look, self._use)
+        hooks.ways = hooks.ways or Ways(self._judge, self._look, self._use)
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
@@ -251,7 +252,9 @@ class Agent:
         self.context: Final = AgentContext(parts, self.turns, kept.texts, *sources)
         self.branches: Final = Branches(parts, self.turns, kept.texts)
         self.files: Final = ChangedFiles(self._record, self.turns, session.files)
-        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, workspace.root)
+        name = kept.folder.name if kept.folder is not None else ""
+        here = Here(workspace.root, name, lambda: self.settings.model.effort)
+        self.own_commands: Final = OwnCommands(parts, self.turns, self.briefing, session.extensions, here)
 
     @classmethod
     @asynccontextmanager
@@ -547,12 +550,20 @@ class Agent:
         finally:
             await to_completion(kept.close())
 
-    async def _look(self, instruction: str, text: str) -> str:
-        """What a subtask that may read files answers to a hook's question. Raises `ToolFailure`."""
-        tools = tuple(tool.definition.name for tool in self._toolbox.registry if tool.definition.name in READING)
-        spec = SubtaskSpec(instruction, text, tools, "hook", steps=HOOK_STEPS, hooked=False)
+    async def _judge(self, instruction: str, text: str, model: str) -> str:
+        """What a model answers to a hook's question. Raises `ToolFailure`."""
+        return await (self._look(instruction, text, model, ()) if model else self._steps.judge(instruction, text))
+
+    async def _look(self, instruction: str, text: str, model: str, tools: Sequence[str] | None = None) -> str:
+        """What a subtask that reads files, or has these `tools`, answers to a hook's question. Raises `ToolFailure`."""
+        if tools is None:
+            tools = [tool.definition.name for tool in self._toolbox.registry if tool.definition.name in READING]
         try:
+            meant = meant_model(self.settings, model, self.profile.name) if model else ""
+            spec = SubtaskSpec(instruction, text, tuple(tools), "hook", meant, steps=HOOK_STEPS, hooked=False)
             result = await self._for_hooks.run(spec, lambda _: None)
+        except UnknownModel as error:
+            raise ToolFailure(error.message) from error
         except NobodyToAsk as error:
             raise ToolFailure("it would need an approval, and nobody can be asked") from error
         if result.error:

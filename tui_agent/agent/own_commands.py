@@ -1,13 +1,12 @@
 """What users, projects and MCP servers add to a session: slash commands of their own, and output styles.
 
 A command is a Markdown file whose text is sent to the model, with arguments filled in: ``$ARGUMENTS`` stands for
-everything typed after the name, ``$1`` to ``$9`` for single words of it, `` !`command` `` for a command's output, and
-``@path`` for a file's contents. Typed arguments are never expanded themselves.
+everything typed after the name, ``$1`` for a word of it, `` !`command` `` for a command's output, and ``@path`` for a
+file's contents. Typed arguments are never expanded themselves.
 """
 
 import asyncio
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from tui_agent.agent.extensions.files import (
     markdown_files,
     with_places,
 )
+from tui_agent.agent.extensions.placeholders import Here, Placeholders, as_it_stands, names_in
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import Parts
 from tui_agent.agent.turn.turns import Turns
@@ -38,13 +38,6 @@ from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, find_skills
 COMMANDS: Final = "commands"
 
 _SOURCES: Final = {"project": "the project's", "yours": "yours"}
-_SIGNS: Final = re.compile(
-    r"^```!\s*\n(?P<script>.*?)\n```[ \t]*$|(?<!\S)!`(?P<command>[^`\n]+)`"
-    r"|(?<![\w$])(?P<argument>\$ARGUMENTS\b|\$[1-9](?!\d))|(?<![\w@/.`])@(?P<path>[\w./~-]*[\w/])",
-    re.MULTILINE | re.DOTALL,
-)
-_ARGUMENT: Final = re.compile(r"\$ARGUMENTS\b|\$[1-9](?!\d)")
-_PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
 _SERVERS_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -52,7 +45,8 @@ class OwnPrompt(NamedTuple):
     """A slash command of the user's own, or of an MCP server.
 
     hint: the argument's name in the help. problem: why it cannot be used; empty if it can. server: the MCP server that
-    offers it; empty: it is a file. model: answers the turn that the command starts; empty: the session's.
+    offers it; empty: it is a file. model: answers the turn that the command starts; empty: the session's. names: those
+    of its arguments. skill: it is one.
     """
 
     name: str
@@ -63,22 +57,24 @@ class OwnPrompt(NamedTuple):
     problem: str = ""
     server: str = ""
     model: str = ""
+    names: tuple[str, ...] = ()
+    skill: bool = False
 
 
 class OwnCommands:
     """The slash commands and styles of one session, read from `extensions` on demand.
 
-    `folder`: the working folder, relative to which ``@path`` is resolved.
+    `here`: the session; ``@path`` is relative to its folder.
     """
 
     def __init__(
-        self, parts: Parts, turns: Turns, briefing: Briefing, extensions: tuple[ExtensionFolder, ...], folder: Path
+        self, parts: Parts, turns: Turns, briefing: Briefing, extensions: tuple[ExtensionFolder, ...], here: Here
     ) -> None:
         self._parts = parts
         self._turns = turns
         self._briefing = briefing
         self._extensions = extensions
-        self._folder = folder
+        self._here = here
         self._offered = parts.offered
 
     async def listed(self) -> str:
@@ -120,38 +116,25 @@ class OwnCommands:
         if prompt.server and self._offered is not None:
             return await self._offered.servers.prompt(prompt.server, prompt.name.partition(":")[2], argument)
         model = await asyncio.to_thread(self._model_of, prompt.model) if prompt.model else ""
-        try:
-            words = shlex.split(argument)
-        except ValueError:
-            words = argument.split()
-
-        def put(sign: re.Match[str]) -> str:
-            if sign[0] == "$ARGUMENTS":
-                return argument
-            place = int(sign[0][1:]) - 1
-            return words[place] if place < len(words) else ""
-
-        def quoted(sign: re.Match[str]) -> str:
-            text = put(sign)
-            return text if _PLAIN.fullmatch(text) else shlex.quote(text) if text else ""
-
-        whole = prompt.text.replace("${CLAUDE_PROJECT_DIR}", str(self._folder))
+        whole = self._here.filled(prompt.text)
+        placeholders = Placeholders(whole, prompt.names, skill=prompt.skill)
         pieces: list[str] = []
         end = 0
-        for found in _SIGNS.finditer(whole):
+        for found in placeholders.signs.finditer(whole):
             pieces.append(whole[end : found.start()])
             end = found.end()
             if command := found["script"] or found["command"]:
-                pieces.append(await self._call("run_command", command=_ARGUMENT.sub(quoted, command)))
+                pieces.append(await self._call("run_command", command=placeholders.in_command(command, argument)))
             elif found["argument"]:
-                pieces.append(put(found))
+                value = placeholders.value(found, argument)
+                pieces.append(as_it_stands(found) if value is None else value)
             elif await asyncio.to_thread(self._is_file, found["path"]):
                 pieces.append(f"{found[0]}\n{await self._call('read_file', path=found['path'])}\n")
             else:
                 # The mention alone, for the model to look up.
                 pieces.append(found[0])
         text = "".join((*pieces, whole[end:])).strip()
-        if argument and not _ARGUMENT.search(prompt.text):
+        if argument and not placeholders.takes_arguments:
             text += f"\n\nArguments: {argument}"
         self._turns.answer_next_with(text, model)
         return text
@@ -166,7 +149,7 @@ class OwnCommands:
         return goal.message
 
     def _is_file(self, path: str) -> bool:
-        return (self._folder / Path(path).expanduser()).is_file()
+        return (self._here.folder / Path(path).expanduser()).is_file()
 
     async def _call(self, tool: str, **arguments: str) -> str:
         parts, given = self._parts, msgspec.json.encode(arguments).decode()
@@ -196,7 +179,7 @@ class OwnCommands:
                 server=status.name,
             )
             for status in (servers.statuses() if servers is not None else ())
-            if servers is not None and status.known is not None and servers.is_on(status.name)
+            if status.known is not None and status.on
             for prompt in status.known.prompts
             if _SERVERS_PROMPT.fullmatch(prompt.name)
         ]
@@ -238,11 +221,20 @@ def _in_files(extensions: tuple[ExtensionFolder, ...]) -> list[OwnPrompt]:
     for each in markdown_files(extensions, COMMANDS):
         lines = (line.strip("# ").strip() for line in each.text.splitlines())
         first = next(filter(None, lines), "")[:100]
-        takes = "[…]" if _ARGUMENT.search(each.text) else ""
+        takes = "[…]" if Placeholders(each.text).takes_arguments else ""
         hint = each.key("argument-hint", "argument_hint", "arguments") or takes
         description = each.description or first
         found.append(
-            OwnPrompt(each.name, description, hint, each.text, each.source, each.problem, model=each.key("model"))
+            OwnPrompt(
+                each.name,
+                description,
+                hint,
+                each.text,
+                each.source,
+                each.problem,
+                model=each.key("model"),
+                names=names_in(each.key("arguments")),
+            )
         )
     return list({prompt.name: prompt for prompt in found}.values())
 
@@ -255,4 +247,5 @@ def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
                 said = with_places(skill.text, root, skill.file.parent)
                 text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{said}"
                 name = f"{root.prefix}{''.join(skill.name.lower().split())}"
-                yield OwnPrompt(name, skill.description, skill.hint, text, root.source)
+                names = names_in(skill.arguments)
+                yield OwnPrompt(name, skill.description, skill.hint, text, root.source, names=names, skill=True)

@@ -59,6 +59,7 @@ _OWN: Final = {
     "styles": "output styles: how answers are written, once one is chosen",
     "commands": "slash commands: texts that are sent to the model, and commands that they run",
 }
+"""Other files and folders that a project may bring, and what they do."""
 _HOOK_DOES: Final = {
     "command": "runs",
     "call": "calls",
@@ -66,7 +67,9 @@ _HOOK_DOES: Final = {
     "tool": "calls a server's tool",
     "prompt": "asks the small model",
 }
-"""Other files and folders that a project may bring, and what they do."""
+"""The key with what a hook does, and how that is said."""
+_HOOK_MORE: Final = ("server", "input", "headers", "allowedEnvVars")
+"""Keys of a hook that say more on it."""
 
 
 class Brought(NamedTuple):
@@ -241,13 +244,16 @@ def _hooks(value: object, event: str = "", about: str = "") -> Iterator[str]:
         only = [str(value[key]) for key in ("matcher", "if") if value.get(key) not in (None, "", "*")]
         about += "".join(f" ({each})" for each in only)
         args = value.get("args")
+        more = ", ".join(_flat({key: value[key] for key in _HOOK_MORE if key in value}))
         for key, does in _HOOK_DOES.items():
             if isinstance(value.get(key), str | list):
                 words = value[key] if isinstance(value[key], list) else [value[key]]
+                does = f"asks {value['model']}" if key == "prompt" and value.get("model") else does
                 line = " ".join(map(str, [*words, *(args if isinstance(args, list) else ())]))
-                yield f"{event or 'hook'}{about} {does}: {line}"
+                yield f"{event or 'hook'}{about} {does}: {line}" + (f" ({more})" if more else "")
         for key, inner in value.items():
-            yield from _hooks(inner, event or str(key), about)
+            if key not in _HOOK_MORE:
+                yield from _hooks(inner, event or str(key), about)
     elif isinstance(value, list):
         for inner in value:
             yield from _hooks(inner, event, about)

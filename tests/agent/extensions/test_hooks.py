@@ -319,6 +319,8 @@ async def test_the_transcript_is_a_session_of_claude_code(tmp_path: Path) -> Non
     blocks = [block for line in lines if line["type"] == "assistant" for block in line["message"]["content"]]
     calls = [(block["name"], block["input"]["command"]) for block in blocks if block["type"] == "tool_use"]
     assert calls == [("Bash", "echo hi")]
+    # Hooks search for it as Claude Code writes it.
+    assert await asyncio.to_thread(lambda: '"role":"assistant"' in Path(file).read_text())
     assert lines[0]["message"]["content"] == "run `echo hi`"
     assert [line["parentUuid"] for line in lines[1:]] == [line["uuid"] for line in lines[:-1]]
     async with talking(tmp_path / "again", resume=file) as session:
@@ -489,7 +491,7 @@ async def test_a_prompt_is_judged_by_the_small_model(
     judge = {"type": "prompt", "prompt": "May this be read? $ARGUMENTS"}
     listed = {
         "PreToolUse": [{"matcher": "Read", "hooks": [{**judge, "continueOnBlock": True}]}],
-        "Stop": [{"hooks": [{"type": "prompt", "prompt": "Is all done?"}]}],
+        "Stop": [{"hooks": [{"type": "prompt", "prompt": "Is all done?", "model": "frontier"}]}],
     }
     (tmp_path / "home" / "hooks.json").write_text(json.dumps({"hooks": listed}))
     with in_thread(provider(answer)) as server:
@@ -503,8 +505,9 @@ async def test_a_prompt_is_judged_by_the_small_model(
             assert not failed_hooks(told)
             (ended,) = [event for event in told if isinstance(event, events.ToolFinished)]
             assert (ended.status, "calc.py is off limits." in ended.text) == ("denied", True)
-    assert len(asked) == 2
-    assert all(small in model for model in asked)
+    judged, named = asked
+    assert small in judged
+    assert named == large
 
 
 async def test_a_refusal_by_a_prompt_ends_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

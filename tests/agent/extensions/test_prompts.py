@@ -33,7 +33,13 @@ async def sent(agent: Agent, name: str, argument: str = "") -> str:
     ("text", "argument", "expected"),
     [
         ("say $1 and $2, of $ARGUMENTS.", "'a b' c", "say a b and c, of 'a b' c."),
-        ("nothing is $3 here", "a", "nothing is  here"),
+        ("nothing is $3 here", "a", "nothing is $3 here"),
+        ("$0 before $1, $ARGUMENTS[1], $2", "a b", "a before b, b, $2"),
+        (r"\$1 is $1, \\$1 and \$PATH, \$ARGUMENTS", "a", r"$1 is a, \\a and \$PATH, $ARGUMENTS"),
+        (r"\$5.00 for", "a", "$5.00 for\n\nArguments: a"),
+        ("release v$1", "2", "release v2"),
+        ("---\narguments: [issue, branch]\n---\n$issue on $branch, not $issues", "7", "7 on , not $issues"),
+        ("!`echo a b | awk '{print \\$2}'`", "c", "b\n\nArguments: c"),
         ("just this", "and that", "just this\n\nArguments: and that"),
         ("costs $100 and $PATH", "", "costs $100 and $PATH"),
         ("hello !`echo $1`.", "'it; id'", "hello it; id."),
@@ -55,14 +61,17 @@ async def test_places_are_filled_in(tmp_path: Path) -> None:
     write(tmp_path / "home", "own", "in ${CLAUDE_PROJECT_DIR}")
     skill = tmp_path / "home" / "skills" / "tidy" / "SKILL.md"
     skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: tidy\ndescription: Tidy up.\n---\nRun ${CLAUDE_SKILL_DIR}/run.sh")
-    plugin = ExtensionFolder(tmp_path / "plugin", "yours", kind="plugin")
-    write(plugin.folder, "theirs", "read ${CLAUDE_PLUGIN_ROOT}/rules.md")
+    skill.write_text("---\nname: tidy\ndescription: Tidy up.\n---\nRun ${CLAUDE_SKILL_DIR}/run.sh $1")
+    plugin = ExtensionFolder(tmp_path / "plugin", "yours", kind="plugin", data=tmp_path / "kept")
+    write(plugin.folder, "theirs", "read ${CLAUDE_PLUGIN_ROOT}/rules.md, write ${CLAUDE_PLUGIN_DATA}")
     async with talking(tmp_path) as session:
         assert await sent(session.agent, "own") == f"in {tmp_path / 'project'}"
-        assert (await sent(session.agent, "tidy")).endswith(f"Run {skill.parent}/run.sh")
+        assert (await sent(session.agent, "tidy", "a b")).endswith(f"Run {skill.parent}/run.sh b")
+        read = await session.agent.own_commands._call("read_file", path=str(skill))
+        assert f"Run {skill.parent}/run.sh $1" in read
     (command,) = markdown_files((plugin,), "commands")
-    assert command.text == f"read {plugin.folder}/rules.md"
+    assert command.text == f"read {plugin.folder}/rules.md, write {tmp_path / 'kept'}"
+    assert (tmp_path / "kept").is_dir()
 
 
 async def test_a_file_is_put_in_behind_its_mention(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class OfferedTools:
         looked_up = set_.deferred > 0 or bool(self.servers.unknown or own)
         leading = (self.call.definition, self.find.definition) if looked_up else ()
         self.definitions = tuple(sorted((*set_.definitions, *own, *leading), key=lambda each: each.name))
-        statuses = [status for status in self.servers.statuses() if self.servers.is_on(status.name)]
+        statuses = [status for status in self.servers.statuses() if status.on]
         room = min(_MOST, max(_LEAST, _CHARS // max(1, len(statuses))))
         lines = [f"- language servers: {', '.join(self.servers.own)} (of names in code)."] if own else []
         lines += [_line(status, room, names=looked_up) for status in statuses]

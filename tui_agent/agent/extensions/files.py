@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
@@ -18,6 +20,8 @@ MOST_FILES: Final = 200
 MOST_BYTES: Final = 262_144
 """The most bytes of one file."""
 
+PLUGIN_DATA: Final = "plugin-data"
+"""The folder in the program's home for what plugins keep."""
 STYLES: Final = "styles"
 """The subfolder for output styles: Markdown files that tell the model how to write its answers."""
 
@@ -32,7 +36,7 @@ class ExtensionFolder(NamedTuple):
     """A folder of extensions: the user's, or the project's, whose links must not lead outside `within`.
 
     kind: how it is laid out, as ours, as Claude Code's `.claude`, or as one of its plugins. prefix: put before the
-    names of what a plugin brings.
+    names of what a plugin brings. data: where a plugin keeps what outlasts its updates.
     """
 
     folder: Path
@@ -40,6 +44,7 @@ class ExtensionFolder(NamedTuple):
     within: Path | None = None
     kind: Kind = "own"
     prefix: str = ""
+    data: Path | None = None
 
     def subfolder(self, name: str) -> Path:
         """The subfolder for files of one kind."""
@@ -144,6 +149,10 @@ def with_places(text: str, root: ExtensionFolder, skill: Path | None = None) -> 
     """A text with the places that Claude Code fills in: where its plugin is, and the skill's own folder."""
     if root.kind == "plugin":
         text = text.replace("${CLAUDE_PLUGIN_ROOT}", str(root.folder))
+    if root.data is not None and "${CLAUDE_PLUGIN_DATA}" in text:
+        with suppress(OSError):
+            make_private_folder(root.data)
+        text = text.replace("${CLAUDE_PLUGIN_DATA}", str(root.data))
     return text.replace("${CLAUDE_SKILL_DIR}", str(skill)) if skill is not None else text
 
 

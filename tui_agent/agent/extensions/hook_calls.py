@@ -22,14 +22,16 @@ _LOOKING: Final = f"{_JUDGE} Before you answer, look at the files that matter."
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PATH: Final = re.compile(r"\$\{([\w.-]+)\}")
 
-Judge = Callable[[str, str], Awaitable[str]]
-"""A model's answer to an instruction and a question. Raises ToolFailure if it cannot be asked."""
+Judge = Callable[[str, str, str], Awaitable[str]]
+"""The answer to an instruction and a question by the model that is named last; empty: the small one. Raises ToolFailure
+if it cannot be asked.
+"""
 
 
 class Ways(NamedTuple):
     """How hooks reach the models and servers of a session.
 
-    ask: the small model. look: a subtask that reads files first. call: the text that a tool of a server that runs gives
+    ask: a model. look: a subtask that reads files first. call: the text that a tool of a server that runs gives
     for these arguments; raises ToolFailure.
     """
 
@@ -51,7 +53,8 @@ async def verdict_of(hook: Hook, data: bytes, ways: Ways | None) -> Verdict:
     event = data.decode(errors="replace")
     question = hook.prompt.replace("$ARGUMENTS", event)
     question = question if "$ARGUMENTS" in hook.prompt else f"{question}\n\n{event}"
-    answer = await (ways.look(_LOOKING, question) if hook.looks else ways.ask(_JUDGE, question))
+    asked = ways.look(_LOOKING, question, hook.model) if hook.looks else ways.ask(_JUDGE, question, hook.model)
+    answer = await asked
     return msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1], type=Verdict)
 
 

@@ -116,7 +116,7 @@ class Use(NamedTuple):
 
 class Hook(NamedTuple):
     """One hook, for subjects that match `matcher` (empty: all): a command line, a `prompt` for the small model, or for
-    a subtask that `looks` at files first, an address to `post` to, or a server's tool to `use`.
+    a subtask that `looks` at files first (or for `model`), an address to `post` to, or a server's tool to `use`.
 
     only_if: a rule such as ``Bash(git *)`` that the call has to match as well. waits: whether its answer is waited for.
     root: the folder of the plugin it is from. goes_on: the turn does, when it refuses by a prompt.
@@ -135,6 +135,7 @@ class Hook(NamedTuple):
     root: Path | None = None
     goes_on: bool = False
     looks: bool = False
+    model: str = ""
     post: Post | None = None
     use: Use | None = None
 
@@ -142,12 +143,14 @@ class Hook(NamedTuple):
     def does(self) -> str:
         """What it does, for people."""
         if self.post is not None:
-            return f"sends the event to {self.post.url}"
+            headers = ", ".join(f"{name}: {value}" for name, value in self.post.headers)
+            return f"sends the event to {self.post.url}{f' ({headers})' if headers else ''}"
         if self.use is not None:
-            return f"calls the tool {self.use.tool} of the server {self.use.server}"
+            return f"calls the tool {self.use.tool} of the server {self.use.server} with {self.use.input}"
+        model = self.model or "the small model"
         if self.looks:
-            return f"has a subtask that reads files decide: {self.prompt}"
-        return f"asks the small model: {self.prompt}" if self.prompt else f"runs, unconfined: {self.command}"
+            return f"has a subtask of {model} that reads files decide: {self.prompt}"
+        return f"asks {model}: {self.prompt}" if self.prompt else f"runs, unconfined: {self.command}"
 
     def wants(self, event: Event, subjects: Sequence[str], about: str = "") -> bool:
         """Whether to run it for this event. subjects: what the event is about by all its names, such as a tool's; none:
@@ -286,7 +289,7 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         command, use = "", Use(server, line.strip(), json.dumps(fields))
     elif isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments):
         command = " ".join(map(_word, (line, *arguments)))
-    condition = given.get("if")
+    condition, model = given.get("if"), given.get("model")
     return Hook(
         event,
         command,
@@ -301,6 +304,7 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         root=root.folder if root.kind == "plugin" else None,
         goes_on=kind == "agent" or given.get("continueOnBlock") is True,
         looks=kind == "agent",
+        model=model.strip() if isinstance(model, str) else "",
         post=post,
         use=use,
     )

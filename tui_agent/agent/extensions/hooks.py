@@ -17,7 +17,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there, state
+from tui_agent.agent.extensions.files import MOST_BYTES, PLUGIN_DATA, ExtensionFolder, is_there, state
 from tui_agent.agent.extensions.hook_calls import Ways, posted, used, verdict_of
 from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import Transcript
@@ -30,8 +30,6 @@ from tui_agent.tools.base import ToolFailure
 
 MAX_CONTEXT_CHARS: Final = 10_000
 """The most characters of a hook's answer that reach the model."""
-PLUGIN_DATA: Final = "plugin-data"
-"""The folder in the program's home for what plugins keep."""
 MOST_STOPS: Final = 5
 """How often in a row hooks may keep a turn from ending."""
 BLOCKED: Final = 2
@@ -517,7 +515,8 @@ def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
     specific = said.hook_specific_output or _NOTHING
     asked = specific.decision or _Decision()
     decision = asked.behavior or specific.permission_decision or said.decision
-    reason = asked.message or specific.permission_decision_reason or said.reason or f"The hook {hook.name} says so."
+    reason = asked.message or specific.permission_decision_reason or said.reason or said.system_message
+    reason = reason or f"The hook {hook.name} says so."
     context = valid_text(specific.additional_context or "")
     ended = ""
     if said.goes_on is False or asked.interrupt:

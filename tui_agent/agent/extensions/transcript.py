@@ -43,7 +43,9 @@ class Transcript:
             new = list(path[self._count :])
             if not new and goes_on:
                 return
-            text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for entry in new for line in self._lines(entry))
+            lines = (line for entry in new for line in self._lines(entry))
+            # Without spaces, as Claude Code writes it: hooks search it for '"role":"assistant"'.
+            text = "".join(f"{json.dumps(line, ensure_ascii=False, separators=(',', ':'))}\n" for line in lines)
             await asyncio.to_thread(self._write, text, anew=not goes_on)
             self._count, self._newest = len(path), new[-1].seq if new else 0
 

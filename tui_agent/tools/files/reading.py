@@ -4,6 +4,8 @@ import base64
 import os
 import stat
 import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, BinaryIO
 
 from msgspec import Meta
@@ -38,13 +40,19 @@ _SMALLEST_PAGE = 1_000
 class ReadFile:
     """Returns a picture, or one page of a text file; page and notice together stay within `limits`.
 
-    If the file has unsaved changes in an editor, the editor's text is read, from its `buffers`.
+    If the file has unsaved changes in an editor, the editor's text is read, from its `buffers`. shown: how the text of
+    a file is shown where that is not as it is, as for skills.
     """
 
     effect: Effect = "read"
 
-    def __init__(self, limits: PageLimits | None = None, buffers: Buffers | None = None) -> None:
-        self._buffers = buffers
+    def __init__(
+        self,
+        limits: PageLimits | None = None,
+        buffers: Buffers | None = None,
+        shown: Callable[[Path, str], str] = lambda _, text: text,
+    ) -> None:
+        self._buffers, self._shown = buffers, shown
         limits = limits or PageLimits()
         self._limits = replace(
             limits, bytes=max(limits.bytes - _NOTICE, 1), characters=max(limits.characters - _NOTICE, 1)
@@ -100,7 +108,8 @@ class ReadFile:
             wanted, within = (offset, limit, chars), self._within(context.page_bytes)
             notebook = _notebook(real.name, stream, size)
             if notebook is None:
-                return self._page(stream, kind, wanted, within, stop)
+                output = self._page(stream, kind, wanted, within, stop)
+                return replace(output, text=self._shown(real, output.text))
             with _as_file(notebook.text) as cells:
                 output = self._page(cells, FileKind("utf-8"), wanted, within, stop)
             return replace(output, text=f"{output.text}\n[{HOW}]")

@@ -56,6 +56,11 @@ class Status(msgspec.Struct, frozen=True):
     log: Path
     believed: bool
 
+    @property
+    def on(self) -> bool:
+        """Whether it is turned on."""
+        return self.standing not in ("off", "new")
+
 
 class ToolServers:
     """The servers of a session. Create it with `opened`; `close` ends all that run."""
@@ -87,6 +92,7 @@ class ToolServers:
         self._sign_ins = home / FOLDER / SIGN_INS
         self._limits = Limits(settings.start_seconds, settings.call_seconds)
         self._servers: dict[str, Configured] = {}
+        self._on: tuple[str, ...] = ()
         self._connections: dict[str, Connection] = {}
         self._known: dict[str, KnownServer] = {}
         self._calls: dict[str, int] = {}
@@ -121,11 +127,13 @@ class ToolServers:
 
     @property
     def on(self) -> tuple[str, ...]:
-        """The names of the servers that are turned on; one that runs stays so when its files change."""
-        return tuple(filter(self.is_on, self._servers))
+        """The names of the servers that were turned on when what is offered was last put together."""
+        return self._on
 
     def is_on(self, name: str) -> bool:
-        """Whether the server of this name is turned on. Reads files if it does not run."""
+        """Whether the server of this name is turned on; one that runs stays so when its files change. Reads files if it
+        does not run.
+        """
         server = self._servers.get(name)
         return self.runs(name) or (server is not None and self._choices.is_on(server))
 
@@ -137,7 +145,7 @@ class ToolServers:
     @property
     def unknown(self) -> tuple[str, ...]:
         """The names of those whose tools are not known yet."""
-        return tuple(name for name in self.on if name not in self._known)
+        return tuple(name for name in self._servers if name not in self._known and self.is_on(name))
 
     @property
     def new(self) -> tuple[Configured, ...]:
@@ -371,17 +379,22 @@ class ToolServers:
         if self._known.get(name) == known:
             return
         self._known[name] = known
-        self._arrange()
+        self._put_together()
         try:
             await asyncio.to_thread(self._lists.save, self._servers[name], known)
         except OSError as error:
             self._connections[name].error = f"What {name} offers cannot be kept: {error.strerror}."
 
     def _arrange(self) -> None:
+        """Put together what the servers offer that are turned on now. Reads files."""
+        self._on = tuple(filter(self.is_on, self._servers))
+        self._put_together()
+
+    def _put_together(self) -> None:
         self._tools = {}
         given = (each.definition for each in self.own.values())
         entries = [Entry("", KnownTool(each.name, each.description, each.schema)) for each in given]
-        for name in self.on:
+        for name in self._on:
             for tool in self._known.get(name, KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
                 self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)

@@ -41,7 +41,8 @@ class SkillFolder(msgspec.Struct, frozen=True):
 class Skill(msgspec.Struct, frozen=True):
     """A skill. `file` is its ``SKILL.md``, with all links followed; `problem` says why it cannot be used, if so.
 
-    text: what it says. hint: its arguments. offered: the model is told of it. invocable: the user can call it.
+    text: what it says. hint, arguments: what is said of its arguments, and their names. offered: the model is told of
+    it. invocable: the user can call it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Skill(msgspec.Struct, frozen=True):
     problem: str = ""
     text: str = ""
     hint: str = ""
+    arguments: str = ""
     offered: bool = True
     invocable: bool = True
 
@@ -142,6 +144,7 @@ def _read(file: Path) -> Skill:
         "" if description else "its front matter has no description",
         text=valid_text(body).strip(),
         hint=shown(_one_line(keys.get("argument-hint", "")), 100),
+        arguments=keys.get("arguments", ""),
         offered=keys.get("disable-model-invocation", "").lower() != "true",
         invocable=keys.get("user-invocable", "").lower() != "false",
     )
