@@ -58,7 +58,7 @@ def figures() -> list[Figure]:
         for line in ("git add .", "git -c user.name=x -c user.email=x@x commit -qm x"):
             subprocess.run(line.split(), cwd=project, check=True)
         shutil.copytree(project, state / "same")
-        return found_alone + (asyncio.run(_together(project, state, kinds[0])) if kinds else [])
+        return found_alone + [figure for kind in kinds for figure in asyncio.run(_together(project, state, kind))]
 
 
 class Historian(Tree):
@@ -99,7 +99,7 @@ async def _together(project: Path, state: Path, kind: Kind) -> list[Figure]:
     figures = []
     for name, found in added.items():
         wall, cpu = map(statistics.median, zip(*found, strict=True))
-        figures.append(Figure(f"gate, sandbox, history: a command that {name}", wall, "ms", TOGETHER_MS))
+        figures.append(Figure(f"{kind}, gate, history: a command that {name}", wall, "ms", TOGETHER_MS))
         figures.append(Figure("  of that, this process's processor", cpu, "ms"))
     return figures
 

@@ -121,6 +121,22 @@ EXAMPLES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("0101000020", "-s 10:00", "--set=x", "-f list", "--file=x", "-us x", "-r a"),
     ),
     "which": (("python",), ("--frob",)),
+    "find": (
+        (
+            "",
+            "src . -type f",
+            "-name '*.py' -o -not -size -10k",
+            "src '(' -name x , -empty ')' -ls",
+            "-newer a ! -perm -u+x",
+        ),
+        (
+            *("-delete", "-- -delete", "-exec cat x ';'", "-fprint f", "-fls f", "-L", "-L .", "-H", "-P", "-D exec"),
+            *("-name", "-name '-'*", "-name a*", "-files0-from f", "-follow", "-frob", "-ok x", "-O3", "--name x"),
+        ),
+    ),
+    "test": (("-f a.txt", "-d src"), ("-f a -a -f b", "a = b", "-f a*", "-v x", "--frob")),
+    "command -v": (("git", "git npm"), ("-p git", "-x")),
+    "command -V": (("git",), ("-p git",)),
     "type": (("-a ls",), ("-x",)),
     "git status": (("", "-sb", "--porcelain=v2 --branch", "-uno"), ("--frob", "-c x")),
     "git diff": (

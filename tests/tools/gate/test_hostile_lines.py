@@ -330,7 +330,7 @@ def test_each_command_of_the_table_knows_its_own_options_alone(command: str) -> 
         ("grep -nf patterns src", "patterns src"),
         ("grep --file=patterns src", "patterns src"),
         ("grep -e word src", "src"),
-        ("find src -newer /etc/shadow", "src /etc/shadow"),
+        ("find src -newer /etc/shadow", "/etc/shadow src"),
         ("find src -name x", "src"),
         ("head -n 3 a", "a"),
         ("realpath --relative-to=/etc a", "/etc a"),

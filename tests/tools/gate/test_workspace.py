@@ -131,6 +131,9 @@ def test_an_artifact_path_cannot_leave_the_session_by_a_link(tmp_path: Path) -> 
         ".mcp.json",
         ".husky/pre-commit",
         ".gitmodules",
+        # Other forms of a name that begins with a dot, and of a tool's configuration.
+        *(".envrc.local", "sub/.zshrc.local", ".tmux.conf.local", ".npmrc.user", ".pdbrc.py", ".bashrc.d/x"),
+        *(".gptme.toml", "lefthook-local.jsonc", "mise.local.toml", "lint-staged.config.mjs", ".gitlab-ci.yaml"),
     ],
 )
 def test_guarded_places(path: str, tmp_path: Path) -> None:
@@ -142,7 +145,13 @@ def test_guarded_places(path: str, tmp_path: Path) -> None:
     assert not access_to(workspace, path, "read").guarded
 
 
-@pytest.mark.parametrize("path", ["a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile", ".env.local", "settings.json"),
+        *("opencode/x", "crush.ts", "mise.py", "lefthook", "locales/hk.json", "profile.local.py", ".eslintrc.json"),
+    ],
+)
 def test_unguarded_places(path: str, tmp_path: Path) -> None:
     assert not access_to(Workspace(tmp_path), path, "write").guarded
 

@@ -19,7 +19,7 @@ from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.editing import WriteFile
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import common_git_folder
-from tui_agent.tools.sandbox.home import cargo_settings, pip_settings
+from tui_agent.tools.sandbox.home import PIP, cargo_settings, settings_of
 from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, SandboxAware
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
@@ -386,5 +386,8 @@ def test_what_package_managers_need_comes_in_without_keys() -> None:
         '"net"."retry" = 3',
         '"net"."git-fetch-with-cli" = true',
     ]
-    pip = "[global]\nindex-url = https://me:word@x.example/\nextra-index-url = https://y.example/\nuser = yes\n"
-    assert list(pip_settings(pip)) == ["[global]", "extra-index-url = https://y.example/"]
+    pip = (
+        "[global]\nindex-url = https://me:word@x.example/\nextra-index-url:\n  https://y.example/?a=b\n"
+        "  https://me:word@z.example/\n  //z/:_authToken=word\nuser = yes\n  word\n"
+    )
+    assert list(settings_of(PIP, pip)) == ["[global]", "extra-index-url:", "    https://y.example/?a=b"]

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from tests.tools.sandbox.test_ways_out import ROOT, Outside, kinds, outside
+from tui_agent.tools.sandbox.landlock import Parts
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import launcher_of
 from tui_agent.tools.sandbox.sandbox import Mechanism, Sandbox
-from tui_agent.tools.sandbox.supervisor import Bounds
 
 __all__ = ["outside"]
 
@@ -135,12 +135,14 @@ def test_where_another_supervises_already_it_is_refused(outside: Outside) -> Non
 
 
 def test_the_deeper_place_decides() -> None:
-    bounds = Bounds(("/home", "/home/x/.ssh/open"), ("/home/p/.git/config",), ("/home/x/.ssh",))
-    assert bounds.may_change("/home/p/.git/index")
-    assert not bounds.may_change("/home/p/.git/config")
-    assert not bounds.may_change("/home/x/.ssh/key")
-    assert bounds.may_change("/home/x/.ssh/open/key")
-    assert not bounds.may_change("/homely/x")
-    assert not bounds.may_change("pipe:[5]")
-    seen = [bounds.may_see(path) for path in ("/home/y", "/home/p/.git/config", "/home/x/.ssh", "/etc/x")]
+    parts = Parts(
+        ("/home", "/home/x/.ssh/open"), ("/home/p/.git/config",), ("/home/x/.ssh",), "/tmp/x", 7, network=False
+    )
+    assert parts.may_change("/home/p/.git/index")
+    assert not parts.may_change("/home/p/.git/config")
+    assert not parts.may_change("/home/x/.ssh/key")
+    assert parts.may_change("/home/x/.ssh/open/key")
+    assert not parts.may_change("/homely/x")
+    assert not parts.may_change("pipe:[5]")
+    seen = [parts.may_see(path) for path in ("/home/y", "/home/p/.git/config", "/home/x/.ssh", "/etc/x")]
     assert seen == [True, True, False, False]

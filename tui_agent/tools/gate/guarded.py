@@ -4,6 +4,7 @@ One table serves the tools that write, the rules for commands, and the sandbox.
 """
 
 import os
+import re
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,15 +17,18 @@ INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Files that agents take their instructions from."""
 
 _LINES: Final = Path(__file__).with_name("guarded_names.txt").read_text("utf-8").splitlines()
-GUARDED_NAMES: Final = frozenset(
+_WORDS: Final = frozenset(
     word.casefold() for line in (*_LINES, *INSTRUCTION_FILES) if not line.startswith("#") for word in line.split()
 )
-"""Names of files and folders that are guarded in any folder, in lower case; those with a slash are `GUARDED_PLACES`."""
+_TOOLS: Final = frozenset(word.removesuffix(".*") for word in _WORDS if word.endswith(".*"))
+_ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
+_FORM: Final = re.compile(
+    r"(?:[.-](?:local|user|override|d|config|toml|ya?ml|json[c5]?|pkl|nix|ini|cfg|conf|xml"
+    r"|(?P<code>[cm]?[jt]s|py|lua|rb|sh)))+\Z"
+)
+"""What tools put behind the name of their configuration."""
 
-GUARDED_ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
-"""Ends of further such names."""
-
-GUARDED_PLACES: Final = frozenset(word.partition("/")[::2] for word in GUARDED_NAMES if "/" in word)
+GUARDED_PLACES: Final = frozenset(word.partition("/")[::2] for word in _WORDS if "/" in word)
 """Guarded pairs of folder and entry."""
 
 
@@ -47,9 +51,22 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFKC", visible).casefold().rstrip(". ")
 
 
+def guards(name: str) -> bool:
+    """Whether files and folders of this `folded` name are guarded in any folder: it stands in the table, or is another
+    form of a name there that begins with a dot, or of one with ``.*``, if that does not look like code of the project.
+    """
+    if name in _WORDS or name.endswith(_ENDINGS):
+        return True
+    form = _FORM.search(name, 1)
+    if form is None:
+        return False
+    base = name[: form.start()]
+    if base.startswith("."):
+        return base in _WORDS or base[1:] in _TOOLS
+    return base in _TOOLS and (form["code"] is None or ".config." in form[0])
+
+
 def is_guarded_name(parts: Sequence[str]) -> bool:
     """Whether a path of these parts is guarded wherever it is."""
     names = [folded(part) for part in parts]
-    if any(name in GUARDED_NAMES or name.endswith(GUARDED_ENDINGS) for name in names):
-        return True
-    return any(pair in GUARDED_PLACES for pair in pairwise(names))
+    return any(map(guards, names)) or any(pair in GUARDED_PLACES for pair in pairwise(names))

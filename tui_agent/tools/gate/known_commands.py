@@ -5,14 +5,13 @@ abbreviation, is unknown. `tests/tools/gate` has arguments for each command that
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.gate.shell_line import Word
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "sed", "awk", "time", "words", "free", "none"]
@@ -45,10 +44,10 @@ class Unknown(Exception):
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command and the options and operands that may follow it.
 
-    `flags`: short options without a value;
-    `valued`, `files`: short options with a text or a path. `names`: long options, as ``name``, ``name=`` (with a text),
-    ``name?`` (optionally with one) or ``name<`` (with a path). `most`: the most operands. `numbers`: ``-20`` is an
-    option. `whole`: options that make every operand a path.
+    `flags`: short options without a value; `valued`, `files`: short options with a text or a path. `names`: long
+    options, as ``name``, ``name=`` (with a text), ``name?`` (optionally with one) or ``name<`` (with a path). `dash`:
+    how these begin; with ``-`` there are no short ones. `most`: the most operands. `numbers`: ``-20`` is an option.
+    `whole`: options that make every operand a path.
     """
 
     command: str
@@ -56,6 +55,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     valued: str = ""
     files: str = ""
     names: frozenset[str] = frozenset()
+    dash: Literal["--", "-"] = "--"
     operands: Operands = "paths"
     most: int = _MANY
     numbers: bool = False
@@ -68,21 +68,20 @@ def known(words: Sequence[Word]) -> Known:
     texts = [word.text for word in words]
     if texts[:1] == ["timeout"] and len(texts) > 2 and re.fullmatch(r"\d{1,6}[smh]?", texts[1], re.ASCII):
         return known(words[2:])
-    if special := SPECIAL.get(texts[0]):
-        return special(words)
-    records = known_commands()
-    if texts[0] == "git":
-        return _git(words, records)
-    options = records.get(texts[0])
-    if options is None:
-        raise Unknown
-    return _arguments(options, words[1:])
+    at = 1
+    while texts[0] == "git" and texts[at : at + 1] in (["--no-pager"], ["--no-optional-locks"]):
+        at += 1
+    for more in (2, 1, 0):
+        options = known_commands().get(" ".join([texts[0], *texts[at : at + more]]))
+        if options is not None and len(texts) >= at + more:
+            return _arguments(options, words[at + more :])
+    raise Unknown
 
 
 def may_be_known(words: Sequence[Word]) -> bool:
     """Whether a command that begins with these words may be known."""
     texts = tuple(word.text for word in words)
-    if not texts or texts[0] in SPECIAL or texts == ("cd",):
+    if not texts or texts == ("cd",):
         return bool(texts)
     for command in known_commands():
         named = tuple(command.split())
@@ -124,28 +123,30 @@ def _arguments(options: Options, words: Sequence[Word]) -> Known:
     found, waiting = _Sorted(options), list(words)
     while waiting:
         word = waiting.pop(0)
-        if word.text == "--":
+        if word.text == "--" == options.dash:
             found.operands += waiting
             break
-        if word.text.startswith("--"):
+        if word.text.startswith(options.dash) and len(word.text) > 1:
             _long(found, word, waiting)
         elif word.text.startswith("-") and len(word.text) > 1:
             _short(found, word, waiting)
         else:
             found.operands.append(word)
     _place(found)
-    command = options.command
-    return Known(options.reads, tuple(found.paths), tuple(found.texts), command.startswith("git "), command == "diff")
+    of_git = options.command.startswith("git ")
+    if of_git and any(_RUNS_PROGRAM.search(word.text) for word in found.texts):
+        raise Unknown("a format of git that is not known to be harmless")
+    return Known(options.reads, tuple(found.paths), tuple(found.texts), of_git, options.command == "diff")
 
 
 def _long(found: _Sorted, word: Word, waiting: list[Word]) -> None:
-    name, equals, value = word.text[2:].partition("=")
-    names = found.options.names
-    found.whole |= f"--{name}" in found.options.whole
+    options, names = found.options, found.options.names
+    name, equals, value = word.text[len(options.dash) :].partition("=")
+    found.whole |= f"--{name}" in options.whole
     if (name in names and not equals) or f"{name}?" in names:
         taken = [Word(value, value)] if equals else []
     elif f"{name}=" in names or f"{name}<" in names:
-        taken = [Word(value, value)] if equals else [_value(word, waiting)]
+        taken = [Word(value, value)] if equals else [_value(options, word, waiting)]
     else:
         raise Unknown(f"`{word.text[:200]}` is not known to be harmless")
     (found.paths if f"{name}<" in names else found.texts).extend(taken)
@@ -159,16 +160,18 @@ def _short(found: _Sorted, word: Word, waiting: list[Word]) -> None:
         found.whole |= f"-{letter}" in options.whole
         if letter in options.valued or letter in options.files:
             rest = word.text[at:]
-            value = Word(rest, rest) if rest else _value(word, waiting)
+            value = Word(rest, rest) if rest else _value(options, word, waiting)
             (found.paths if letter in options.files else found.texts).append(value)
             return
         if letter not in options.flags:
             raise Unknown(f"`{word.text[:200]}` is not known to be harmless")
 
 
-def _value(option: Word, waiting: list[Word]) -> Word:
-    # What this takes for a value must not be an option to the program.
-    if not waiting or (waiting[0].text.startswith("-") and not re.fullmatch(r"-\d*", waiting[0].text, re.ASCII)):
+def _value(options: Options, option: Word, waiting: list[Word]) -> Word:
+    # What this takes for a value must not be an option to the program. It is none to find; a pattern may be several.
+    follows = waiting[0] if waiting else Word("-", "-")
+    is_option = follows.text.startswith("-") and not re.fullmatch(r"-\d*", follows.text, re.ASCII)
+    if not waiting or (follows.glob if options.dash == "-" else is_option):
         raise Unknown(f"`{option.text[:200]}` {NO_VALUE}")
     return waiting.pop(0)
 
@@ -199,76 +202,10 @@ def _place(found: _Sorted) -> None:
 
 _ADDRESS = r"(?:\d+|\$)"
 _SED: Final = re.compile(rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=](?:; *(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=])*;?")
+_RUNS_PROGRAM: Final = re.compile(r"%[-+ ]?[G(]")
+"""In a format of git's, to check signatures; the signs before the letter say what to do with an empty value."""
 _FIELD = r"\$(?:\d+|NF)"
 _AWK: Final = re.compile(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?: *, *{_FIELD})*)? *\}})?")
-
-
-# Commands with a grammar of their own
-
-_RUNS_PROGRAM: Final = re.compile(r"%[-+ ]?[G(]")
-"""In a format of git's; the signs before the letter say what to do with an empty value."""
-
-
-def _git(words: Sequence[Word], records: dict[str, Options]) -> Known:
-    at = 1
-    while at < len(words) and words[at].text in {"--no-pager", "--no-optional-locks"}:
-        at += 1
-    following = [word.text for word in words[at : at + 2]]
-    for length in (2, 1):
-        options = records.get(" ".join(["git", *following[:length]]))
-        if options is not None and len(following) >= length:
-            checked = _arguments(options, words[at + length :])
-            # It would run a program to check signatures.
-            if any(_RUNS_PROGRAM.search(word.text) for word in checked.texts):
-                raise Unknown("a format of git that is not known to be harmless")
-            return checked
-    raise Unknown
-
-
-_FIND_FLAGS: Final = table(
-    "! -not -o -or -a -and , ( ) -print -print0 -prune -empty -depth -mount -xdev -quit -true -false -ls -readable "
-    "-writable -executable -nogroup -nouser"
-)
-_FIND_TEXTS: Final = table(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -size -mtime -mmin -atime -amin "
-    "-ctime -cmin -maxdepth -mindepth -perm -user -group -printf -links -inum"
-)
-_FIND_PATHS: Final = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
-
-
-def _find(words: Sequence[Word]) -> Known:
-    paths: list[Word] = []
-    texts: list[Word] = []
-    waiting = list(words[1:])
-    while waiting and not waiting[0].text.startswith(("-", "(", "!", ",", ")")):
-        paths.append(waiting.pop(0))
-    while waiting:
-        word = waiting.pop(0)
-        if word.text in _FIND_FLAGS:
-            continue
-        if word.text not in _FIND_TEXTS | _FIND_PATHS or not waiting:
-            raise Unknown(f"`{word.text[:200]}` is not known to be harmless")
-        (paths if word.text in _FIND_PATHS else texts).append(waiting.pop(0))
-    # A number or a pattern for find names no file; but a glob could expand to several words.
-    if any(text.glob for text in texts):
-        raise Unknown("a pattern of files stands where find takes one word")
-    return Known(paths=tuple(paths), texts=tuple(texts))
-
-
-def _test(words: Sequence[Word]) -> Known:
-    if len(words) == 3 and re.fullmatch(r"-[efdrswxLh]", words[1].text) and not words[2].glob:
-        return Known(paths=(words[2],))
-    raise Unknown("a test that is not known to be harmless")
-
-
-def _command(words: Sequence[Word]) -> Known:
-    if len(words) >= 3 and words[1].text in {"-v", "-V"}:
-        return Known()
-    raise Unknown("`command` runs another program")
-
-
-SPECIAL: Final[dict[str, Callable[[Sequence[Word]], Known]]] = {"find": _find, "test": _test, "command": _command}
-"""Commands that are not in the table."""
 
 
 # The table

@@ -110,14 +110,13 @@ class GrantedRule(msgspec.Struct, frozen=True):
     """A rule in force.
 
     `said`: what it allows, in words. `remembered`: the user can take it back; otherwise it comes from the settings.
-    `for_session`: it is remembered until the session is closed. `idle`: it is remembered, but cannot allow anything.
+    `for_session`: it is remembered until the session is closed.
     """
 
     text: str
     kind: Literal["allow", "ask", "deny"]
     said: str
     remembered: bool = False
-    idle: bool = False
     for_session: bool = False
 
     @property
@@ -226,7 +225,8 @@ class PermissionGate:
             passed = _outside(accesses) if stopped else accesses
             return Verdict(True, f"A hook of yours allows it: {trusted}", "hook", accesses=passed)
         preview = await asyncio.to_thread(tool.preview, call.arguments, self._workspace)
-        if preview.failure and all(self._may_be_read(access) for access in accesses):
+        readable = (self.passes(_READ, msgspec.structs.replace(access, effect="read")) for access in accesses)
+        if preview.failure and all(readable):
             # There is nothing to decide. The failure quotes the file, so it must be one the model may read unasked.
             raise ToolFailure(*preview.failure)
         async with self._one_question:
@@ -283,9 +283,6 @@ class PermissionGate:
         await asyncio.to_thread(self._approved.accept, seen)
         return True
 
-    def _may_be_read(self, access: Access) -> bool:
-        return self.passes(_READ, msgspec.structs.replace(access, effect="read"))
-
     def passes(self, tool: str, access: Access) -> bool:
         """Whether a call of `tool` with just this access would be allowed without asking."""
         decided = self._decide(tool, (access,), "", "")
@@ -334,7 +331,7 @@ class PermissionGate:
             for rule in self._kept
         ]
         dropped = self._remembered.dropped if self._remembered else ()
-        found += [GrantedRule(text, "allow", "lets nothing through any more", True, True) for text in dropped]
+        found += [GrantedRule(text, "allow", "lets nothing through any more", remembered=True) for text in dropped]
         of_settings: tuple[tuple[Literal["allow", "ask", "deny"], tuple[Rule, ...]], ...] = (
             ("allow", self._allow),
             ("ask", self._ask),
@@ -443,29 +440,33 @@ class PermissionGate:
     def _reason(self, access: Access) -> str:
         """Why the mode asks about an access; empty if it does not."""
         match access.effect:
-            case "none":
-                return ""
-            case "read":
-                return "" if access.inside or access.own else "It reads outside the workspace."
-            case "write":
-                return self._reason_of_write(access)
+            case "read" if not (access.inside or access.own):
+                return "It reads outside the workspace."
+            case "write" if access.guarded:
+                return "It changes a place that shapes how agents, git, shells or tools work."
+            case "write" if not access.inside:
+                return "It writes outside the workspace."
+            case "write" if self.mode != "auto":
+                return "It changes a file."
             case "call":
                 return f"It calls a tool of the server {access.target.partition('/')[0]}."
-            case _:
+            case "network":
                 return "It reaches the network."
-
-    def _reason_of_write(self, access: Access) -> str:
-        if access.guarded:
-            return "It changes a place that shapes how agents, git, shells or tools work."
-        if not access.inside:
-            return "It writes outside the workspace."
-        return "" if self.mode == "auto" else "It changes a file."
+        return ""
 
     def _proposed(self, tool: str, accesses: tuple[Access, ...], stopped: str, decided: _Question) -> tuple[Rule, ...]:
         rules: list[Rule] = []
         for access in accesses:
-            if access.effect == "run":
-                found = self._proposed_for(tool, access, stopped, unrecorded=decided.unrecorded)
+            if access.effect == "run" and decided.unrecorded:
+                found: tuple[Rule, ...] = (Rule(UNRECORDED),)
+            elif access.effect == "run":
+                found = proposed_for(
+                    access.target,
+                    self.granting(tool),
+                    self._workspace,
+                    tool=OUTSIDE if stopped else tool,
+                    reading_passes=tool == SHELL and self.mode == "auto",
+                )
             elif self._reason(access):
                 found = proposed(_named_in_rules(tool, access), access, self._workspace)
             else:
@@ -474,17 +475,6 @@ class PermissionGate:
                 return ()
             rules.extend(found)
         return tuple(dict.fromkeys(rules))
-
-    def _proposed_for(self, tool: str, access: Access, stopped: str, *, unrecorded: bool) -> tuple[Rule, ...]:
-        if unrecorded:
-            return (Rule(UNRECORDED),)
-        return proposed_for(
-            access.target,
-            self.granting(tool),
-            self._workspace,
-            tool=OUTSIDE if stopped else tool,
-            reading_passes=tool == SHELL and self.mode == "auto",
-        )
 
     def _said(self, rule: Rule) -> str:
         """What a rule allows, in words; where it is bound to is seen from the folder of the session."""

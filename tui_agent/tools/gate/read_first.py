@@ -5,11 +5,11 @@ package.json, a script, an included file, a program of the project's own environ
 compiled is not among them. `Approved` keeps what they contained when the user last allowed something that runs them.
 """
 
+import errno
 import math
 import os
 import re
 import shlex
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,11 +22,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.regular import is_folder, is_regular, read_at_most
+from tui_agent.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.gate.judging import PlainCommand, program_inside
-from tui_agent.tools.gate.known_commands import SPECIAL, known_commands
+from tui_agent.tools.gate.known_commands import known_commands
 from tui_agent.tools.gate.patterns import matches, words
 from tui_agent.tools.gate.repository import hooks_of
 from tui_agent.tools.gate.workspace import named_path
@@ -38,24 +38,29 @@ MAX_BYTES: Final = 256_000
 _MOST_ENTRIES: Final = 5_000
 _CHANGED: Final = " changed at "
 _TABLE: Final = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
-_READ_BY: Final = {
-    program: tuple(names.split())
+_ROWS: Final = tuple(
+    (programs.split(), tuple(names.split()))
     for programs, _, names in (line.partition(": ") for line in _TABLE if line and not line.startswith("#"))
-    for program in programs.split()
-}
+)
+_READ_BY: Final = {program: names for programs, names in _ROWS for program in programs}
 """The patterns of the files that a program reads first."""
-_ANY: Final = tuple(dict.fromkeys(name for names in _READ_BY.values() for name in names))
+_ANY: Final = tuple(dict.fromkeys(name for _, names in _ROWS for name in names))
 _RUN_BY_NAME: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders whose programs others run by their mere name."""
 
 _INTERPRETER: Final = re.compile(
     r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|tsx|ts-node|\.|-?include)[\d.]*"
 )
-_SCRIPTS: Final = words(".sh .bash .zsh .mk .mak .just .cmake")
-_TOKEN: Final = re.compile(r"[\w.@/+-]+")
+_SCRIPTS: Final = words(
+    ".sh .bash .zsh .mk .mak .just .cmake .gradle .kts .rake .gemspec .nix .bzl .props .targets .yml .yaml"
+)
+_OF_NODE: Final = words(".js .cjs .mjs")
+_TOKEN: Final = re.compile(r"[\w.@/+*?-]+")
 _PROJECT: Final = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
-_PYTHONS: Final = frozenset({"python", "pytest", "uv", "uvx", "tox", "nox", "poetry", "hatch", "pdm", "pipenv"})
+_PYTHONS: Final = words("python pytest uv uvx tox nox poetry hatch pdm pipenv")
 """Programs that look for modules in the folder where they start."""
+_NODES: Final = words("npx npm bunx bun pnpm yarn")
+"""Programs that prefer a package of the project to one of the registry."""
 
 
 def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unknown: bool = True) -> list[Path]:
@@ -69,10 +74,13 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
     while waiting and len(found) <= MAX_FILES:
         path = waiting.pop(0)
         # In a Makefile `@` before a command keeps it from being shown.
-        tokens = [token.lstrip("@+") for token in _TOKEN.findall(_text(_content(path)))]
+        tokens = [token.lstrip("@+") for token in _TOKEN.findall(_found(path).text)]
         others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
+        # What a build file names is read by the program that reads the build file.
+        rows = [names for _, names in _ROWS if any(matches(name, path.name) for name in names)]
+        besides = [name for names in rows for name in names]
         for folder in dict.fromkeys((path.parent, workspace.root)):
-            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace))
+            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace, besides))
         waiting += (other for other in dict.fromkeys(others) if other not in found)
         found |= dict.fromkeys(others)
     return list(found)
@@ -96,33 +104,54 @@ def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) ->
     tokens = [*step.words, *(part for word in step.words if " " in word for part in _TOKEN.findall(word))]
     yield from _run(tokens, step.folder, workspace)
     folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
-    is_known = step.words[0] in {*known_commands(), *SPECIAL, "cd"} or any(
-        _program(token) in _READ_BY for token in tokens
-    )
+    is_known = step.words[0] in {*known_commands(), "cd"} or any(_program(token) in _READ_BY for token in tokens)
     yield from _read_by(tokens, folders, workspace, besides=_ANY if unknown and not is_known else ())
 
 
 def _read_by(
     tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, besides: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """What the programs among these words read first, in these folders and in those that are named with them."""
+    """What the programs among these words read first, in these folders and in those that are named with them: files of
+    their patterns and of those `besides`, and their own programs.
+    """
     programs = dict.fromkeys(map(_program, tokens))
-    patterns = [*besides, *(name for program in programs for name in _READ_BY.get(program, ()))]
+    patterns = dict.fromkeys((*besides, *(name for program in programs for name in _READ_BY.get(program, ()))))
+    named = [
+        token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < 1_000 and "\0" not in token
+    ]
     if patterns:
-        named = islice(dict.fromkeys(tokens), _MOST_ENTRIES)
-        for token in (token for token in named if len(token) < 1_000 and "\0" not in token):
+        for token in named:
             folder = Path(os.path.realpath(folders[0] / token))
             folders += [folder] if folder not in folders and is_folder(folder) and workspace.contains(folder) else []
         for folder in folders:
-            names = _names_in(folder)
-            yield from (folder / name for name in names if any(matches(pattern, name) for pattern in patterns))
-            yield from (place for name in patterns if "/" in name and is_regular(place := folder / name))
-    if besides or not programs.keys().isdisjoint(_PYTHONS):
-        yield from (path for folder in folders for path in _shadowing(folder))
+            yield from _matching(folder, [name for name in patterns if "/" not in name])
+            yield from (path for name in patterns if "/" in name for path in _meant(folder, name))
+    if not _NODES.isdisjoint(programs):
+        places = (folder / "node_modules" / token / "package.json" for folder in folders for token in named)
+        yield from filter(is_regular, places)
     for place in (folder / name for folder in folders for name in _RUN_BY_NAME):
         yield from (place / program for program in programs if program and is_regular(place / program))
     if "git" in programs:
         yield from hooks_of(folders[0], workspace)
+
+
+def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
+    return (folder / name for name in _names_in(folder) if any(matches(pattern, name) for pattern in patterns))
+
+
+def _meant(folder: Path, text: str, before: str = "") -> Iterator[Path]:
+    """The regular files that a word may mean; of those that a pattern in its last part matches, only scripts."""
+    above, _, last = text.rpartition("/")
+    # Of `$(dirname "$0")/x` is left `/x`.
+    found: Iterable[Path] = (folder / text, folder / text.lstrip("/"))
+    if "*" in last or "?" in last:
+        found = (path for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
+    elif before == "-m":
+        module = folder / text.replace(".", "/")
+        found = (module / "__init__.py", module / "__main__.py", module.with_name(f"{module.name}.py"))
+    elif _INTERPRETER.fullmatch(before):
+        found = (folder / text, *(folder / f"{text}{end}" for end in (*_OF_NODE, "/index.js")))
+    yield from (path for path in dict.fromkeys(Path(os.path.normpath(each)) for each in found) if is_regular(path))
 
 
 def _shadowing(folder: Path) -> Iterator[Path]:
@@ -149,24 +178,19 @@ def _program(token: str) -> str:
 
 def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
     """The files among these words that are run or included, rather than only worked on."""
-    for at, token in enumerate(tokens):
+    in_package = "node_modules" in folder.parts
+    for before, token in dict.fromkeys(zip(("", *tokens), tokens, strict=False)):
         if "\0" in token or len(token) > 1_000:
             continue
-        before = tokens[at - 1] if at else ""
-        if before == "-m":
-            module = folder / token.replace(".", "/")
-            yield from (place for place in (module / "__init__.py", module / "__main__.py") if is_regular(place))
-            token = token.replace(".", "/") + ".py"
-        path = Path(os.path.normpath(folder / token.partition("=")[2] if token.startswith("-") else folder / token))
-        try:
-            is_file = stat.S_ISREG(path.stat().st_mode)
-        except (OSError, ValueError):
-            continue
-        if not is_file or not workspace.contains(Path(os.path.realpath(path))):
-            continue
-        named = _INTERPRETER.fullmatch(before) or before.startswith("-") or token.startswith(("./", "-"))
-        if named or path.suffix in _SCRIPTS or (("/" in token or not at) and os.access(path, os.X_OK)):
-            yield path
+        # A variable may be the name of an interpreter.
+        named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
+        named = named or token.startswith(("./", "-"))
+        for path in _meant(folder, token.partition("=")[2] if token.startswith("-") else token, before):
+            in_folder = "/" in token and (not path.suffix or os.access(path, os.X_OK))
+            runs = named or in_folder or path.suffix in _SCRIPTS or (in_package and path.suffix in _OF_NODE)
+            runs = runs or (not before and os.access(path, os.X_OK))
+            if runs and workspace.contains(Path(os.path.realpath(path))):
+                yield path
 
 
 def contents_of(
@@ -177,8 +201,7 @@ def contents_of(
     Reads files.
     """
     paths = dict.fromkeys((*read_first(steps, workspace, unknown=False), *also))
-    found = {path: _as_kept(path, _content(path)).digest for path in paths}
-    return {path: digest for path, digest in found.items() if digest}
+    return {path: digest for path in paths if (digest := _found(path).digest)}
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -227,7 +250,7 @@ class Approved:
     def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> Seen:
         """Look at what these commands run first. Reads files."""
         paths = read_first(steps, workspace)
-        files = [(path, _as_kept(path, _content(path))) for path in paths]
+        files = [(path, _found(path)) for path in paths]
         changes = [change for path, now in files if (change := self._change(path, now, workspace)) is not None]
         for folder in _on_the_search_path(workspace):
             now = _as_kept(folder, _listing(folder))
@@ -305,31 +328,21 @@ def _changed_since(time_ns: int, path: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> bytes | None:
-    """The first bytes of a regular file, one more than are kept; None if it cannot be read."""
+def _found(path: Path) -> _Kept:
+    """What a file contains now; nothing if it is no regular file that can be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    with os.fdopen(descriptor, "rb") as stream:
-        return read_at_most(stream, MAX_BYTES + 1)
+        return _as_kept(path, read_bytes(path, MAX_BYTES))
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", 0) != errno.EFBIG:
+            return _as_kept(path, None)
+    # A large program: its size and its times stand for it.
+    found = path.stat()
+    return _Kept(visible_line(str(path)), f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}")
 
 
 def _as_kept(path: Path, content: bytes | None) -> _Kept:
-    digest = sha256(content).hexdigest() if content is not None else ""
-    if content is not None and len(content) > MAX_BYTES:
-        # A large program: its beginning, its size and its time stand for all of it.
-        found = path.stat()
-        digest += f"-{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
-        content = b""
-    return _Kept(visible_line(str(path)), digest, _text(content))
-
-
-def _text(content: bytes | None) -> str:
-    try:
-        return "" if content is None or b"\0" in content else content.decode()
-    except UnicodeDecodeError:
-        return ""
+    if content is None:
+        return _Kept(visible_line(str(path)), "")
+    text = "" if b"\0" in content or len(content) > MAX_BYTES else content.decode(errors="ignore")
+    is_text = text.encode() == content
+    return _Kept(visible_line(str(path)), sha256(content).hexdigest(), text if is_text else "")

@@ -49,7 +49,7 @@ def why_unsafe(folder: Path, workspace: WorkspaceView) -> str:
             if not workspace.contains(top):
                 return "" if found else "the repository's top lies outside the project"
             try:
-                if orders := orders_in(*_folders(place)):
+                if orders := orders_in(*git_folders(place)):
                     return orders
             except (OSError, ValueError):
                 return "the repository cannot be looked through"
@@ -58,7 +58,7 @@ def why_unsafe(folder: Path, workspace: WorkspaceView) -> str:
     return ""
 
 
-def _folders(place: Path) -> tuple[Path, Path]:
+def git_folders(place: Path) -> tuple[Path, Path]:
     """The git folder of a work tree, and the one that all work trees share. Raises OSError, ValueError."""
     if place.is_dir():
         return place, place
@@ -143,7 +143,7 @@ def named_by(config: Path, tops: Iterable[Path]) -> tuple[Path, ...]:
 def configured_in(top: Path) -> tuple[Path, ...]:
     """The same for the repository whose work tree is `top`."""
     try:
-        return named_by(_folders(top / ".git")[1] / "config", (top,))
+        return named_by(git_folders(top / ".git")[1] / "config", (top,))
     except (OSError, ValueError):
         return ()
 
@@ -154,7 +154,7 @@ def hooks_of(folder: Path, workspace: WorkspaceView) -> Iterator[Path]:
     """
     top = next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), folder)
     try:
-        own, common = _folders(top / ".git")
+        own, common = git_folders(top / ".git")
     except (OSError, ValueError):
         return
     if not workspace.contains(top):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.tools.gate.workspace import shown
+from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
-from tui_agent.tools.sandbox.supervisor import deepest
 
 _FILES: Final = re.compile(
     r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM|PermissionError)\b",

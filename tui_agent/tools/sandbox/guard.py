@@ -10,9 +10,7 @@ without following links, and all work in it goes through its descriptor.
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,9 +20,9 @@ from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, Found, at_the_top, runs_nothing, with_mode
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_FILES: Final = 300
 _MAX_BYTES: Final = 4_000_000
-_MAX_LOOKED_AT: Final = 2_000
 _MOST_CLOSED: Final = 100
 """The most folders in each other that are opened up."""
 
@@ -67,7 +65,7 @@ class Guard:
         self.fixed += too_much if frozen else ()
         self.whole = self.whole and (frozen or not too_much)
         tops = {os.path.dirname(path) for path in self.fixed if path in self._noted}  # noqa: PTH120
-        self._above = {place: number for place in sorted(tops) if (number := _number_of(place)) is not None}
+        self._above = {place: number for place in sorted(tops) if (number := _number(None, place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
         self._straight = [path for path in self._found.named if not _links_to(path)]
 
@@ -97,7 +95,7 @@ class Guard:
             changed += self._put_back(after, aside, known)
         finally:
             for place, mode in opened.items():
-                with_mode(place, partial(_as_it_was, mode))
+                with_mode(place, mode, kept=0)
         return changed
 
     def _opened(self) -> tuple[Found, dict[str, int]]:
@@ -107,7 +105,7 @@ class Guard:
         for _ in range(_MOST_CLOSED):
             after = self._finder.look(self._folders)
             closed = after.unreadable - self._found.unreadable - opened.keys()
-            modes = {place: with_mode(place, lambda mode: mode | 0o700) for place in closed}
+            modes = {place: with_mode(place, 0o700) for place in closed}
             found = {place: mode for place, mode in modes.items() if mode is not None}
             if not found:
                 break
@@ -150,18 +148,6 @@ def _links_to(path: str) -> list[Path]:
     return [place for place in reversed(Path(path).parents) if place.is_symlink()][:1]
 
 
-def _as_it_was(before: int, _now: int) -> int:
-    return before
-
-
-def _number_of(place: str) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(place)
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
-
-
 def _take_out(path: Path, aside: Path) -> bool:
     """Move what is new at a guarded path to `aside`; returns whether it was there."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(path) as folder:
@@ -192,28 +178,29 @@ def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
             if _number(folder, place.name) == number:
                 return False
             _put_aside(folder, place.name, aside)
-            with _listed(folder) as entries:
-                for entry in islice(entries, _MAX_LOOKED_AT):
-                    if _number(folder, entry.name) == number:
-                        os.rename(entry.name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-                        return True
+            for name in _names_in(folder):
+                if _number(folder, name) == number:
+                    os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                    return True
             os.mkdir(place.name, 0o755, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         pass  # so is the folder above it
     return True
 
 
-@contextlib.contextmanager
-def _listed(folder: int) -> "Iterator[Iterator[os.DirEntry[str]]]":
-    descriptor = os.open(".", _FOLDER_FLAGS, dir_fd=folder)
+def _names_in(folder: int) -> list[str]:
+    """The names in a folder; none if its owner may not read it."""
     try:
-        with os.scandir(descriptor) as entries:
-            yield entries
+        descriptor = os.open(".", _FOLDER_FLAGS, dir_fd=folder)
+    except PermissionError:
+        return []
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208
     finally:
         os.close(descriptor)
 
 
-def _number(folder: int, name: str) -> tuple[int, int] | None:
+def _number(folder: int | None, name: str) -> tuple[int, int] | None:
     try:
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
@@ -228,7 +215,7 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
     make_private_folder(aside)
     target = _free(aside / name)
     # A folder that its owner may not enter could be neither moved nor removed.
-    with_mode(f"/proc/self/fd/{folder}/{name}", lambda mode: mode | 0o700)
+    with_mode(f"/proc/self/fd/{folder}/{name}", 0o700)
     try:
         os.rename(name, target, src_dir_fd=folder)
     except OSError:
@@ -266,36 +253,26 @@ def _read(folder: int, name: str) -> Snapshot | None:
 
 
 def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
-    below = -1
-    try:
+    with contextlib.suppress(OSError):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        content: bytes | str | None = f"no file, link or folder: {stat.S_IFMT(status.st_mode):o}"
         if stat.S_ISLNK(status.st_mode):
-            content: bytes | str | None = os.readlink(name, dir_fd=folder)
-        elif stat.S_ISDIR(status.st_mode):
-            content, below = None, _open_folder(folder, name)
+            content = os.readlink(name, dir_fd=folder)
         elif stat.S_ISREG(status.st_mode):
             content = _read_file(found, folder, name)
-        else:
-            content = f"no file, link or folder: {stat.S_IFMT(status.st_mode):o}"
+        elif stat.S_ISDIR(status.st_mode):
+            content = None
         names = status.st_nlink if stat.S_ISREG(status.st_mode) else 1
         found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns, names)
         if len(found) > _MAX_FILES:
             raise _TooMuch
-        for entry in os.listdir(below) if below >= 0 else ():  # noqa: PTH208 - it is a descriptor
-            _read_into(found, below, entry, os.path.normpath(f"{place}/{entry}"))
-    except OSError:
-        return
-    finally:
-        if below >= 0:
-            os.close(below)
-
-
-def _open_folder(folder: int, name: str) -> int:
-    """Open a folder; -1 for one that its owner may not read, which counts as empty."""
-    try:
-        return os.open(name, _FOLDER_FLAGS, dir_fd=folder)
-    except PermissionError:
-        return -1
+        if content is None:
+            below = os.open(name, _PATH_FLAGS, dir_fd=folder)
+            try:
+                for entry in _names_in(below):
+                    _read_into(found, below, entry, os.path.normpath(f"{place}/{entry}"))
+            finally:
+                os.close(below)
 
 
 def _read_file(found: Snapshot, folder: int, name: str) -> bytes:

@@ -6,19 +6,14 @@ They are looked for at every depth of the writable folders. A folder that has no
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from tui_agent.regular import read_text
-from tui_agent.tools.gate.guarded import (
-    GUARDED_ENDINGS,
-    GUARDED_NAMES,
-    GUARDED_PLACES,
-    folded,
-)
-from tui_agent.tools.gate.repository import named_by, orders_in
+from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, guards
+from tui_agent.tools.gate.repository import git_folders, named_by, orders_in
 
 IN_HOME: Final = frozenset(
     {".xsessionrc", ".pam_environment", "bin", ".pip", ".config", ".local", ".cargo", ".nix-profile"}
@@ -190,11 +185,10 @@ class Finder:
                 if plain == ".git" and is_folder:
                     folders.append(name)
                 elif (
-                    plain in GUARDED_NAMES
+                    guards(plain)
                     or (place == self._home and plain in IN_HOME)
                     or (plain in _PARENTS and entry.is_symlink())
                     or (above in _PARENTS and (above, plain) in GUARDED_PLACES)
-                    or plain.endswith(GUARDED_ENDINGS)
                     or (is_other and plain in _READ_EVERYWHERE)
                 ):
                     guarded.append(name)
@@ -227,13 +221,13 @@ def _inside(place: str, found: _Folder, within: _Within) -> Iterator[tuple[str, 
             yield name, "installed" if within == "project" and name in _INSTALLED else within
 
 
-def with_mode(place: str, change: Callable[[int], int]) -> int | None:
+def with_mode(place: str, added: int, kept: int = 0o7777) -> int | None:
     """Change the mode of a folder, following no link; returns the one before, None if that is not possible."""
     with suppress(OSError):
         descriptor = os.open(place, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-            os.chmod(f"/proc/self/fd/{descriptor}", change(mode))  # noqa: PTH101 - it follows no other link
+            os.chmod(f"/proc/self/fd/{descriptor}", mode & kept | added)  # noqa: PTH101 - it follows no other link
             return mode
         finally:
             os.close(descriptor)
@@ -270,9 +264,8 @@ def runs_nothing(repository: Path) -> bool:
         if repository.is_dir():
             return not orders_in(repository)
         # A worktree of the repository above: its settings are that one's, which are guarded.
-        own = Path(os.path.realpath(repository.parent / read_text(repository, 4096).partition("gitdir:")[2].strip()))
-        common = own.parent.parent
-        return own.parent.name == "worktrees" and common.name == ".git" and repository.is_relative_to(common.parent)
+        own, common = git_folders(repository)
+        return own.parent == common / "worktrees" and common.name == ".git" and repository.is_relative_to(common.parent)
     except (OSError, ValueError):
         return False
 
@@ -286,10 +279,9 @@ def common_git_folder(project: Path) -> Path | None:
     try:
         if link.is_symlink() or not link.is_file():
             return None
-        own = Path(os.path.realpath(project / read_text(link, 4096).partition("gitdir:")[2].strip()))
-        if own.parent.name != "worktrees" or not is_git_folder(own.parent.parent):
-            return None
+        own, common = git_folders(link)
         named = read_text(own / "gitdir", 4096).strip()
     except (OSError, ValueError):
         return None
-    return own.parent.parent if os.path.realpath(named) == os.path.realpath(link) else None
+    is_worktree = own.parent == common / "worktrees" and is_git_folder(common)
+    return common if is_worktree and os.path.realpath(named) == os.path.realpath(link) else None

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,23 +17,18 @@ from typing import Final
 from tui_agent.regular import read_bytes, read_text
 
 _MOST: Final = 200_000
-_GIT: Final = {
-    "user": ("name", "email"),
-    "init": ("defaultbranch",),
-    "core": ("autocrlf", "eol", "quotepath"),
-    "pull": ("rebase", "ff"),
-    "push": ("default", "autosetupremote"),
-    "merge": ("conflictstyle",),
-    "commit": ("cleanup",),
-}
-_NPM: Final = re.compile(
-    r"(?:@[\w.-]+:)?registry|cafile|strict-ssl|save-exact|legacy-peer-deps|engine-strict|fund|audit|update-notifier"
+_SETTING: Final = re.compile(r"\s*(?P<name>[\w./@-]+(?::registry)?)\s*(?:=|:(?!/)).*")
+_GIT: Final = re.compile(
+    r"user\.(?:name|email)|init\.defaultbranch|core\.(?:autocrlf|eol|quotepath)|pull\.(?:rebase|ff)"
+    r"|push\.(?:default|autosetupremote)|merge\.conflictstyle|commit\.cleanup"
 )
-_PIP: Final = frozenset(
-    {
-        *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "timeout", "retries"),
-        *("constraint", "disable-pip-version-check", "prefer-binary", "only-binary", "no-binary"),
-    }
+_NPM: Final = re.compile(
+    r"\.(?:(?:@[\w.-]+:)?registry|cafile|strict-ssl|save-exact|legacy-peer-deps|engine-strict|fund|audit"
+    r"|update-notifier)"
+)
+PIP: Final = re.compile(
+    r"[\w-]+\.(?:index-url|extra-index-url|find-links|no-index|trusted-host|cert|timeout|retries|constraint"
+    r"|disable-pip-version-check|prefer-binary|only-binary|no-binary)"
 )
 _CARGO: Final = ("source", "registries", "net", "http", "build", "target")
 _SECRET: Final = re.compile(r"token|secret|password|credential|auth|key", re.IGNORECASE)
@@ -59,12 +55,12 @@ def fill(own: Path, home: Path, shown: Iterable[str]) -> None:
                 (own / name).parent.mkdir(parents=True, exist_ok=True)
                 (own / name).symlink_to(place)
     known: tuple[tuple[str, str, Callable[[str], Iterable[str]]], ...] = (
-        (".gitconfig", ".gitconfig", git_settings),
-        (".config/git/config", ".config/git/config", git_settings),
+        (".gitconfig", ".gitconfig", partial(settings_of, _GIT)),
+        (".config/git/config", ".config/git/config", partial(settings_of, _GIT)),
         (_IGNORED, _IGNORED, str.splitlines),
-        (".npmrc", ".npmrc", npm_settings),
-        (".config/pip/pip.conf", ".config/pip/pip.conf", pip_settings),
-        (".pip/pip.conf", ".pip/pip.conf", pip_settings),
+        (".npmrc", ".npmrc", partial(settings_of, _NPM)),
+        (".config/pip/pip.conf", ".config/pip/pip.conf", partial(settings_of, PIP)),
+        (".pip/pip.conf", ".pip/pip.conf", partial(settings_of, PIP)),
         (".cargo/config.toml", ".cargo/config.toml", cargo_settings),
         (".cargo/config", ".cargo/config.toml", cargo_settings),
     )
@@ -99,43 +95,24 @@ def _link_below(theirs: Path, ours: Path, depth: int) -> None:
                 (ours / entry.name).symlink_to(entry.path)
 
 
-def git_settings(text: str) -> Iterator[str]:
-    """The settings of git that say who commits and how, none that runs a program."""
-    found: dict[str, dict[str, str]] = {}
-    section = ""
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("["):
-            section = line.strip("[]").strip().lower()
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if equals and name.lower() in _GIT.get(section, ()):
-            found.setdefault(section, {})[name] = value
-    for section, settings in found.items():
-        yield f"[{section}]"
-        yield from (f"\t{name} = {value}" for name, value in settings.items())
-
-
-def npm_settings(text: str) -> Iterator[str]:
-    """The lines of an .npmrc that name registries, without keys."""
-    for line in map(str.strip, text.splitlines()):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if equals and _NPM.fullmatch(name) and not has_user(value):
-            yield f"{name}={value}"
-
-
-def pip_settings(text: str) -> Iterator[str]:
-    """The settings of a pip.conf that name indexes, without keys. Raises ValueError if it is malformed."""
-    import configparser
-
-    read = configparser.RawConfigParser(strict=False)
-    try:
-        read.read_string(text)
-    except configparser.Error as error:
-        raise ValueError(str(error)) from error
-    for section in read.sections():
-        kept = {name: value for name, value in read.items(section) if name in _PIP and not has_user(value)}
-        if kept:
-            yield f"[{section}]"
-            yield from (f"{name} = " + value.replace("\n", "\n    ") for name, value in kept.items())
+def settings_of(wanted: re.Pattern[str], text: str) -> Iterator[str]:
+    """The lines of an INI file with `wanted` settings, ``section.name``, but none that names a user in an address."""
+    section = head = ""
+    keeps = False
+    for line in text.splitlines():
+        setting = _SETTING.fullmatch(line)
+        if line.strip().startswith("["):
+            section, keeps = line.strip().strip("[]").strip().lower(), False
+            head = f"[{section}]"
+        elif setting:
+            name = setting["name"].lower()
+            keeps = wanted.fullmatch(f"{section}.{name}") is not None and not has_user(line)
+            if keeps:
+                yield from (head,) if head else ()
+                yield line.strip()
+                head = ""
+        elif keeps and section and line[:1].isspace() and not has_user(line):
+            yield f"    {line.strip()}"  # the value goes on
 
 
 def cargo_settings(text: str) -> Iterator[str]:

@@ -214,15 +214,6 @@ def watch(process: int, queue: int, path: str, events: int) -> int:
         os.close(descriptor)
 
 
-def act_on_files_as(user: int, group: int) -> None:
-    """Take on these ids for access to files; root only. See setfsuid(2)."""
-    _libc.setfsgid(ctypes.c_uint(group))
-    _libc.setfsuid(ctypes.c_uint(user))
-    # The calls report no failure; ask for the ids afterwards.
-    if (_libc.setfsuid(ctypes.c_uint(-1)), _libc.setfsgid(ctypes.c_uint(-1))) != (user, group):
-        raise PermissionError(errno.EPERM, "setfsuid")
-
-
 def _call(number: int, name: str, *arguments: object) -> int:
     # Pass every integer as a word: ctypes would pass 32 bits and leave the rest of the register undefined.
     words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]

@@ -41,6 +41,19 @@ class Parts(NamedTuple):
     version: int
     network: bool
 
+    def may_change(self, path: str) -> bool:
+        """Whether a command may write at this path."""
+        return deepest(path, (*self.writable, self.temporary)) > deepest(path, (*self.readonly, *self.hidden))
+
+    def may_see(self, path: str) -> bool:
+        """Whether this path is shown."""
+        return deepest(path, (*self.writable, *self.readonly, self.temporary)) > deepest(path, self.hidden)
+
+
+def deepest(path: str, places: Iterable[str]) -> int:
+    """The length of the longest of the places that contain `path`; 0 if none does."""
+    return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)
+
 
 class Rules:
     """Makes rules, and keeps the newest while each of their paths is the same file and the folders listed for them are
@@ -55,7 +68,7 @@ class Rules:
         """A descriptor of rules for these parts, valid until this is called again. Raises OSError."""
         places = (*parts.readonly, *parts.writable)
         on_the_way = {above for path in parts.hidden for place in places for above in _between(path, place)}
-        numbers = [_number(path, listed=path in on_the_way) for path in (*places, parts.temporary, *on_the_way)]
+        numbers = [number(path, listed=path in on_the_way) for path in (*places, parts.temporary, *on_the_way)]
         if self._of == (parts, numbers) and () not in numbers:
             return self._kept
         if self._kept >= 0:
@@ -79,7 +92,7 @@ def _between(path: str, place: str) -> list[str]:
     return found
 
 
-def _number(path: str, *, listed: bool) -> tuple[int, ...]:
+def number(path: str, *, listed: bool = False) -> tuple[int, ...]:
     """What tells that this is the same file or, `listed`, a folder with the same names; empty if nothing does."""
     try:
         found = os.lstat(path)

@@ -38,7 +38,7 @@ from typing import Final, NamedTuple, NoReturn
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.landlock import Parts, Rules
 from tui_agent.tools.sandbox.mounts import Views
-from tui_agent.tools.sandbox.supervisor import Bounds, Supervisor
+from tui_agent.tools.sandbox.supervisor import Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
 
 KINDS: Final = ("plain", "offline", "online")
@@ -313,6 +313,7 @@ def _forked(work: Callable[[socket.socket], NoReturn], *without: socket.socket) 
 def _received(channel: socket.socket) -> tuple[bytes, list[int]]:
     """A request and its descriptors; empty if the socket was closed."""
     try:
+        # `socket.recv_fds` passes no flags on, and the command would inherit what confines it.
         head, beside, _, _ = channel.recvmsg(4, socket.CMSG_SPACE(20), socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return b"", []
@@ -381,24 +382,19 @@ def _wake_on_children() -> int:
 
 def _started(request: Request, requests: socket.socket, status: socket.socket) -> tuple[bool, Supervisor | None]:
     """Report whether the command was started; returns that, and its supervisor."""
-    problem, listener = b"", -1
+    problem, listener, data = b"", -1, b"\0"
     with requests:
         requests.settimeout(None)
-        while piece := requests.recvmsg(4096, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC):
-            data, beside, _, _ = piece
-            if not data:
-                break
-            if beside:
-                (listener,) = struct.unpack("i", beside[0][2])
-            else:
-                problem += data
+        while data:
+            data, given, _, _ = socket.recv_fds(requests, 4096, 1)
+            listener = given[0] if given else listener
+            problem += b"" if given else data
     if problem:
         number, _, why = problem.decode(errors="replace").partition(" ")
         status.sendall(_line(failed=int(number), why=why))
         return False, None
     status.sendall(_line(started=True))
-    bounds = Bounds((*request.writable, request.temporary), tuple(request.readonly), tuple(request.hidden))
-    return True, Supervisor(listener, bounds, descendants) if listener >= 0 else None
+    return True, Supervisor(listener, request.parts, descendants) if listener >= 0 else None
 
 
 def _become(channel: socket.socket) -> NoReturn:

@@ -55,7 +55,7 @@ class Views:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Parts, tuple[View, list[tuple[int, int]]]] = {}
+        self._kept: dict[Parts, tuple[View, list[tuple[int, ...]]]] = {}
         self._of_system = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
 
     def of(self, parts: Parts) -> View:
@@ -65,7 +65,7 @@ class Views:
                 self._kept.popitem()[1][0].close()
         paths = (*parts.writable, *parts.readonly, *parts.hidden, parts.temporary)
         # Looked at before it is built: what is replaced in between is noticed the next time.
-        numbers = [_number(path) for path in paths]
+        numbers = [landlock.number(path) for path in paths]
         kept = self._kept.pop(parts, None)
         if kept is not None and (kept[1] != numbers or _have_changed(kept[0].changes)):
             kept[0].close()
@@ -81,14 +81,6 @@ def _have_changed(mounts: int) -> bool:
     watched = select.poll()
     watched.register(mounts, select.POLLPRI)
     return bool(watched.poll(0))
-
-
-def _number(path: str) -> tuple[int, int]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return 0, 0
-    return found.st_dev, found.st_ino
 
 
 def _built(parts: Parts) -> View:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regular import read_text
+from tui_agent.tools.gate.patterns import words
 
 _MAC: Final = ("/System", "/Library", "/Applications", "/private/etc", "/private/var/select", "/private/var/db", "/dev")
 SYSTEM: Final = (
@@ -26,43 +27,28 @@ SYSTEM: Final = (
 _OUTSIDE_THEM: Final = ("/etc/resolv.conf", "/etc/localtime", "/etc/mtab")
 """Links of the system to files that are not in `SYSTEM`."""
 
-TOOLCHAIN: Final = (
-    *(".cargo/bin", ".cargo/env", ".cargo/registry", ".cargo/git", ".rustup", ".elan", "go/bin", "go/pkg/mod", "sdk"),
-    *(
-        ".pyenv",
-        ".local/pipx",
-        ".local/share/pipx",
-        ".local/share/uv/python",
-        ".local/share/uv/tools",
-        ".local/share/virtualenvs",
-        ".conda/envs",
-    ),
-    *("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".local/bin", ".local/lib"),
-    *(".nvm", ".nodenv", ".volta", ".fnm", ".local/share/fnm", ".bun", ".deno", ".local/share/pnpm", ".npm-global"),
-    *(".yarn/bin", ".config/yarn/global", ".rbenv", ".rvm", ".gem/ruby", ".local/share/gem/ruby", ".goenv", ".jenv"),
-    *(".sdkman", ".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".nuget/packages"),
-    *(f".dotnet/{name}" for name in ("dotnet", "host", "sdk", "shared", "packs", "templates", "tools")),
-    *(".asdf", ".local/share/mise", ".local/share/rtx", ".ghcup", ".cabal/bin", ".cabal/packages", ".stack/programs"),
-    *(".opam", ".juliaup", ".julia/packages", ".julia/artifacts", ".mix", ".hex/packages", ".pub-cache/hosted"),
-    *(".composer/vendor", ".config/composer/vendor", "Android/Sdk", ".platformio/packages", ".foundry/bin"),
-    *(".linuxbrew", ".nix-profile", ".local/state/nix/profiles", ".cache/ms-playwright", ".cache/puppeteer"),
-    *(".cache/pre-commit", ".cache/node", "Library/Python", "Library/Android/sdk", "Library/pnpm", "bin"),
+TOOLCHAIN: Final = words(
+    """
+    .cargo/bin .cargo/env .cargo/registry .cargo/git .rustup .elan go/bin go/pkg/mod sdk .pyenv .local/pipx
+    .local/share/pipx .local/share/uv/python .local/share/uv/tools .local/share/virtualenvs .conda/envs miniconda3
+    anaconda3 miniforge3 mambaforge micromamba .local/bin .local/lib .nvm .nodenv .volta .fnm .local/share/fnm .bun
+    .deno .local/share/pnpm .npm-global .yarn/bin .config/yarn/global .rbenv .rvm .gem/ruby .local/share/gem/ruby
+    .goenv .jenv .sdkman .m2/repository .m2/wrapper .gradle/caches .gradle/wrapper .nuget/packages .dotnet/dotnet
+    .dotnet/host .dotnet/sdk .dotnet/shared .dotnet/packs .dotnet/templates .dotnet/tools .asdf .local/share/mise
+    .local/share/rtx .ghcup .cabal/bin .cabal/packages .stack/programs .opam .juliaup .julia/packages
+    .julia/artifacts .mix .hex/packages .pub-cache/hosted .composer/vendor .config/composer/vendor Android/Sdk
+    .platformio/packages .foundry/bin .linuxbrew .nix-profile .local/state/nix/profiles .cache/ms-playwright
+    .cache/puppeteer .cache/pre-commit .cache/node Library/Python Library/Android/sdk Library/pnpm bin
+    """
 )
 """Folders in a home that hold compilers, interpreters and packages, but no keys."""
-_NAMED_BY: Final = (
-    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "RUSTUP_HOME", "NVM_DIR", "NVM_BIN", "VOLTA_HOME", "JAVA_HOME"),
-    *(
-        "GOROOT",
-        "ANDROID_HOME",
-        "ANDROID_SDK_ROOT",
-        "DOTNET_ROOT",
-        "GEM_HOME",
-        "RBENV_ROOT",
-        "BUN_INSTALL",
-        "PNPM_HOME",
-    ),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "PIP_CERT"),
-    *("GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "PIP_FIND_LINKS", "UV_FIND_LINKS", "PIP_CONSTRAINT"),
+_NAMED_BY: Final = words(
+    """
+    VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT RUSTUP_HOME NVM_DIR NVM_BIN VOLTA_HOME JAVA_HOME GOROOT ANDROID_HOME
+    ANDROID_SDK_ROOT DOTNET_ROOT GEM_HOME RBENV_ROOT BUN_INSTALL PNPM_HOME SSL_CERT_FILE SSL_CERT_DIR
+    REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO PIP_FIND_LINKS
+    UV_FIND_LINKS PIP_CONSTRAINT
+    """
 )
 """Variables whose value is a place that a toolchain needs."""
 _PROGRAMS: Final = frozenset({"bin", "sbin", "shims", ".bin", "Scripts"})

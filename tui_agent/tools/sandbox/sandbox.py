@@ -320,10 +320,23 @@ async def ready(request: Request) -> None:
 def _trial(*, mounts: bool) -> tuple[bool, str]:
     """Run a command that does nothing in such a sandbox; returns whether that works, and how, or why not."""
     with LockedFolder() as folder:
+        project = folder.files / "project"
+        project.mkdir()
+        shell = next(path for path in ("/bin/sh", "/usr/bin/sh", "/bin/bash") if os.access(path, os.X_OK))
+        request = Request(
+            [shell, "-c", ": > written"],
+            str(project),
+            {},
+            confined=True,
+            mounts=mounts,
+            landlock=kernel.landlock_version(),
+            writable=[str(project)],
+            readonly=[os.path.realpath(place) for place in SYSTEM if Path(place).exists()],
+            temporary=str(folder.files),
+        )
+        launcher = launcher_of(request)
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            request = _bare(folder.files)._replace(mounts=mounts)
-            launcher = launcher_of(request)
             with contextlib.closing(launcher.launch(request, output)) as status:
                 status.settimeout(_TRIAL_S)
                 printed = b""
@@ -339,23 +352,6 @@ def _trial(*, mounts: bool) -> tuple[bool, str]:
     if b'"exit": 0' in printed:
         return True, launcher.how
     return False, printed.decode(errors="replace").strip().replace("\n", " ") or "it ended at once"
-
-
-def _bare(folder: Path) -> Request:
-    shell = next(path for path in ("/bin/sh", "/usr/bin/sh", "/bin/bash") if os.access(path, os.X_OK))
-    writable = folder / "project"
-    writable.mkdir(exist_ok=True)
-    command = [shell, "-c", ": > written"]
-    return Request(
-        command,
-        str(writable),
-        {},
-        confined=True,
-        landlock=kernel.landlock_version(),
-        writable=[str(writable)],
-        readonly=[os.path.realpath(place) for place in SYSTEM if Path(place).exists()],
-        temporary=str(folder),
-    )
 
 
 class SandboxAware(Wrapping):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel
+from tui_agent.tools.sandbox.landlock import Parts
 from tui_agent.tools.sandbox.system_calls import ON_FILES, ON_PROCESSES
 
 _RECEIVE, _ANSWER, _STILL_WAITS = 0xC050_2100, 0xC018_2101, 0x4008_2102
@@ -30,22 +31,6 @@ _OWN: Final = {"/proc/self": "/proc/{}", "/proc/thread-self": "/proc/{}", "/dev/
 """Paths that mean something else in the keeper than in the caller."""
 _IN_DONT_FOLLOW = 0x0200_0000
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
-
-
-class Bounds(NamedTuple):
-    """What may be changed and seen, by resolved path; if one is inside another, the deeper one wins."""
-
-    writable: tuple[str, ...]
-    readonly: tuple[str, ...]
-    hidden: tuple[str, ...]
-
-    def may_change(self, path: str) -> bool:
-        """Whether a command may write at this path."""
-        return deepest(path, self.writable) > deepest(path, (*self.readonly, *self.hidden))
-
-    def may_see(self, path: str) -> bool:
-        """Whether this path is shown."""
-        return deepest(path, (*self.writable, *self.readonly)) > deepest(path, self.hidden)
 
 
 class _Call(NamedTuple):
@@ -68,10 +53,10 @@ class _Named(NamedTuple):
 class Supervisor:
     """Answers the calls of one command, in the keeper's only thread, whenever `listener` is readable."""
 
-    def __init__(self, listener: int, bounds: Bounds, own: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, listener: int, parts: Parts, own: Callable[[], Sequence[int]]) -> None:
         """`own` returns the process ids of the command."""
         self.listener = listener
-        self._bounds = bounds
+        self._parts = parts
         self._own = own
         self._names = {number: name for name, number in (*ON_FILES.items(), *ON_PROCESSES.items())}
 
@@ -90,7 +75,7 @@ class Supervisor:
                 self._check_process(call)
                 flags = _CONTINUE
             else:
-                value = _as_caller(thread, self._asked_for(call))
+                value = self._perform(call)
         except OSError as problem:
             error = problem.errno or errno.EPERM
         except (ValueError, OverflowError, struct.error):
@@ -100,39 +85,26 @@ class Supervisor:
         except OSError:
             return
 
-    def _asked_for(self, call: _Call) -> Callable[[], int]:
-        """Read what the caller asks for from its memory; returns the action to perform. Raises OSError."""
+    def _perform(self, call: _Call) -> int:
+        """Make the change, or add the watch, that the caller asks for; returns the call's value. Raises OSError."""
         named = _named(call)
-        if call.name == "inotify_add_watch":
-            return lambda: self._watch(call, named)
-        change, given = _change_asked_for(call)
-        return lambda: self._change(call, named, change, given)
-
-    def _change(self, call: _Call, named: _Named, change: Callable[..., None], given: tuple[object, ...]) -> int:
-        """Change a file's metadata. Raises OSError with the error for the caller."""
+        watches = call.name == "inotify_add_watch"
+        change, given = (None, ()) if watches else _change_asked_for(call)
         place = _opened(call.thread, named)
         try:
             path = os.readlink(f"/proc/self/fd/{place}")
-            if not self._bounds.may_change(path):
+            if watches and not self._parts.may_see(path):
+                raise PermissionError(errno.EACCES, path)
+            if not watches and not (self._parts.may_change(path) and _owns(call, place)):
                 raise PermissionError(errno.EPERM, path)
             self._check_waits(call)
+            if change is None:
+                queue, _, events = call.arguments[:3]
+                return kernel.watch(_leader(call.thread), _signed(queue), f"/proc/self/fd/{place}", _signed(events))
             change(f"/proc/self/fd/{place}", *given)
         finally:
             os.close(place)
         return 0
-
-    def _watch(self, call: _Call, named: _Named) -> int:
-        """Add an inotify watch for the caller; returns its number. Raises OSError."""
-        queue, _, events = call.arguments[:3]
-        place = _opened(call.thread, named)
-        try:
-            path = os.readlink(f"/proc/self/fd/{place}")
-            if not self._bounds.may_see(path):
-                raise PermissionError(errno.EACCES, path)
-            self._check_waits(call)
-            return kernel.watch(_leader(call.thread), _signed(queue), f"/proc/self/fd/{place}", _signed(events))
-        finally:
-            os.close(place)
 
     def _check_process(self, call: _Call) -> None:
         """Raises PermissionError unless the call is about processes of the command."""
@@ -259,40 +231,10 @@ def _text(thread: int, at: int, most: int) -> str:
     return os.fsdecode(text)
 
 
-def _as_caller(thread: int, work: Callable[[], int]) -> int:
-    """Run `work` with the caller's rights on files. Only root can have started a caller that is another user."""
-    if os.geteuid() != 0:
-        return work()
-    status = _status(thread)
-    user, group = _field(status, "Uid")[3], _field(status, "Gid")[3]
-    if (user, group) == (0, os.getegid()):
-        return work()
-    return _as_another(user, group, _field(status, "Groups"), work)
-
-
-def _as_another(user: int, group: int, groups: list[int], work: Callable[[], int]) -> int:
-    """Run `work` as another user, in a child process: changing ids would reset this one's parent-death signal."""
-    reading, tell = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        value, error = 0, errno.EPERM
-        try:
-            os.setgroups(groups)
-            kernel.act_on_files_as(user, group)
-            value, error = work(), 0
-        except OSError as problem:
-            error = problem.errno or errno.EPERM
-        finally:
-            os.write(tell, struct.pack("ii", value, error))
-            os._exit(0)
-    os.close(tell)
-    with os.fdopen(reading, "rb") as stream:
-        answer = stream.read()
-    os.waitpid(child, 0)
-    value, error = struct.unpack("ii", answer) if len(answer) == 8 else (0, errno.EPERM)
-    if error:
-        raise OSError(error, "")
-    return int(value)
+def _owns(call: _Call, place: int) -> bool:
+    """Whether a caller that root has become another user for could make this change itself; any other could."""
+    user = _field(_status(call.thread), "Uid")[3]
+    return user == os.geteuid() or (user == os.fstat(place).st_uid and "chown" not in call.name)
 
 
 def _status(thread: int) -> str:
@@ -303,11 +245,6 @@ def _status(thread: int) -> str:
 def _field(status: str, name: str) -> list[int]:
     """The numbers in a line of ``/proc/PID/status``."""
     return [int(number) for number in status.partition(f"\n{name}:")[2].partition("\n")[0].split()]
-
-
-def deepest(path: str, places: Sequence[str]) -> int:
-    """The length of the longest of the places that contain `path`; 0 if none does."""
-    return max((len(place) for place in places if path == place or path.startswith(f"{place}/")), default=0)
 
 
 def _leader(thread: int) -> int:

@@ -12,7 +12,7 @@ handed to a supervisor, or refused if there can be none.
 import errno
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -98,8 +98,7 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
     ]
     if machine() == "x86_64":
         program += _when(_AT_LEAST, _X32, [_refused(errno.ENOSYS)])
-    for number in sorted({*_NUMBERS["everywhere"]["refused"].values(), *_CALLS["refused"].values()}):
-        program += _when(_EQUAL, number, [_refused(errno.EPERM)])
+    program += _answered({**_NUMBERS["everywhere"]["refused"], **_CALLS["refused"]}, _refused(errno.EPERM))
     program += _when(_EQUAL, calls["clone"], _bits(0, _NEW_NAMESPACES))
     program += _when(_EQUAL, calls["unshare"], _bits(0, _NEW_NAMESPACES | _NEW_TIME))
     program += _when(_EQUAL, calls["ioctl"], _checked_ioctl(alone))
@@ -122,13 +121,9 @@ def command_filter(families: tuple[int, ...], alone: LandlockOnly | None = None)
 
 def _for_landlock_only(alone: LandlockOnly) -> list[tuple[int, int, int, int]]:
     asked = (_RETURN, 0, 0, _ASK) if alone.supervised else _refused(errno.EPERM)
-    program = []
-    for number in _NUMBERS["everywhere"]["of_new_kernels"].values():
-        program += _when(_EQUAL, number, [_refused(errno.ENOSYS)])
-    for number in _CALLS["shared_by_name"].values():
-        program += _when(_EQUAL, number, [_refused(errno.EPERM)])
-    for number in _CALLS["files"].values():
-        program += _when(_EQUAL, number, [asked])
+    program = _answered(_NUMBERS["everywhere"]["of_new_kernels"], _refused(errno.ENOSYS))
+    program += _answered(_CALLS["shared_by_name"], _refused(errno.EPERM))
+    program += _answered(_CALLS["files"], asked)
     for name, number in _CALLS["processes"].items():
         # For these two, the first argument says what the second one means.
         always = name in {"setpriority", "ioprio_set"}
@@ -165,6 +160,10 @@ def _unless_zero(argument: int, answer: tuple[int, int, int, int]) -> list[tuple
 def _when(test: int, value: int, then: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
     """Run `then`, which must end with a verdict, if the loaded number passes the test."""
     return [(test, 0, len(then), value), *then]
+
+
+def _answered(calls: Mapping[str, int], answer: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+    return [step for number in calls.values() for step in _when(_EQUAL, number, [answer])]
 
 
 def _load(argument: int) -> tuple[int, int, int, int]:
