@@ -22,7 +22,7 @@ from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowle
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
-from tui_agent.agent.extensions.files import PLUGIN_DATA, ExtensionFolder, style_text
+from tui_agent.agent.extensions.files import ExtensionFolder, style_text
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Facts, Hooks
 from tui_agent.agent.extensions.placeholders import Here, skill_as_read
@@ -99,6 +99,7 @@ from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, TellingLate
 from tui_agent.tools.lsp.servers import LanguageServers
+from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
 from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, skill_roots
@@ -328,7 +329,14 @@ async def _open(
     tools.append(Recall(kept.recall, kept.recall_elsewhere))
     project = arguments.project if arguments.trusted else None
     servers = await asyncio.to_thread(
-        ToolServers.opened, settings.mcp, arguments.home, store.folder, workspace.folders, project, languages
+        ToolServers.opened,
+        settings.mcp,
+        arguments.home,
+        store.folder,
+        workspace.folders,
+        project,
+        languages,
+        plugins_of(settings, arguments.folder, arguments.home),
     )
     offered = OfferedTools(servers, settings.mcp)
     small = SmallModels(settings)
@@ -478,10 +486,8 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
             ExtensionFolder(user / PROJECT_FOLDER, "yours"),
             ExtensionFolder(user / CLAUDE_FOLDER, "yours", kind="claude"),
         ]
-    plugins = (arguments.folder / Path(each).expanduser() for each in settings.session.plugins)
-    for each in plugins:
-        data = arguments.home / PLUGIN_DATA / each.name
-        extensions.append(ExtensionFolder(each, "yours", kind="plugin", prefix=f"{each.name.lower()}:", data=data))
+    for place, data in plugins_of(settings, arguments.folder, arguments.home):
+        extensions.append(ExtensionFolder(place, "yours", kind="plugin", prefix=f"{place.name.lower()}:", data=data))
     if arguments.trusted:
         claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
         extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]

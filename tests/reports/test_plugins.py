@@ -41,6 +41,7 @@ def repository(tmp_path: Path) -> Path:
     ]
     write(folder / ".claude-plugin" / "marketplace.json", json.dumps({"plugins": listed}))
     checks = folder / "plugins" / "checks"
+    write(checks / ".mcp.json", json.dumps({"notes": {"command": "${CLAUDE_PLUGIN_ROOT}/notes", "args": ["-q"]}}))
     write(checks / "agents" / "judge.md", "---\nname: judge\ndescription: Judges a change\n---\nJudge it.")
     write(checks / "commands" / "check.md", "Check this.")
     hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/check.sh"}]}
@@ -76,7 +77,8 @@ def test_what_each_adds_is_shown_and_nothing_is_on_before_the_user_agreed(
     for words in (
         "checks: Checks ",
         "  commands: check\n  agents: judge\n",
-        "  hook on PreToolUse (Bash) runs, unconfined: ${CLAUDE_PLUGIN_ROOT}/check.sh\n  adds about ",
+        "  hook on PreToolUse (Bash) runs, unconfined: ${CLAUDE_PLUGIN_ROOT}/check.sh\n",
+        "  server notes runs: ${CLAUDE_PLUGIN_ROOT}/notes -q\n  adds about ",
         "far: \n  is in another repository: someone/far",
         "3 plugins. To turn some on: tui-agent plugin add ../Tool.Kit NAME …",
     ):
@@ -96,6 +98,11 @@ def test_a_plugin_is_used_from_a_copy_updated_and_removed(
     copy = home / "plugins" / "tool.kit"
     assert on(home) == [str(copy / "plugins" / "checks"), str(copy / "plugins" / "more")]
     assert not (copy / ".git").exists()
+    capsys.readouterr()
+    assert main(["mcp", "list"]) == 0
+    assert f"plugin_checks_notes: CLAUDE_PLUGIN_ROOT=… CLAUDE_PLUGIN_DATA=… {copy}/plugins/checks/notes -q - on" in (
+        capsys.readouterr().out
+    )
     assert not (copy / "plugins" / "checks" / "skills" / "led-out").is_dir(), "a link is text here"
     assert list((copy / "plugins" / "more" / "inner").iterdir()) == [], "no submodule"
     assert main(["plugin", "update"]) == 0

@@ -25,6 +25,7 @@ from tui_agent.context.counting import Counter
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import Settings
+from tui_agent.settings.brought import plugin_starts
 from tui_agent.settings.writing import keep_setting
 from tui_agent.text import counted, one_line
 from tui_agent.tools.notes.skills import SkillFolder, find_skills
@@ -320,14 +321,13 @@ def listing(plugin: Plugin) -> list[str]:
     hooks = read_hooks((root,))
     for hook in hooks.hooks:
         lines.append(f"  hook on {hook.event}{f' ({hook.matcher})' if hook.matcher else ''} {hook.does}")
+    lines += [f"  server {each}" for each in plugin_starts(plugin.folder)]
     lines += [f"  problem: {each}" for each in hooks.problems]
-    lines += [f"  not used: {each}" for each in _unused(about, plugin.folder)]
+    lines += [f"  not used: {each}" for each in _unused(about)]
     return [*lines, f"  adds about {tokens:,} tokens to each request" if tokens else "  adds nothing to a request"]
 
 
-def _unused(about: dict[str, object], folder: Path) -> Iterator[str]:
-    if about.get("mcpServers") or (folder / ".mcp.json").is_file():
-        yield "its MCP servers; `tui-agent mcp add` adds them"
+def _unused(about: dict[str, object]) -> Iterator[str]:
     for name in _SUBFOLDERS:
         named = about.get(name) or ()
         places = named if isinstance(named, list | tuple) else [named]

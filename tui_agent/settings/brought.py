@@ -36,6 +36,9 @@ _RUNNING: Final = (
     EDITORS_SERVERS_FILE,
 )
 """The files, by path from the project's root, that run something or set something by themselves."""
+_MANIFEST: Final = ".claude-plugin/plugin.json"
+PLUGIN_DATA: Final = "plugin-data"
+"""The folder in the program's home for what plugins keep."""
 _TIGHTER: Final = ("permissions.ask = ", "permissions.deny = ")
 """The lines of settings that an untrusted project may add to as well."""
 
@@ -108,12 +111,33 @@ def running(project: Path) -> tuple[str, ...]:
     session = _document(root / _RUNNING[0]).get("session")
     plugins = session.get("plugins") if isinstance(session, dict) else None
     named = [each for each in plugins if isinstance(each, str)] if isinstance(plugins, list) else []
-    return tuple(
-        f"{name}: {line}"
-        for name in (*_RUNNING, *(f"{each}/hooks/{HOOKS}" for each in named))
-        for line in _lines(root / Path(name).expanduser())
-        if name != _RUNNING[0] or not line.startswith(_TIGHTER)
+    return (
+        *(
+            f"{name}: {line}"
+            for name in (*_RUNNING, *(f"{each}/hooks/{HOOKS}" for each in named))
+            for line in _lines(root / Path(name).expanduser())
+            if name != _RUNNING[0] or not line.startswith(_TIGHTER)
+        ),
+        *(f"{each}: {line}" for each in named for line in plugin_starts(root / Path(each).expanduser())),
     )
+
+
+def plugin_servers(plugin: Path) -> Mapping[str, object]:
+    """The MCP servers of one of Claude Code's plugins, by name: in its manifest, in the file that this names, or in
+    ``.mcp.json``, with a section around them or without. Reads files.
+    """
+    given = _document(plugin / _MANIFEST).get("mcpServers", SERVERS_FILE)
+    if isinstance(given, str):
+        path = Path(os.path.realpath(plugin / given))
+        document = _document(path) if path.is_relative_to(os.path.realpath(plugin)) else {}
+        listed = listed_servers(document)
+        given = document if listed is None else listed
+    return given if isinstance(given, Mapping) else {}
+
+
+def plugin_starts(plugin: Path) -> list[str]:
+    """What each server of a plugin runs, or the address that is asked. Reads files."""
+    return list(_servers_started(plugin_servers(plugin)))
 
 
 def brought(folder: Path, instruction_files: Iterable[str] = Context().instruction_files) -> tuple[Brought, ...]:

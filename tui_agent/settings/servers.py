@@ -17,7 +17,7 @@ _SAID: Final = frozenset(
     (
         *("type", "transport", "disabled", "timeout", "httpUrl", "serverUrl", "http_headers", "env_http_headers"),
         *("bearer_token_env_var", "tool_timeout_sec", "description", "name", "title", "env_vars", "trust", "auth"),
-        *("environment", "settings", "source", "transportType", "requestInit"),
+        *("environment", "settings", "source", "transportType", "requestInit", "alwaysLoad"),
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
@@ -50,6 +50,8 @@ def server_from(given: object) -> Printed:
     if not isinstance(given, Mapping):
         raise ValueError("expected a section with `command` and `args`, or `url`")  # noqa: TRY004
     known = {str(key): value for key, value in given.items() if key in _OWN and value is not None}
+    if isinstance(given.get("alwaysLoad"), bool):
+        known.setdefault("always_load", given["alwaysLoad"])
     known["type"] = "sse" if "sse" in (given.get("type"), given.get("transport")) else ""
     if given.get("disabled") is True or given.get("enabled") is False:
         known["enabled"] = False

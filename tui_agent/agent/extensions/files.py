@@ -20,8 +20,6 @@ MOST_FILES: Final = 200
 MOST_BYTES: Final = 262_144
 """The most bytes of one file."""
 
-PLUGIN_DATA: Final = "plugin-data"
-"""The folder in the program's home for what plugins keep."""
 STYLES: Final = "styles"
 """The subfolder for output styles: Markdown files that tell the model how to write its answers."""
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.extensions.files import MOST_BYTES, PLUGIN_DATA, ExtensionFolder, is_there, state
+from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there, state
 from tui_agent.agent.extensions.hook_calls import Ways, posted, used, verdict_of
 from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
 from tui_agent.agent.extensions.transcript import Transcript
@@ -25,6 +25,7 @@ from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
 from tui_agent.programs import with_search_path
 from tui_agent.regular import read_at_most
+from tui_agent.settings.brought import PLUGIN_DATA
 from tui_agent.text import clean, error_text
 from tui_agent.tools.base import ToolFailure
 

@@ -14,7 +14,7 @@ from tui_agent.settings import USER_FILE, Settings, ToolServer
 from tui_agent.settings.servers import listed_servers, server_from, usable_name
 from tui_agent.settings.trust import SERVERS_FILE
 from tui_agent.settings.writing import keep_servers
-from tui_agent.tools.mcp.configuration import Choices, Configured, configured, read_json
+from tui_agent.tools.mcp.configuration import Choices, Configured, configured, plugins_of, read_json
 
 _VALUES: Final = {
     **dict.fromkeys(("-s", "--scope"), "scope"),
@@ -155,19 +155,26 @@ def _remove(given: _Given, home: Path, project: Path, settings: Settings) -> str
     return f"Removed {name} from {path}."
 
 
+def _configured(home: Path, project: Path | None, settings: Settings) -> tuple[list[Configured], tuple[str, ...]]:
+    folder = project or Path.cwd()
+    return configured(settings.mcp.servers, folder, project, plugins_of(settings, folder, home))
+
+
 def _list(home: Path, project: Path | None, settings: Settings) -> str:
-    found, problems = configured(settings.mcp.servers, project or Path.cwd(), project)
+    found, problems = _configured(home, project, settings)
     choices = Choices(home)
     lines = [f"{each.name}: {each.shown} - {_state(each, choices)}" for each in found]
     return "\n".join((*(lines or ["No servers. `tui-agent mcp add` adds one."]), *problems))
 
 
 def _shown(given: _Given, home: Path, project: Path | None, settings: Settings) -> str:
-    found, _ = configured(settings.mcp.servers, project or Path.cwd(), project)
+    found, _ = _configured(home, project, settings)
     server = next((each for each in found if each.name in given.words), None)
     if server is None:
         raise BadServer(f"there is no server {' '.join(given.words)}".rstrip())
     where = f"your settings ({home / USER_FILE})" if server.source == "user" else f"this project ({SERVERS_FILE})"
+    if server.name not in settings.mcp.servers and server.source == "user":
+        where = f"the plugin {server.server.env['CLAUDE_PLUGIN_ROOT']}"
     secret = {"env": dict.fromkeys(server.server.env, "…"), "headers": dict.fromkeys(server.server.headers, "…")}
     fields = {**_as_written(server.server), **{key: value for key, value in secret.items() if value}}
     if oauth := server.server.oauth:

@@ -1,4 +1,4 @@
-"""The configured servers: those of the user's settings, and those of the project's `.mcp.json`.
+"""The configured servers: those of the user's settings and plugins, and those of the project's `.mcp.json`.
 
 A project's server starts only once the user has seen its command and turned it on; the choice applies only to the exact
 definition they saw. Choices are kept in a private file in the program's home.
@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,8 @@ import msgspec
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.programs import is_written, written_folders
 from tui_agent.regular import read_bytes
-from tui_agent.settings import ToolServer
+from tui_agent.settings import Settings, ToolServer
+from tui_agent.settings.brought import PLUGIN_DATA, plugin_servers
 from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.text import one_line
@@ -151,17 +152,34 @@ def read_document(path: Path, parse: Callable[[str], object]) -> object:
         raise ValueError(f"{path}: {error}") from None
 
 
+class Plugin(NamedTuple):
+    """A plugin of the user's; `data`: where it keeps what outlasts its updates."""
+
+    folder: Path
+    data: Path
+
+
+def plugins_of(settings: Settings, folder: Path, home: Path) -> tuple[Plugin, ...]:
+    """The plugins that the settings name, relative to `folder`."""
+    places = (folder / Path(each).expanduser() for each in settings.session.plugins)
+    return tuple(Plugin(place, home / PLUGIN_DATA / place.name) for place in places)
+
+
 def configured(
-    users: Mapping[str, ToolServer], folder: Path, project: Path | None
+    users: Mapping[str, ToolServer], folder: Path, project: Path | None, plugins: Iterable[Plugin] = ()
 ) -> tuple[list[Configured], tuple[str, ...]]:
-    """All servers, and sentences about what cannot be used. `project`: the root of a trusted project. Reads a file.
+    """All servers, and sentences about what cannot be used. `project`: the root of a trusted project. Reads files.
 
     Of two servers with the same name, the user's wins.
     """
-    found = [Configured(name, server, "user", folder) for name, server in users.items()]
     problems: tuple[str, ...] = ()
+    for plugin in plugins:
+        added, more = _of_plugin(plugin)
+        users, problems = {**added, **users}, (*problems, *more)
+    found = [Configured(name, server, "user", folder) for name, server in users.items()]
     if project is not None:
-        theirs, problems = _of_project(project)
+        theirs, more = _of_project(project)
+        problems = (*problems, *more)
         found += [Configured(name, server, "project", project) for name, server in theirs.items() if name not in users]
     return sorted(found, key=lambda each: each.name), problems
 
@@ -172,14 +190,34 @@ def _of_project(project: Path) -> Found:
     return Found({**editors.servers, **ours.servers}, (*ours.problems, *editors.problems))
 
 
+def _of_plugin(plugin: Plugin) -> Found:
+    """The servers of a plugin, named after it, with its places filled in."""
+    places = {"CLAUDE_PLUGIN_ROOT": str(plugin.folder), "CLAUDE_PLUGIN_DATA": str(plugin.data)}
+    text = json.dumps(plugin_servers(plugin.folder))
+    if "CLAUDE_PLUGIN_DATA" in text:
+        with suppress(OSError):
+            make_private_folder(plugin.data)
+    for name, place in places.items():
+        text = text.replace(f"${{{name}}}", json.dumps(place)[1:-1])
+    found = _tamed(servers_in({"mcpServers": json.loads(text)}, str(plugin.folder)))
+    return found._replace(
+        servers={
+            usable_name(f"plugin_{plugin.folder.name}_{name}"): msgspec.structs.replace(server, env=places | server.env)
+            for name, server in found.servers.items()
+        }
+    )
+
+
 def _in_file(path: Path) -> Found:
     try:
         document = read_json(path)
     except ValueError as error:
         return Found({}, (str(error),))
-    if document is None:
-        return Found({})
-    found = servers_in(document, str(path))
+    return Found({}) if document is None else _tamed(servers_in(document, str(path)))
+
+
+def _tamed(found: Found) -> Found:
+    """Servers without what only the user may say of them."""
     tamed = {
         name: msgspec.structs.replace(server, **dict.fromkeys(_USERS_ALONE, False))
         for name, server in found.servers.items()

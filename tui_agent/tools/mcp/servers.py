@@ -14,7 +14,7 @@ from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import Tool, ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.lsp.lookups import lookup_tools
 from tui_agent.tools.lsp.servers import LanguageServers
-from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Unavailable, configured
+from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Plugin, Unavailable, configured
 from tui_agent.tools.mcp.known import KnownServer, KnownTool, Lists, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
 from tui_agent.tools.mcp.search import Entry, Index
@@ -115,9 +115,10 @@ class ToolServers:
         folders: Sequence[Path],
         project: Path | None,
         languages: LanguageServers | None = None,
+        plugins: Sequence[Plugin] = (),
     ) -> "ToolServers":
-        """The servers of the settings and of a trusted `project`. Reads files: call it off the event loop."""
-        servers, problems = configured(settings.servers, folders[0], project if settings.project else None)
+        """The servers of the settings, of `plugins` and of a trusted `project`. Reads files: call it off the loop."""
+        servers, problems = configured(settings.servers, folders[0], project if settings.project else None, plugins)
         return cls(settings, servers, home, session, folders, problems, languages)
 
     # What they offer
