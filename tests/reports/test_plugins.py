@@ -43,6 +43,9 @@ def repository(tmp_path: Path) -> Path:
     checks = folder / "plugins" / "checks"
     write(checks / ".mcp.json", json.dumps({"notes": {"command": "${CLAUDE_PLUGIN_ROOT}/notes", "args": ["-q"]}}))
     write(checks / "agents" / "judge.md", "---\nname: judge\ndescription: Judges a change\n---\nJudge it.")
+    write(checks / "extra.md", "---\nname: extra\ndescription: Looks elsewhere\n---\nLook.")
+    named = ["./extra.md", "./agents", "../../../secret/SKILL.md"]
+    write(checks / ".claude-plugin" / "plugin.json", json.dumps({"name": "checks", "agents": named}))
     write(checks / "commands" / "check.md", "Check this.")
     hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/check.sh"}]}
     write(checks / "hooks" / "hooks.json", json.dumps({"hooks": {"PreToolUse": [hook]}}))
@@ -76,7 +79,7 @@ def test_what_each_adds_is_shown_and_nothing_is_on_before_the_user_agreed(
     said = capsys.readouterr().out
     for words in (
         "checks: Checks ",
-        "  commands: check\n  agents: judge\n",
+        "  commands: check\n  agents: extra, judge\n",
         "  hook on PreToolUse (Bash) runs, unconfined: ${CLAUDE_PLUGIN_ROOT}/check.sh\n",
         "  server notes runs: ${CLAUDE_PLUGIN_ROOT}/notes -q\n  adds about ",
         "far: \n  is in another repository: someone/far",

@@ -328,7 +328,7 @@ def listing(plugin: Plugin) -> list[str]:
 
 
 def _unused(about: dict[str, object]) -> Iterator[str]:
-    for name in _SUBFOLDERS:
+    for name in ("skills", "hooks"):
         named = about.get(name) or ()
         places = named if isinstance(named, list | tuple) else [named]
         if any(not str(place).removeprefix("./").startswith(name) for place in places):

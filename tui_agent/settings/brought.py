@@ -122,11 +122,16 @@ def running(project: Path) -> tuple[str, ...]:
     )
 
 
+def plugin_manifest(plugin: Path) -> Mapping[str, object]:
+    """What one of Claude Code's plugins says of itself. Reads a file."""
+    return _document(plugin / _MANIFEST)
+
+
 def plugin_servers(plugin: Path) -> Mapping[str, object]:
     """The MCP servers of one of Claude Code's plugins, by name: in its manifest, in the file that this names, or in
     ``.mcp.json``, with a section around them or without. Reads files.
     """
-    given = _document(plugin / _MANIFEST).get("mcpServers", SERVERS_FILE)
+    given = plugin_manifest(plugin).get("mcpServers", SERVERS_FILE)
     if isinstance(given, str):
         path = Path(os.path.realpath(plugin / given))
         document = _document(path) if path.is_relative_to(os.path.realpath(plugin)) else {}

@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most
+from tui_agent.settings.brought import plugin_manifest
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
@@ -75,7 +76,7 @@ def markdown_files(extensions: tuple[ExtensionFolder, ...], subfolder: str) -> t
     """
     found: dict[str, MarkdownFile] = {}
     for root in extensions:
-        for name, path in _files(root, root.subfolder(subfolder)):
+        for name, path in _files(root, subfolder):
             name = f"{root.prefix}{name}"
             found.setdefault(name, _read(name, path, root))
     return tuple(found[name] for name in sorted(found))
@@ -89,7 +90,7 @@ def style_text(extensions: tuple[ExtensionFolder, ...], name: str) -> str:
 
 def signature(extensions: tuple[ExtensionFolder, ...], *subfolders: str) -> tuple[object, ...]:
     """A value that changes whenever a file is added, removed or written. Cheap: reads no file."""
-    files = (path for root in extensions for name in subfolders for _, path in _files(root, root.subfolder(name)))
+    files = (path for root in extensions for name in subfolders for _, path in _files(root, name))
     return tuple(state(path) for path in files)
 
 
@@ -116,19 +117,35 @@ def contents(root: ExtensionFolder, path: Path) -> bytes | None:
         return read_at_most(stream, MOST_BYTES)
 
 
-def _files(root: ExtensionFolder, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The names and real paths of the Markdown files in a folder and in the folders directly below it."""
-    listed: list[tuple[str, os.DirEntry[str]]] = []
-    for entry in _entries(folder):
-        if entry.name.endswith(".md"):
-            listed.append((entry.name, entry))
-        elif not entry.name.startswith(".") and entry.is_dir():
-            inside = (below for below in _entries(Path(entry.path)) if below.name.endswith(".md"))
-            listed += ((f"{entry.name}:{below.name}", below) for below in inside)
-    for name, entry in listed:
-        real, called = Path(os.path.realpath(entry.path)), name.removesuffix(".md")
+def _files(root: ExtensionFolder, subfolder: str) -> Iterator[tuple[str, Path]]:
+    """The names and real paths of the Markdown files in a subfolder and in the folders directly below it, and of those
+    that a plugin's manifest names.
+    """
+    listed: list[tuple[str, str]] = []
+    for folder in (root.subfolder(subfolder), *_named(root, subfolder)):
+        if folder.suffix == ".md":
+            listed.append((folder.name, str(folder)))
+            continue
+        for entry in _entries(folder):
+            if entry.name.endswith(".md"):
+                listed.append((entry.name, entry.path))
+            elif not entry.name.startswith(".") and entry.is_dir():
+                inside = (below for below in _entries(Path(entry.path)) if below.name.endswith(".md"))
+                listed += ((f"{entry.name}:{below.name}", below.path) for below in inside)
+    for name, path in listed:
+        real, called = Path(os.path.realpath(path)), name.removesuffix(".md")
         if called.strip() and not called.startswith(".") and real.is_file() and not _leads_out(root, real):
             yield "".join(called.lower().split()), real
+
+
+def _named(root: ExtensionFolder, subfolder: str) -> list[Path]:
+    """The files and folders in place of a subfolder that the manifest of a plugin names."""
+    if root.kind != "plugin":
+        return []
+    given = plugin_manifest(root.folder).get("outputStyles" if subfolder == STYLES else subfolder)
+    named = (root.folder / each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str))
+    inside = root._replace(within=root.folder)
+    return [each for each in named if each != root.subfolder(subfolder) and not _leads_out(inside, each.resolve())]
 
 
 def _leads_out(root: ExtensionFolder, real: Path) -> bool:
