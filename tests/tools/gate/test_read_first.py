@@ -99,3 +99,29 @@ def test_of_a_large_file_only_its_beginning_size_and_time_are_compared(size: int
 @pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
 def test_five_changed_files_are_named(files: int, end: str) -> None:
     assert Seen((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("line", "build", "named_there"),
+    [
+        ("make", {"Makefile": "include $(wildcard mk/*.mk)\n"}, "mk/a.mk"),
+        ("make", {"Makefile": "x:\n\t$(PY) tools/x.py\n"}, "tools/x.py"),
+        ("cmake .", {"CMakeLists.txt": "add_subdirectory(sub)\n"}, "sub/CMakeLists.txt"),
+        ("gradle test", {"settings.gradle": "include 'sub'\n"}, "sub/build.gradle"),
+        ("gradle test", {"build.gradle": "apply from: 'more/b.gradle'\n"}, "more/b.gradle"),
+        ("rake", {"Rakefile": ""}, "rakelib/a.rake"),
+        ("bundle exec x", {"Gemfile": "eval_gemfile 'more/Gems'\n"}, "more/Gems"),
+        ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
+        ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
+        ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
+        ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),
+    ],
+)
+def test_what_a_file_names_that_is_read_first_is_read_too(
+    line: str, build: dict[str, str], named_there: str, tmp_path: Path
+) -> None:
+    for name, text in {**build, named_there: "", "src/code.py": "", "mk/code.py": ""}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    workspace = Workspace(tmp_path)
+    assert named(read_first(step(line, workspace), workspace), workspace) == sorted([*build, named_there])

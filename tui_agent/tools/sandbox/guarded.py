@@ -28,7 +28,7 @@ MAX_FOLDERS: Final = 200_000
 _INSTALLED: Final = frozenset(
     {
         *("node_modules", "site-packages", "bower_components", "vendor", "pods", "target", ".venv", "venv", ".tox"),
-        *(".nox", "__pycache__", ".terraform", ".bundle", ".cargo-home", "deps", "_build"),
+        *(".nox", "__pycache__", ".terraform", ".cargo-home", "deps", "_build"),
     }
 )
 """Folders of other people's packages, in which nobody works: only their repositories are looked for."""
