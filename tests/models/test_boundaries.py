@@ -1,5 +1,6 @@
 """Limits of `models/`, each at its value and one beyond: where something is cut, left out, or called another name."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,12 +10,16 @@ from tests.models.talking import request, user
 from tests.models.test_errors import ACME
 from tui_agent.conversation.blocks import Text, ToolCall, ToolDefinition
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.profile import Prices
+from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError, RateLimited, Unavailable
 from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaired
+from tui_agent.models.catalogue import Catalogue
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
 from tui_agent.models.learned import Learned
 from tui_agent.models.measured import Known, LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
+from tui_agent.models.openai.facts import Facts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.pictures import LARGEST_SIDE, fitted
@@ -23,6 +28,7 @@ from tui_agent.models.resets import seconds_to_reset
 from tui_agent.models.speed import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer, Timings
 from tui_agent.models.token_bounds import most_tokens
 from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
+from tui_agent.settings.schema import Endpoint, EndpointModel
 
 
 @pytest.mark.parametrize(
@@ -401,3 +407,57 @@ def test_a_picture_is_scaled_from_one_pixel_beyond_its_largest_side() -> None:
     assert sizes(LARGEST_SIDE + 1, 10) == ((2_000, 10), True)
     assert sizes(10, 4_000) == ((5, 2_000), True)
     assert sizes(8_000, 1) == ((2_000, 1), True)
+
+
+def test_a_price_is_rounded_to_a_millionth_and_needs_both_sides() -> None:
+    priced = {"input_cost_per_token": 1.23456789e-6, "output_cost_per_token": 2e-6, "cache_read_input_token_cost": 0}
+    offer = {"data": [{"model_name": "m", "model_info": priced}, {"model_name": "n", "model_info": {}}]}
+    found = facts_of_gateway(json.dumps(offer).encode(), "m").prices
+    assert found == Prices(1.234568, 2.0)
+    for half in ("input_cost_per_token", "output_cost_per_token"):
+        rest = {"data": [{"model_name": "m", "model_info": {**priced, half: None}}]}
+        assert facts_of_gateway(json.dumps(rest).encode(), "m").prices is None
+    free = {"data": [{"model_name": "m", "model_info": dict.fromkeys(priced, 0)}]}
+    assert facts_of_gateway(json.dumps(free).encode(), "m").prices is None
+    listed = {
+        "data": [{"id": "m", "pricing": {"prompt": "0.0000012345678", "completion": "2e-6", "input_cache_read": "-1"}}]
+    }
+    assert facts_in(json.dumps(listed).encode(), "m").prices == Prices(1.234568, 2.0)
+    for said in (EndpointModel(input=1.0), EndpointModel(output=1.0), EndpointModel(input=1.0, output=2.0)):
+        endpoint = Endpoint(url="https://a.example/v1", models={"m": said})
+        prices = Catalogue({"mine": endpoint}).quick_profile("mine:m").prices
+        assert prices == (Prices(1.0, 2.0) if said.input and said.output else None)
+
+
+@pytest.mark.parametrize(
+    ("listed", "facts"),
+    [
+        ({"context_length": 5}, Facts(window=5)),
+        ({"context_length": 5, "context_window": 6}, Facts(window=5)),
+        ({"context_length": 0, "max_context_length": 7}, Facts(window=7)),
+        ({"top_provider": {"context_length": 4, "max_completion_tokens": 3}, "context_length": 5}, Facts(4, 3)),
+        ({"context_length": 5, "max_model_len": 2}, Facts(2, loaded=True)),
+        ({"meta": {"n_ctx": 8}, "loaded_context_length": 9}, Facts(9, loaded=True)),
+        ({"max_completion_tokens": -1}, Facts()),
+        ({"type": "vlm"}, Facts(images=True)),
+        ({"architecture": {"input_modalities": ["text"]}, "type": "vlm"}, Facts(images=False)),
+        ({"supported_parameters": ["tools"]}, Facts(tools=True)),
+        ({"supported_parameters": []}, Facts(tools=False)),
+    ],
+)
+def test_a_server_says_the_size_of_a_model_under_many_names(listed: dict[str, object], facts: Facts) -> None:
+    one = {"data": [{"id": "m", **listed}]}
+    assert facts_in(json.dumps(one).encode(), "m") == facts_in(json.dumps(one).encode(), "any") == facts
+    two = {"data": [{"id": "m", **listed}, {"id": "n"}]}
+    assert facts_in(json.dumps(two).encode(), "m") == facts
+    assert facts_in(json.dumps(two).encode(), "any") == Facts()
+
+
+def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -> None:
+    reply = AnthropicReply("claude")
+    for fields in ({"delta": {"stop_reason": "refusal"}}, {"delta": {}}, {}):
+        reply.read({"type": "message_delta", **fields})
+    assert reply.completed().stop_reason == "refusal"
+    keyless = dataclasses.replace(ACME, keys=())
+    assert failure(keyless, "m", ErrorReply(401, "", "")).message.endswith("check the credentials.")
+    assert "This account may not use m" in failure(keyless, "m", ErrorReply(403, "", "")).message

@@ -1,5 +1,6 @@
 """Limits of the tools, each at its value and one beyond: where something is cut, refused or left uncounted."""
 
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -11,12 +12,14 @@ from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.tools.asking import AskUser
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.diffs import unified
-from tui_agent.tools.files.encodings import sniff
+from tui_agent.tools.files.encodings import FileKind, sniff
 from tui_agent.tools.files.notebooks import Notebook
+from tui_agent.tools.files.paging import PageLimits, read_page
 from tui_agent.tools.files.replacing import Replaced, replaced
 from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.mcp.elicitation import _value as elicited
 from tui_agent.tools.mcp.known import (
     KnownTool,
     known_tool,
@@ -25,6 +28,7 @@ from tui_agent.tools.mcp.known import (
     unique,
 )
 from tui_agent.tools.mcp.search import Entry, Index, words
+from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.schema import Signature
@@ -569,3 +573,78 @@ def test_what_a_cell_printed_is_cut(size: int, cut: bool) -> None:
     assert notebook.text.startswith("=== cell 1 code ===\na\n=== output ===\n")
     assert Notebook.of("a.json", raw) is None
     assert Notebook.of("a.ipynb", raw.replace('"nbformat":4', '"nbformat":3')) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted", "value"),
+    [
+        ("3", {"type": "integer", "minimum": 3, "maximum": 3}, 3),
+        ("2", {"type": "integer", "minimum": 3}, "a number from 3 to any"),
+        ("4", {"type": "integer", "maximum": 3}, "a number from any to 3"),
+        ("3.5", {"type": "integer"}, "a whole number"),
+        ("3.5", {"type": "number"}, 3.5),
+        ("x", {"type": "number"}, "a number"),
+        ("abc", {"minLength": 3, "maxLength": 3}, "abc"),
+        ("ab", {"minLength": 3}, "a text of 3 to any number of characters"),
+        ("abcd", {"maxLength": 3}, "a text of 0 to 3 characters"),
+        ("a", {"enum": ["a", 2]}, "a"),
+        ("2", {"enum": ["a", 2]}, "2"),
+        ("b", {"enum": ["a", 2]}, "one of a, 2"),
+        ("", {}, "it is needed"),
+        ("YES", {"type": "boolean"}, True),
+        ("n", {"type": "boolean"}, False),
+        ("maybe", {"type": "boolean"}, "yes or no"),
+        ("a, b,,", {"type": "array"}, ["a", "b"]),
+    ],
+)
+def test_an_answer_has_to_fit_the_field_of_a_servers_form(said: str, wanted: dict[str, object], value: object) -> None:
+    try:
+        assert elicited(said, wanted) == value
+    except ValueError as error:
+        assert str(error) == value  # noqa: PT017 - one row tells what comes back, or why nothing does
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("Name: a", {"name": "a"}),
+        ("name: a # said", {"name": "a"}),
+        ("name: a\n  b\n\n  c", {"name": "a b\nc"}),
+        ("name: 'it''s'", {"name": "it's"}),
+        ('name: "a\\tb\\u00e9\\U00110000\\q"', {"name": "a\tbé\ufffdq"}),
+        ("name: >-\n  a\n  b\n\n  c", {"name": "a b\nc"}),
+        ("name: |\n  a\n    b\n", {"name": "a\n  b"}),
+        ("tools: [a, 'b, c', \"d\"]", {"tools": "a, b, c, d"}),
+        ("tools:\n  - a\n  - 'b'", {"tools": "a, b"}),
+        ("tools:\n  - a: 1", {"tools": ""}),
+        ("tools:\n  a: 1", {"tools": ""}),
+        ("tools: {a: 1}", {"tools": ""}),
+        ("a: 1\na: 2\n- x\nb-c: 3", {"a": "1", "b-c": "3"}),
+        ("a:b", {}),
+    ],
+)
+def test_front_matter_is_read_as_the_part_of_yaml_that_it_is(lines: str, found: dict[str, str]) -> None:
+    assert split_front_matter(f"\ufeff---\r\n{lines}\n...\n\nrest") == (found, "rest")
+    assert split_front_matter(f"---\n{lines}\nrest") == ({}, f"---\n{lines}\nrest")
+
+
+@pytest.mark.parametrize(
+    ("limits", "pages"),
+    [
+        (PageLimits(9, 99, 99), ["1\tab\n2\tcd\n3\té"]),
+        (PageLimits(2, 99, 99), ["1\tab\n2\tcd", "3\té"]),
+        (PageLimits(9, 10, 99), ["1\tab\n2\tcd", "3\té"]),
+        (PageLimits(9, 9, 99), ["1\tab", "2\tcd", "3\té"]),
+        (PageLimits(9, 99, 10), ["1\tab\n2\tcd", "3\té"]),
+        (PageLimits(9, 99, 9), ["1\tab", "2\tcd\n3\té"]),
+        (PageLimits(9, 4, 99), ["1\ta", "1+1\tb", "2\tc", "2+1\td", "3\té"]),
+    ],
+)
+def test_a_page_ends_where_its_limits_are(limits: PageLimits, pages: list[str]) -> None:
+    stream, place, found = BytesIO("ab\ncd\né".encode()), (1, 0), list[str]()
+    while place is not None:
+        stream.seek(0)
+        page = read_page(stream, FileKind("utf-8"), *place, limits, Stop())
+        found.append(page.text)
+        place = page.following
+    assert found == pages

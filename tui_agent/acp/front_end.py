@@ -317,18 +317,18 @@ def _with_servers(settings: Settings, servers: Iterable[Server]) -> tuple[Settin
     refused: list[str] = []
     for server in servers:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-_")[:40] or f"server-{len(given) + 1}"
-        match server:
-            case McpServerStdio():
-                env = {each.name: each.value for each in server.env}
-                given[name] = ToolServer(command=server.command, args=tuple(server.args), env=env)
-            case HttpMcpServer() | SseMcpServer():
-                headers = {each.name: each.value for each in server.headers}
-                given[name] = ToolServer(url=server.url, type=server.type, headers=headers)
-            case _:
-                refused.append(
-                    f"The server {one_line(server.name, 60)} is left out: its transport ({server.type}) is not "
-                    "supported."
-                )
+        try:
+            match server:
+                case McpServerStdio():
+                    env = {each.name: each.value for each in server.env}
+                    given[name] = ToolServer(command=server.command, args=tuple(server.args), env=env)
+                case HttpMcpServer() | SseMcpServer():
+                    headers = {each.name: each.value for each in server.headers}
+                    given[name] = ToolServer(url=server.url, type=server.type, headers=headers)
+                case _:
+                    raise ValueError(f"its transport ({server.type}) is not supported")  # noqa: TRY301
+        except ValueError as error:
+            refused.append(f"The server {one_line(server.name, 60)} is left out: {error}.")
     if not given:
         return settings, refused
     mcp = msgspec.structs.replace(settings.mcp, servers={**settings.mcp.servers, **given})

@@ -87,11 +87,6 @@ class Provider:
     """One sentence on what must be installed first; empty: nothing."""
 
     @property
-    def default_model(self) -> str:
-        """The name of its default model; empty if it has none."""
-        return f"{self.id}:{self.models.mid}" if self.models.mid else ""
-
-    @property
     def where(self) -> str:
         """The variables or the setting with its address, for messages that say what to check."""
         return " or ".join(self.addresses) or self.setting

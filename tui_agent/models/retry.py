@@ -34,7 +34,6 @@ async def stream_with_retries(
     request: ModelRequest,
     *,
     attempts: int = ATTEMPTS,
-    first_delay_s: float = FIRST_DELAY_S,
     longest_delay_s: float = LONGEST_DELAY_S,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     jitter: Callable[[], float] = random.random,
@@ -42,7 +41,7 @@ async def stream_with_retries(
     """Send a request, and send it again while it fails with a retryable error.
 
     Before each retry it yields `Retrying`: discard what was streamed before. The delay is the provider's `retry_after`;
-    without one, it doubles from `first_delay_s` (times 0.5 to 1, by `jitter`) up to `longest_delay_s` seconds. If a
+    without one, it doubles from `FIRST_DELAY_S` (times 0.5 to 1, by `jitter`) up to `longest_delay_s` seconds. If a
     provider asks for a longer wait, there is no retry. Ends with `Completed`, whatever the model does after it. Raises
     the last `ModelError`; any other exception of a model becomes an `AdapterFailed`, which is never retried.
     """
@@ -62,7 +61,7 @@ async def stream_with_retries(
         if failed.retry_after is not None:
             delay = failed.retry_after
         else:
-            delay = first_delay_s * 2 ** (attempt - 1) * (0.5 + jitter() / 2)
+            delay = FIRST_DELAY_S * 2 ** (attempt - 1) * (0.5 + jitter() / 2)
         delay = min(delay, longest_delay_s)
         yield Retrying(attempt, attempts - 1, delay, failed)
         await sleep(delay)

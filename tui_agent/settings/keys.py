@@ -229,15 +229,8 @@ def _servers(allowed: Allowed, value: object) -> Mapping[str, ToolServer]:
         servers = msgspec.convert(value, dict[str, ToolServer])
     except msgspec.ValidationError as error:
         raise BadValueError(f"expected {allowed.described()}: {error}") from None
-    for name, server in servers.items():
-        if not re.fullmatch(SERVER_NAME, name):
-            raise BadValueError(
-                f"{name[:80]!r} is not a valid name for a server: letters, digits, - and _ (at most 40)"
-            )
-        if bool(server.command) == bool(server.url):
-            raise BadValueError(f"{name}: expected either `command` or `url`")
-        if server.url and not server.url.startswith(("http://", "https://", "${")):
-            raise BadValueError(f"{name}: its url must begin with http:// or https://")
+    if (wrong := next((name for name in servers if not re.fullmatch(SERVER_NAME, name)), None)) is not None:
+        raise BadValueError(f"{wrong[:80]!r} is not a valid name for a server: letters, digits, - and _ (at most 40)")
     return servers
 
 

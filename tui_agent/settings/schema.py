@@ -420,6 +420,13 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     believe_hints: bool = False
     """A tool of which the server says that it only reads is called without asking, several at once."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError, which msgspec names with its place."""
+        if bool(self.command) == bool(self.url):
+            raise ValueError("expected either `command` or `url`")
+        if self.url and not self.url.startswith(("http://", "https://", "${")):
+            raise ValueError("its url must begin with http:// or https://")
+
 
 class Search(Struct, frozen=True, kw_only=True):
     """Who searches for the tool web_search."""

@@ -81,10 +81,6 @@ def server_from(given: object) -> Printed:
         server = msgspec.convert(known, ToolServer)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if bool(server.command) == bool(server.url):
-        raise ValueError("expected either `command` or `url`")
-    if server.url and not server.url.startswith(("http://", "https://", "${")):
-        raise ValueError("its url must begin with http:// or https://")
     unknown = [str(key) for key in given if key not in _OWN and key not in _SAID] + notes
     return Printed(server, (f"not used: {', '.join(unknown)}",) if unknown else ())
 
