@@ -455,7 +455,8 @@ def test_a_server_says_the_size_of_a_model_under_many_names(listed: dict[str, ob
 
 def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -> None:
     reply = AnthropicReply("claude")
-    for fields in ({"delta": {"stop_reason": "refusal"}}, {"delta": {}}, {}):
+    reasons: tuple[dict[str, object], ...] = ({"delta": {"stop_reason": "refusal"}}, {"delta": {}}, {})
+    for fields in reasons:
         reply.read({"type": "message_delta", **fields})
     assert reply.completed().stop_reason == "refusal"
     keyless = dataclasses.replace(ACME, keys=())

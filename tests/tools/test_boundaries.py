@@ -641,7 +641,8 @@ def test_front_matter_is_read_as_the_part_of_yaml_that_it_is(lines: str, found: 
     ],
 )
 def test_a_page_ends_where_its_limits_are(limits: PageLimits, pages: list[str]) -> None:
-    stream, place, found = BytesIO("ab\ncd\né".encode()), (1, 0), list[str]()
+    stream, found = BytesIO("ab\ncd\né".encode()), list[str]()
+    place: tuple[int, int] | None = (1, 0)
     while place is not None:
         stream.seek(0)
         page = read_page(stream, FileKind("utf-8"), *place, limits, Stop())
