@@ -1,12 +1,8 @@
-"""The full-screen app: handlers of keys and messages, and opening, asking in and closing a session.
-
-Parts that are not needed for the first frame are properties that import and create them on first use.
-"""
+"""The full-screen app: what each key and each message of a widget does."""
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import cached_property
+from collections.abc import Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,41 +17,25 @@ from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.text import counted, one_line
 from tui_agent.tui.actions import ASIDE, BY_NAME, Place, bindings
-from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, PATIENCE_S, Leaving, Twice
+from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, Twice
+from tui_agent.tui.app.session_app import SessionApp
 from tui_agent.tui.app.typing_order import TypingOrder
-from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.notice import Level, NoticeBlock
-from tui_agent.tui.cards.user import UserBlock
-from tui_agent.tui.host import STOPPING, Host
+from tui_agent.tui.host import STOPPING
 from tui_agent.tui.session.ending import end_of
 from tui_agent.tui.terminal.textual_internals import version_warning
-from tui_agent.tui.wording import AGAIN, WHILE_A_TURN_RUNS, doing
+from tui_agent.tui.wording import AGAIN
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
-    from tui_agent.agent.agent import Agent
-    from tui_agent.agent.events import AgentEvent
-    from tui_agent.agent.history.as_events import Ending
-    from tui_agent.conversation.blocks import Image
-    from tui_agent.models.base import Model
-    from tui_agent.session import Session
-    from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
     from tui_agent.tui.app.demo_guide import DemoGuide
-    from tui_agent.tui.app.prompt_actions import PromptActions
-    from tui_agent.tui.commands.table import Commands
     from tui_agent.tui.context.panel import ContextPanel
-    from tui_agent.tui.context.steering import Steering
     from tui_agent.tui.dialogs.dialog import Dialog
     from tui_agent.tui.dialogs.permission import PermissionPanel
     from tui_agent.tui.dialogs.trust import TrustScreen
     from tui_agent.tui.pane.conversation import ConversationPane
-    from tui_agent.tui.prompt.completion import Completion
     from tui_agent.tui.prompt.prompt import Prompt
-    from tui_agent.tui.session.background import Background
-    from tui_agent.tui.session.conductor import Conductor
-    from tui_agent.tui.session.past import Glimpse, Past
-    from tui_agent.tui.session.turns import TurnView
 
 APP_ONLY: Final = frozenset(
     (
@@ -74,7 +54,7 @@ APP_ONLY: Final = frozenset(
 )
 
 
-class TuiAgent(Host):
+class TuiAgent(SessionApp):
     """The app's handlers for the user's actions and the session's events."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
@@ -83,139 +63,8 @@ class TuiAgent(Host):
         super().__init__(arguments, settings, driver_class=driver_class)
         self._break = Twice()
         self._back = Twice()
-        self._quits_over = 0
         self._order = TypingOrder(self)
-        self.leaving = Leaving(self, self._close)
-        self._ending: asyncio.Task[Ending | None] | None = None
         self._guide: DemoGuide | None = None
-        self.before_opening: Callable[[], None] = lambda: None
-        self.ready: Callable[[], None] = lambda: None
-        self._welcome = Welcome(arguments.folder, resuming=arguments.continue_last or arguments.resume is not None)
-
-    # The parts
-
-    @cached_property
-    def conductor(self) -> "Conductor":
-        """The session behind the screen."""
-        from tui_agent.tui.session.conductor import Conductor
-
-        return Conductor(self, self._open)
-
-    @cached_property
-    def commands(self) -> "Commands":
-        """The slash commands."""
-        from tui_agent.tui.commands.table import Commands
-
-        return Commands(self)
-
-    @cached_property
-    def background(self) -> "Background":
-        """The sessions that are on no screen."""
-        from tui_agent.tui.session.background import Background
-
-        return Background(self)
-
-    @override
-    async def send_to_background(self, prompt: str) -> None:
-        if prompt:
-            await self.background.begin(prompt)
-        elif self.permission.asking:
-            self.say(Level.WARNING, "It waits for your answer first")
-        elif self.background.has_room():
-            words = self._attention.name
-            target = self.arguments._replace(prompt=None, resume=None, continue_last=False, fork=False)
-            settings = self.kept_choices
-            if (released := self.conductor.release(target)) is None:
-                self.say(Level.INFO, "No turn runs", hint="& PROMPT begins one in the background")
-            else:
-                self.settings = settings
-                title = self.background.keep(*released, words)
-                await self.agent()
-                self.background.tell(title)
-
-    @cached_property
-    def _actions(self) -> "PromptActions":
-        """The actions on the prompt."""
-        from tui_agent.tui.app.prompt_actions import PromptActions
-
-        return PromptActions(self, self.commands)
-
-    @cached_property
-    def steering(self) -> "Steering":
-        """The context panel, previews and steps."""
-        from tui_agent.tui.context.steering import Steering
-
-        return Steering(self)
-
-    # The host
-
-    @override
-    def complete_command(self, before_cursor: str) -> "Completion | None":
-        return self.commands.complete(before_cursor)
-
-    @property
-    @override
-    def session(self) -> "Session | None":
-        return self.conductor.session
-
-    @property
-    @override
-    def busy(self) -> bool:
-        return self.conductor.busy
-
-    @property
-    @override
-    def last_turn_broke_off(self) -> bool:
-        return self.conductor.broke_off
-
-    @override
-    def occupied(self) -> str:
-        if self.busy:
-            return WHILE_A_TURN_RUNS
-        return "not while a summary is written; Esc stops it" if self.steering.drafting.writing else ""
-
-    @override
-    async def agent(self) -> "Agent":
-        return await self.conductor.agent()
-
-    @override
-    def switch(self, target: Arguments) -> None:
-        self.conductor.switch(target)
-
-    @override
-    async def may_switch(self, agent: "Agent", model: "Model") -> bool:
-        return await self.steering.may_switch(agent, model)
-
-    @override
-    def ask_model(self, text: str, typed: str) -> None:
-        self.conductor.send(text, typed)
-
-    @override
-    def forget_waiting(self, *, give_back: bool) -> None:
-        self.conductor.forget_waiting(give_back=give_back)
-
-    @override
-    async def pictures(self, text: str) -> "tuple[Image, ...]":
-        return await self._actions.pictures(text)
-
-    @property
-    def _in_background(self) -> int:
-        """How many sessions run on no screen."""
-        return self.background.running if "background" in vars(self) else 0
-
-    @override
-    def quit(self, *, hurry: bool = False) -> None:
-        running = self._in_background
-        if running and not hurry and running != self._quits_over:
-            self._quits_over = running
-            self.hint(f"{counted(running, 'session')} in the background would be stopped; once more quits")
-            return
-        self.leaving.begin(PATIENCE_S if hurry else None)
-
-    @override
-    def start_anew(self, *arguments: str) -> None:
-        self.leaving.start_next = arguments
-        self.quit()
 
     # Start and end
 
@@ -230,20 +79,6 @@ class TuiAgent(Host):
     def on_ready(self) -> None:
         """Start everything slow, now that the first frame is shown."""
         self.run_worker(self._begin(), name="begin", exit_on_error=True)
-
-    async def on_unmount(self) -> None:
-        """Close the session cleanly however the app ends, unless the user did not want to wait."""
-        self.keep_draft()
-        self._drafts.close()
-        if not self.leaving.hurried:
-            await self._close()
-
-    async def _close(self) -> None:
-        await self._actions.own.stop()
-        await self._files.close()
-        if "background" in vars(self):
-            await self.background.close()
-        await self.conductor.close()
 
     def _greet(self) -> None:
         self._welcome.greet(self.say_first, self.keymap.text("help"))
@@ -330,116 +165,6 @@ class TuiAgent(Host):
         elif self._break.disarm():
             self.status.show(hint="")
         return False
-
-    async def _open(self, target: Arguments) -> "tuple[Session, TurnView]":
-        from tui_agent.tui.commands.switching import open_for_screen
-        from tui_agent.tui.session.past import glimpse
-
-        answered = self.session_folder is not None and target.trusted != self.arguments.trusted
-        if self.session_folder is not None:
-            self._begin_anew()
-            if not target.resume and not answered:
-                self.say(Level.INFO, "A new session", hint="/resume goes back to the one before")
-        reading, self._ending = self._ending, None
-        end = await (reading or end_of(target))
-        seen = None
-        if end is not None:
-            seen = await glimpse(end, self.pane, self.status, self.conductor)
-            # Paint first: the modules needed for opening take long to import.
-            await self._painted()
-        self.before_opening()
-        try:
-            session, self.arguments, self.settings = await open_for_screen(target, self.settings, self, self.ask)
-        except BaseException:
-            if seen is not None:
-                seen.remove()
-            raise
-        opened = self.arguments
-        if seen is not None and (opened.resume, opened.continue_last) != (target.resume, target.continue_last):
-            seen.remove()
-            seen = None
-        try:
-            view = await self._shown(session, seen)
-            if answered:
-                self.say(Level.INFO, f"This project is {'' if opened.trusted else 'not '}trusted from now on")
-            return session, view
-        except BaseException:
-            await session.close()
-            raise
-
-    async def _painted(self) -> None:
-        painted = asyncio.Event()
-        # Called next, the pane has asked to be painted by then: otherwise the screen may find nothing to wait for.
-        self.pane.call_next(lambda: self.pane.call_after_refresh(painted.set))
-        await painted.wait()
-
-    def _begin_anew(self) -> None:
-        """Reset the screen for another session."""
-        from tui_agent.tui.commands.branches import free
-
-        for group in ("earlier", "branch", "todo"):
-            self.workers.cancel_group(self, group)
-        before = self._transcript
-        self.pane.show(before.successor())
-        self.steering.close()
-        self._attention.name = ""
-        self.entry.todo.show("", "")
-        self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
-        self.run_worker(free(before), name="let go", exit_on_error=True)
-
-    async def _shown(self, session: "Session", seen: "Glimpse | None") -> "TurnView":
-        from tui_agent.tui.session.past import SubtaskSteps, show_newest
-
-        self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
-        self.run_worker(self._welcome.complete(session, self._transcript), name="welcome", exit_on_error=True)
-        self.session_folder = session.folder
-        self.run_worker(self.bring_draft_back(session.folder.name), name="draft", exit_on_error=True)
-        view, past = await show_newest(session.agent, seen, self.pane, self.status, self.conductor)
-        SubtaskSteps(view.transcript, session.agent.subtask_progress)
-        session.agent.listen(view.show)
-        showing = self._show_earlier(session.agent, view, past)
-        self.run_worker(showing, name="earlier", group="earlier", exit_on_error=True)
-        # Compute the figures of a long conversation once in a thread, so that keys are handled.
-        await asyncio.to_thread(session.agent.context.fullness)
-        view.changed = lambda event: self._context_changed(session.agent, view, event)
-        for notice in session.notices:
-            view.show(notice)
-        if session.resumed and not any(isinstance(block, UserBlock) for block in self._transcript):
-            self.say(Level.INFO, "All of this conversation was taken back", hint="/tree leads back to it")
-        session.background.on_change = lambda: self.status.show(jobs=len(session.background.running))
-        languages = session.agent.languages
-        if languages is not None:
-            languages.on_change = lambda: self.status.show(problems=len(languages.problems))
-        self._show_agent(session.agent)
-        self._show_todo(session.agent)
-        self._show_attention()
-        if not isinstance(self.screen, ModalScreen) and self.focused is None:
-            # A dialog opened before the prompt was focused, so closing it did not focus the prompt.
-            self.entry.prompt.focus()
-        self.commands.reload_own(session.agent)
-        self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
-        return view
-
-    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Past") -> None:
-        from tui_agent.tui.session.past import SubtaskSteps, show_earlier
-
-        await show_earlier(past, view, self.pane)
-        SubtaskSteps(view.transcript, agent.subtask_progress)
-        self._show_attention()
-
-    async def _look_at_sandbox(self, session: "Session") -> None:
-        unconfined = bool(await asyncio.to_thread(lambda: session.sandbox.trouble))
-        confined = await asyncio.to_thread(lambda: session.agent.permissions.runs_confined)
-        self.status.show(unconfined=unconfined, confined=confined)
-
-    async def _learn(self, agent: "Agent") -> None:
-        from tui_agent.tui.commands.switching import learn_model
-
-        try:
-            await learn_model(agent, self)
-        finally:
-            self.ready()
-        self._show_agent(agent)
 
     # User actions
 
@@ -718,17 +443,6 @@ class TuiAgent(Host):
     def _go(self, going: Coroutine[None, None, None]) -> None:
         self.run_worker(self._reporting(going), name="branch", exit_on_error=True)
 
-    async def _reporting(self, doing: Awaitable[None]) -> None:
-        """Await an action, and show errors that prevent it."""
-        from tui_agent.tui.session.conductor import SessionUnavailable
-
-        try:
-            await doing
-        except SessionUnavailable:
-            self.say(Level.WARNING, "There is no session, so this cannot be done")
-        except Exception as error:
-            self.report(error)
-
     def action_leave(self) -> None:
         """Quit."""
         self.quit()
@@ -737,24 +451,6 @@ class TuiAgent(Host):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the app's keys while a dialog is open."""
         return not (action in APP_ONLY and isinstance(self.screen, ModalScreen))
-
-    # Questions of the agent
-
-    async def ask(self, question: "PermissionQuestion") -> "PermissionAnswer":
-        """Ask the user for a permission or an answer."""
-        from tui_agent.conversation.tool_facts import facts_of
-        from tui_agent.tui.cards.tool import ToolState
-
-        self._attention.question(facts_of(question.tool).title, focused=self.app_focus)
-        try:
-            answer = await self.permission.ask(question)
-        finally:
-            self._attention.answered()
-        block = self._transcript.tool(question.call_id)
-        if answer.allowed and block is not None:
-            self._transcript.set_tool_state(block, ToolState.RUNNING)
-            self.status.show(activity=doing(question.tool))
-        return answer
 
     def on_permission_panel_typed(self, message: "PermissionPanel.Typed") -> None:
         """Pass a character that is no answer to the prompt."""
@@ -784,40 +480,6 @@ class TuiAgent(Host):
     @override
     def not_stopped(self) -> None:
         self.hint("there is no shell to go back to")
-
-    @override
-    def refresh_status(self) -> None:
-        super().refresh_status()
-        if self.session is not None:
-            self.commands.reload_own(self.session.agent)
-
-    @override
-    def _show_agent(self, agent: "Agent") -> None:
-        super()._show_agent(agent)
-        self.steering.changed()
-        self.steering.watch(agent)
-
-    def _context_changed(self, agent: "Agent", view: "TurnView", event: "AgentEvent") -> None:
-        from tui_agent.agent import events
-        from tui_agent.conversation.plan import PLAN
-        from tui_agent.conversation.todo import TODO
-
-        if isinstance(event, events.HeadMoved):
-            self.commands.branches.moved(agent, view, event)
-        sets_list = isinstance(event, events.ToolFinished) and event.name in (TODO, PLAN)
-        if sets_list or isinstance(event, events.TurnFinished):
-            self.entry.todo.goes_on(goes_on=sets_list)
-        if sets_list or isinstance(event, events.HeadMoved):
-            self._show_todo(agent)
-        if isinstance(event, events.ContextStep | events.HeadMoved | events.ModelChanged):
-            self._show_agent(agent)
-        elif isinstance(event, events.ModelCallStarted) and not self.status.status.tokens:
-            # The first request shows the fixed part of the context: update the gauge.
-            self._show_agent(agent)
-        elif isinstance(event, events.ToolFinished) and event.name == PLAN:
-            self._show_agent(agent)
-        self.status.show(cache_share=agent.tracker.session.cache_share)
-        self.steering.changed()
 
     def _on_resume(self, app: App[object]) -> None:
         # The terminal comes back empty, but Textual would paint only what has changed.
