@@ -9,8 +9,9 @@ from textual.screen import ModalScreen
 
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments, ExitCode
-from tui_agent.conversation.entries import Cleared, Message
-from tui_agent.demo import PLACE, RECORDING, make_demo
+from tui_agent.conversation.entries import Message
+from tui_agent.demo import MODEL, PLACE, RECORDING, make_demo
+from tui_agent.replay.many import policy_costs
 from tui_agent.settings import Settings
 from tui_agent.storage.log import log_file, read_entries
 from tui_agent.tui.app.app import TuiAgent
@@ -30,7 +31,10 @@ async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -
     answers = [entry for entry in entries if isinstance(entry, Message) and entry.usage is not None]
     assert len(answers) == 40
     assert all(entry.cost_usd for entry in answers)
-    assert any(isinstance(entry, Cleared) for entry in entries)
+    # What /policy says of the default is what it cost: the recording is of today's rules.
+    costs = await policy_costs(demo.home / "sessions" / demo.session, Settings(), MODEL, window=32_768)
+    default = next(cost for cost in costs if cost.policy == Settings().context.policy)
+    assert default.cost_usd == pytest.approx(sum(entry.cost_usd or 0 for entry in answers), rel=0.01)
     assert (demo.project / "tides" / "extremes.py").read_text().count("half + 1") == 1
     assert entries == sorted(entries, key=lambda entry: entry.time)
 
