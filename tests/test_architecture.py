@@ -3,16 +3,27 @@
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import cast
 
 import pytest
+from typing_extensions import override
 
 from tui_agent import ContextEngine, MemoryHost
+from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
 from tui_agent.agent.commands.table import available_commands, help_text, run_command
 from tui_agent.context.economics import Situation
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyContextEntry, Shortened, user_message
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.tool_facts import TOOL_FACTS, ToolFacts, facts_of
 from tui_agent.conversation.view import View
+from tui_agent.models import catalogue
+from tui_agent.models.offline.adapter import OfflineModel
+from tui_agent.models.provider import Provider
+from tui_agent.settings.schema import TierModels
+from tui_agent.tools.base import Preview, ToolContext, ToolOutput, WorkspaceView
+from tui_agent.tools.built_in import BuiltIn
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -82,3 +93,51 @@ async def test_a_command_is_one_row_that_help_and_one_shot_mode_read() -> None:
         for row in rows:
             assert f"/{row.name}" in told
         assert not (await run_command(agent, "/help")).failed
+
+
+async def test_a_tool_is_one_class_and_one_row_of_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class CountWords(BuiltIn):
+        name = "count_words"
+
+        def preview(self, arguments: str, workspace: WorkspaceView) -> Preview:
+            return Preview("Count words", text=arguments)
+
+        @override
+        async def _do(self, _context: ToolContext, /, text: str) -> ToolOutput:
+            """Count words.
+
+            Args:
+                text: What they are counted in.
+            """
+            return ToolOutput(f"{len(text.split())} words")
+
+    facts = ToolFacts("Count", "counting words", "think")
+    monkeypatch.setitem(cast("dict[str, ToolFacts]", TOOL_FACTS), "count_words", facts)
+    async with Agent("offline", tools=[CountWords()]) as agent:
+        seen = [event async for event in agent.run('call count_words text="one two three"')]
+    done = next(event for event in seen if isinstance(event, events.ToolFinished))
+    assert (done.name, done.text, done.status) == ("count_words", "3 words", "ok")
+    assert facts_of("count_words").title == "Count"
+
+
+def test_a_provider_is_one_record_of_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = Provider(
+        id="toy",
+        title="Toy",
+        label="Toys (Toy)",
+        create=lambda _provider, profile, _local: OfflineModel(priced=profile.id == "big"),
+        profile=lambda model: ModelProfile(provider="toy", id=model),
+        keys=("TOY_API_KEY",),
+        models=TierModels(frontier="toy:big", mid="toy:mid", small="toy:small"),
+        families=("toybox",),
+        tiers={"small": ("small",)},
+    )
+    monkeypatch.setattr(catalogue, "PROVIDERS", (*catalogue.PROVIDERS, toy))
+    monkeypatch.delenv("TOY_API_KEY", raising=False)
+    known = catalogue.Catalogue()
+    assert str(known.resolve("toybox-1")) == "toy:toybox-1"
+    assert str(known.resolve("big")) == "toy:big"
+    assert known.tier_of("toy:small") == "small"
+    assert known.missing_key("toy:big") == "TOY_API_KEY"
+    assert toy in known.with_keys()
+    assert isinstance(known.create_model("toy:big"), OfflineModel)
