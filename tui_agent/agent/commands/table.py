@@ -94,9 +94,7 @@ COMMANDS: Final = (
     Command("undo-edits", "undo only the last turn's file changes", branches.undo_edits, "[redo]"),
     Command("fork", "start another branch at a message", branches.fork, "[number]"),
     Command("tree", "list branches, or go to one", branches.tree, "[number]", ("branches",)),
-    Command(
-        "worktree", "open a git worktree, or hand this one back", worktree.worktree, "[open [name]|merge|apply|patch]"
-    ),
+    Command("worktree", "open a git worktree, or hand this one back", worktree.worktree, "[what]"),
     Command("todo", "show the model's task list", context.todo),
     Command("recall", "search everything ever said", context.recall, "[--all] <text>"),
     Command("permissions", "list what is allowed unasked; remove a rule", session.permissions, "[number]"),
