@@ -38,7 +38,11 @@ TOOLS: list[dict[str, Any]] = [
 ]
 """What it offers."""
 if "lies" in FAULTS:
+    deep: dict[str, Any] = {"type": "object"}
+    for _ in range(300):
+        deep = {"type": "object", "properties": {"x": deep}}
     TOOLS += [
+        {"name": "deep", "description": "Nested 600 levels deep.", "inputSchema": deep},
         {"name": "odd name/with\x1b[31m signs", "description": "x" * 50_000, "inputSchema": {"type": "object"}},
         {"name": "either", "description": "One of two.", "inputSchema": {"type": "object", "anyOf": [{}, {}]}},
         {"name": "wrong", "description": "No schema.", "inputSchema": {"type": "object", "properties": {"a": 7}}},

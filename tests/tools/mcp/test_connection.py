@@ -146,11 +146,21 @@ async def test_one_bad_definition_does_not_cost_the_others(tmp_path: Path) -> No
         tools = {tool.name: tool for tool in talk.lists[-1].tools}
         assert {"echo", "odd name/with signs", "either", "wrong", "promise"} <= tools.keys()
         assert len(tools["odd name/with signs"].description) < 3_000
-        assert tools["wrong"].schema == tools["either"].schema == '{"type":"object"}'
+        assert tools["wrong"].schema == tools["either"].schema == tools["deep"].schema == '{"type":"object"}'
         assert '"a":7' in tools["wrong"].description
         assert "anyOf" in tools["either"].description
         assert any(problem.startswith("either: ") for problem in talk.lists[-1].problems)
         assert '"seven"' in (await talk.call("promise")).text, "what it says otherwise than it promised is passed on"
+
+
+def test_an_answer_that_is_too_deep_to_be_read_is_an_error_at_once() -> None:
+    deep = b'{"x":' * 200_000 + b"1" + b"}" * 200_000
+    for line in (b'{"jsonrpc": "2.0", "id": 7, "result": ' + deep + b"}", b'{"result": ' + deep + b', "id": 7}'):
+        read = mcp_process._read_deep(line)
+        assert getattr(read, "id", None) == 7
+        assert "too deep" in str(read)
+    assert mcp_process._read_deep(deep) is None
+    assert mcp_process._read_deep(b'{"id": 7, ') is None
 
 
 @pytest.mark.parametrize("manner", ["chatty", "early", "old", "new"])

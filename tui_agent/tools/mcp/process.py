@@ -6,7 +6,9 @@ that ends. One that floods is ended; output that is not a message goes into the 
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -28,6 +30,7 @@ from tui_agent.tools.shell.processes import Child, start_child
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
 
     Reads = MemoryObjectReceiveStream[SessionMessage | Exception]
     Writes = MemoryObjectSendStream[SessionMessage]
@@ -37,6 +40,10 @@ MAX_MESSAGE: Final = 32 * 1024 * 1024
 MAX_UNSOLICITED: Final = 2_000
 """The most unsolicited messages, and lines that are not messages, that a server may send in `PERIOD_S` seconds."""
 PERIOD_S: Final = 10.0
+_DEEPEST: Final = 100
+_VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
+_FIRST_ID: Final = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb',\s*)?"id"\s*:\s*(\d{1,15})')
+_LAST_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*' + _VERSION + rb")?\}\s*\Z")
 MAX_LOG: Final = 5_000_000
 """The most bytes of a server's standard error that are kept."""
 CLOSING_S: Final = 1.0
@@ -272,9 +279,12 @@ class _Wire:
             else:
                 read = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            self._unasked.add()
-            await asyncio.to_thread(self._log.write, line[:_PIECE] + b"\n")
-            return None
+            found = await asyncio.to_thread(_read_deep, line)
+            if found is None:
+                self._unasked.add()
+                await asyncio.to_thread(self._log.write, line[:_PIECE] + b"\n")
+                return None
+            read = found
         if not isinstance(read, JSONRPCResponse | JSONRPCError):
             self._unasked.add()
         return SessionMessage(read)
@@ -292,6 +302,30 @@ class _Wire:
         code = self._child.exit_code
         how = "it closed its output" if code is None else f"it ended by itself (exit code {code})"
         return f"{how}: {self._log.last[-1]}" if self._log.last else how
+
+
+def _read_deep(line: bytes) -> "JSONRPCMessage | None":
+    """A message nested deeper than pydantic reads and writes (200 levels), without what is too deep; or an error in
+    place of an answer that is too deep for Python as well: nobody would wait for what was thrown away. None for what is
+    no message.
+    """
+    from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+    def pruned(value: object, levels: int) -> object:
+        if isinstance(value, dict):
+            return {name: pruned(each, levels - 1) for name, each in value.items()} if levels else None
+        if isinstance(value, list):
+            return [pruned(each, levels - 1) for each in value] if levels else None
+        return value
+
+    try:
+        return jsonrpc_message_adapter.validate_python(pruned(json.loads(line), _DEEPEST), by_name=False)
+    except ValueError:
+        return None
+    except RecursionError:
+        found = _FIRST_ID.match(line) or _LAST_ID.search(line)
+        error = ErrorData(code=-32700, message="its answer is nested too deep to be read")
+        return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error) if found else None
 
 
 def _request(server: ToolServer, environment: Mapping[str, str], folder: Path) -> Request:
