@@ -18,5 +18,12 @@ def man_page() -> str:
 
 
 def _written(command: str) -> str:
-    text = str(Manpage(PARSERS[command]())).rstrip() + "\n"
+    parser = PARSERS[command]()
+    text = str(Manpage(parser)).rstrip() + "\n"
+    text = text.replace(".SH NAME\ntui\\-agent\n", f".SH NAME\ntui\\-agent \\- {_phrase(str(parser.description))}\n", 1)
     return re.sub(r"^\.TH .*", '.TH TUI\\\\-AGENT 1 "" tui\\\\-agent "User Commands"', text, count=1)
+
+
+def _phrase(sentence: str) -> str:
+    """What `whatis` and `apropos` show of a page: a sentence as a phrase."""
+    return sentence.removeprefix("A ").rstrip(".")

@@ -68,7 +68,14 @@ def _bash() -> str:
 
 def _zsh() -> str:
     return "\n".join(
-        ("#compdef tui-agent", "autoload -U +X compinit bashcompinit && compinit && bashcompinit", _bash())
+        (
+            "#compdef tui-agent",
+            "(( $+functions[compdef] )) || { autoload -U compinit && compinit }",
+            "autoload -U +X bashcompinit && bashcompinit",
+            _bash(),
+            # As a file in a folder of $fpath this runs at the first completion, which it has to answer.
+            "if [[ $funcstack[1] == _tui-agent ]]; then _bash_complete -o filenames -F _tui_agent; fi",
+        )
     )
 
 

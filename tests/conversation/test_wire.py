@@ -28,6 +28,8 @@ def test_arguments(written: str, arguments: str, malformed: str) -> None:
 def test_arguments_nested_beyond_reason() -> None:
     deep = '{"a":' * 5000 + "1" + "}" * 5000
     assert read_arguments(deep) == ("{}", deep)
+    for wide in ('{"a":' + "[" * 390 + "]" * 390 + "}", '{"a":[' + '{"b":"{[\\""},' * 900 + "1]}"):
+        assert read_arguments(wide) == (wide, "")
 
 
 @given(st.text(st.characters(exclude_categories=())))

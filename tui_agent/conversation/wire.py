@@ -3,6 +3,7 @@
 import json
 import re
 from hashlib import blake2b
+from itertools import accumulate
 from uuid import uuid4
 
 import msgspec
@@ -12,15 +13,26 @@ from tui_agent.conversation.blocks import valid_text
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNNAMABLE = re.compile(r"[^a-zA-Z0-9_-]")
 
+_MARKS = re.compile(r"[\[\]{}]")
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_DEEPEST = 400
+
 _objects = msgspec.json.Decoder(dict[str, object])
 
 
 def is_object(text: str) -> bool:
+    """Whether a text is a JSON object that everything that looks into it can follow."""
     try:
         _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
-    return True
+    # From Python 3.14 on the parser goes as deep as its stack, which is deeper than what is written in Python can.
+    return text.count("{") + text.count("[") <= _DEEPEST or _depth(text) <= _DEEPEST
+
+
+def _depth(text: str) -> int:
+    marks = _MARKS.findall(_TEXTS.sub("", text))
+    return max(accumulate(1 if mark in "{[" else -1 for mark in marks))
 
 
 def read_arguments(text: str) -> tuple[str, str]:
