@@ -111,6 +111,7 @@ def test_five_changed_files_are_named(files: int, end: str) -> None:
         ("gradle test", {"build.gradle": "apply from: 'more/b.gradle'\n"}, "more/b.gradle"),
         ("rake", {"Rakefile": ""}, "rakelib/a.rake"),
         ("bundle exec x", {"Gemfile": "eval_gemfile 'more/Gems'\n"}, "more/Gems"),
+        ("python3 -m pkg", {"pkg/__main__.py": ""}, "json.py"),
         ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
         ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
         ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),

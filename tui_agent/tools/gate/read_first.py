@@ -105,7 +105,10 @@ def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) ->
     yield from _run(tokens, step.folder, workspace)
     folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
     is_known = step.words[0] in {*known_commands(), "cd"} or any(_program(token) in _READ_BY for token in tokens)
-    yield from _read_by(tokens, folders, workspace, besides=_ANY if unknown and not is_known else ())
+    anything = unknown and not is_known
+    yield from _read_by(tokens, folders, workspace, _ANY if anything else ())
+    if anything or not _PYTHONS.isdisjoint(map(_program, tokens)):
+        yield from (path for folder in folders for path in _shadowing(folder))
 
 
 def _read_by(
