@@ -191,7 +191,8 @@ class Catalogue:
         return None
 
     def _by_family(self, model: str) -> Provider | None:
-        return next((each for each in self.providers if model.lower().startswith(_families(each))), None)
+        family = model.lower().partition("-")
+        return next((each for each in self.providers if family[1] and family[0] in each.families), None)
 
     def _unknown(self, name: str) -> UnknownModel:
         suggested = [each for provider in self.providers for each in provider.suggested]
@@ -237,10 +238,6 @@ def _parts(name: str) -> tuple[str, str, str]:
     """A name's provider, the colon or slash after it, and the id; without one of these all of it is the id."""
     at = min((at for mark in ":/" if (at := name.find(mark)) >= 0), default=-1)
     return ("", "", name) if at < 0 else (name[:at], name[at], name[at + 1 :])
-
-
-def _families(provider: Provider) -> tuple[str, ...]:
-    return tuple(f"{family}-" for family in provider.families)
 
 
 def _examples() -> str:

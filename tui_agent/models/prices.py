@@ -4,7 +4,6 @@ Its import takes 0.4 s, so call these functions in a thread, after the first pai
 """
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -82,18 +81,10 @@ def _at_full_price() -> datetime:
 
 def listed_models(provider: Provider) -> list[str]:
     """A provider's models in the catalogue that can chat with tools, newest generation first."""
-    if provider.listed is None:
+    if provider.listed is None or (found := _served(provider.catalogue)) is None:
         return []
-    ids = [each.id for each in _entries(provider.catalogue) if not each.deprecated and provider.listed.match(each.id)]
-    return sorted(ids, key=_generation, reverse=True)
-
-
-def _generation(model: str) -> tuple[list[int], str]:
-    return [int(number) for number in re.findall(r"\d+", model)[:2]], model
-
-
-def _entries(catalogue: str) -> "Sequence[ModelInfo]":
-    return found.models if (found := _served(catalogue)) is not None else ()
+    ids = [each.id for each in found.models if not each.deprecated and provider.listed.match(each.id)]
+    return sorted(ids, key=lambda name: ([*map(int, re.findall(r"\d+", name)[:2])], name), reverse=True)
 
 
 def _find(catalogue: str, model: str) -> "ModelInfo | None":

@@ -19,18 +19,6 @@ from tui_agent.settings.schema import TierModels
 NO_MODELS = TierModels(frontier="", mid="", small="")
 
 
-def _not_signed_in() -> bool:
-    return False
-
-
-def _none_installed(_local: LocalModels) -> Sequence[InstalledModel]:
-    return ()
-
-
-def _nothing_missing() -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Provider:
     """A service, or a program on the user's machine, that serves models."""
@@ -52,7 +40,7 @@ class Provider:
     """The web page where users create keys."""
     needs_key: bool = True
     """Whether requests need one of `keys`."""
-    signed_in: Callable[[], bool] = field(default=_not_signed_in, compare=False)
+    signed_in: Callable[[], bool] = field(default=lambda: False, compare=False)
     """Whether there are other credentials than `keys`, such as on disk. Called if no key is set."""
     addresses: tuple[str, ...] = ()
     """The environment variables that override its address, one for each kind of its models."""
@@ -76,14 +64,14 @@ class Provider:
     """Its id in the price catalogue; empty: it is not listed."""
     listed: re.Pattern[str] | None = None
     """Matches the ids of the catalogue's models that can chat with tools."""
-    installed: Callable[[LocalModels], Sequence[InstalledModel]] = field(default=_none_installed, compare=False)
+    installed: Callable[[LocalModels], Sequence[InstalledModel]] = field(default=lambda _local: (), compare=False)
     """The models installed on its local server, if it answers at once; may block for some seconds."""
     pull: Callable[[str, LocalModels], AsyncGenerator[PullProgress, None]] | None = field(default=None, compare=False)
     """Downloads a model by its id, yielding the progress. Raises `ModelError`."""
 
     package: str = ""
     """The Python package of its SDK; empty: it has none."""
-    missing: Callable[[], str] = field(default=_nothing_missing, compare=False)
+    missing: Callable[[], str] = field(default=lambda: "", compare=False)
     """One sentence on what must be installed first; empty: nothing."""
 
     @property

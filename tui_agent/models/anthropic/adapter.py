@@ -259,7 +259,8 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             case anthropic.APITimeoutError():
                 return self._timed_out()
             case anthropic.APIConnectionError():
-                return self._unreachable(_cause(error))
+                cause = error.__cause__ or error
+                return self._unreachable(str(cause) or type(cause).__name__)
             case TypeError() if "authentication method" in str(error):
                 return no_key(self._provider)
             case anthropic.CredentialsError():
@@ -303,7 +304,3 @@ def _refusal(error: "APIStatusError") -> ErrorReply:
     text = error.api_message or error_text_in(error.body)
     waits = seconds_to_reset(error.response.headers, error.body, text)
     return ErrorReply(error.status_code, error.type or "", text, waits)
-
-
-def _cause(error: BaseException) -> str:
-    return str(error.__cause__ or error) or type(error.__cause__ or error).__name__

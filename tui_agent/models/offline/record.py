@@ -1,31 +1,22 @@
 """The provider record of the offline model."""
 
-from tui_agent.conversation.profile import ModelProfile
-from tui_agent.models.base import LocalModels, Model
+from tui_agent.models.base import Model
 from tui_agent.models.provider import Provider
 
 NAME = "offline"
 
 
-def _create(_provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
-    return _model(profile.id)
-
-
-def _profile(model: str) -> ModelProfile:
-    return _model(model).profile
-
-
-def _model(model: str) -> Model:
+def _model(name: str) -> Model:
     from tui_agent.models.offline.adapter import DEMO, OfflineModel
 
-    return OfflineModel(priced=model == DEMO)
+    return OfflineModel(priced=name == DEMO)
 
 
 OFFLINE = Provider(
     id=NAME,
     title="The offline model",
     label="Offline (no key, no network)",
-    create=_create,
-    profile=_profile,
+    create=lambda _provider, profile, _local: _model(profile.id),
+    profile=lambda name: _model(name).profile,
     suggested=(NAME,),
 )

@@ -309,17 +309,15 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     async def _loaded(self, client: HttpClient) -> Facts | None:
         """A local server's information on the model it has loaded; None if it is of a kind that has none."""
         base = root(self._service)
-        for url, read in ((f"{base}/props", facts_of_props), (f"{base}/api/v0/models", self._listed)):
+        for path in ("/props", "/api/v0/models"):
             try:
-                facts = read(await client.fetch(url, DESCRIBE_TIMEOUT_S))
+                said = await client.fetch(base + path, DESCRIBE_TIMEOUT_S)
+                facts = facts_of_props(said) if path == "/props" else facts_in(said, self._profile.id)
             except (ServerRefusedError, WrongServerError, msgspec.DecodeError):
                 continue
             if facts.window:
                 return facts
         return None
-
-    def _listed(self, listing: bytes) -> Facts:
-        return facts_in(listing, self._profile.id)
 
     def _encoded(self, asked: ModelRequest) -> bytes:
         request = self._bounded(asked)
