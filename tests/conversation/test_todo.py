@@ -20,7 +20,7 @@ def texts(view: View) -> list[str]:
 def test_there_is_none_before_the_first_call() -> None:
     talk = Talk()
     talk.ask("go")
-    assert newest_todo(talk.view.log) == TodoList()
+    assert newest_todo(talk.view.log) == TodoList(())
 
 
 def test_the_newest_call_that_was_carried_out_counts() -> None:

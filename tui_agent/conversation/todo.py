@@ -38,7 +38,7 @@ class TodoItem(msgspec.Struct, frozen=True):
 class TodoList(msgspec.Struct, frozen=True):
     """A whole task list, in the model's order."""
 
-    items: tuple[TodoItem, ...] = ()
+    items: tuple[TodoItem, ...]
 
     @property
     def done(self) -> int:
@@ -60,7 +60,7 @@ class TodoList(msgspec.Struct, frozen=True):
 def read_todo(arguments: str) -> TodoList | None:
     """Parse a task list from a call's arguments (JSON text); None if they are not valid."""
     try:
-        return TodoList(_decoder.decode(arguments.encode()).items)
+        return _decoder.decode(arguments.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
@@ -92,17 +92,11 @@ def newest_todo(log: Log) -> TodoList:
                         return found
                 case _:
                     pass
-    return TodoList()
+    return TodoList(())
 
 
 def _begun(steps: tuple[str, ...]) -> TodoList:
     return TodoList(tuple(TodoItem(step, "pending") for step in steps))
 
 
-class _Arguments(msgspec.Struct, frozen=True):
-    """Unlike in `TodoList`, the list is required, so that arguments without one are invalid."""
-
-    items: tuple[TodoItem, ...]
-
-
-_decoder = msgspec.json.Decoder(_Arguments)
+_decoder = msgspec.json.Decoder(TodoList)
