@@ -15,9 +15,9 @@ import pytest
 from tests.agent.talking import say, talking
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, decode, encode
-from tui_agent.storage.chain import HEAD_KEY, as_text, beginning
 from tui_agent.storage.kept_files import KEPT_FOLDER
 from tui_agent.storage.log import LOG_NAME, LogStore
+from tui_agent.storage.rows import HEAD_KEY, as_text, beginning
 from tui_agent.storage.trace import TRACE_NAME
 from tui_agent.storage.verify import verify
 

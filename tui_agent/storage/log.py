@@ -23,7 +23,6 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Entries, Log
 from tui_agent.durable import make_private_folder, sync_folder, to_completion
-from tui_agent.storage.chain import HEAD_KEY, Link, as_text, beginning, from_text
 from tui_agent.storage.database import (
     Database,
     Row,
@@ -37,7 +36,7 @@ from tui_agent.storage.database import (
     reading,
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
-from tui_agent.storage.rows import RowReader, row_of
+from tui_agent.storage.rows import HEAD_KEY, Link, RowReader, as_text, beginning, from_text, row_of
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace

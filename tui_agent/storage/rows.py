@@ -1,12 +1,16 @@
-"""Decodes the rows of a log. Where rows are damaged or gone, entries stand in for them, so that the others still fit.
+"""Decodes the rows of a log, and links them. Where rows are damaged or gone, entries stand in for them, so that the
+others still fit.
 
 Each row has a checksum of its own. A lost entry is a `Lost`; if the entry after it shows that the head moved there, it
-is that move.
+is that move. Each entry's link covers its bytes and the link before it; the first, the session's id. The log's database
+notes the newest link with every append, and each event of the trace has that of its entry. So nothing that was written
+can be changed, removed or reordered without writing everything after it anew, in both.
 """
 
 import zlib
 from collections.abc import Sequence
-from typing import TypeAlias
+from hashlib import sha256
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -16,6 +20,37 @@ from tui_agent.text import counted
 
 EntryRow: TypeAlias = tuple[Value, ...]
 """The number of an entry, the checksum of its bytes, and its bytes."""
+
+
+HEAD_KEY: Final = "head"
+"""Where the log's database notes its newest link, among its facts."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """The chain at entry number `seq` (0: before the first); `hash` in hex."""
+
+    seq: int
+    hash: str
+
+    def following(self, body: bytes) -> "Link":
+        """The next link, for an entry that is encoded as `body`."""
+        return Link(self.seq + 1, sha256(self.hash.encode() + body).hexdigest())
+
+
+def beginning(session: str) -> Link:
+    return Link(0, sha256(f"tui-agent session {session}".encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def as_text(link: Link) -> str:
+    return msgspec.json.encode(link).decode()
+
+
+def from_text(text: str | None) -> Link | None:
+    """The link that was noted; None if there is none, or it cannot be read."""
+    try:
+        return msgspec.json.decode(text or "", type=Link)
+    except msgspec.MsgspecError:
+        return None
 
 
 def row_of(entry: AnyEntry) -> tuple[int, int, bytes]:

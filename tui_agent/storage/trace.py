@@ -27,9 +27,9 @@ from tui_agent.conversation.entries import (
     model_call,
 )
 from tui_agent.durable import to_completion
-from tui_agent.storage.chain import Link
 from tui_agent.storage.database import Database, Row, Schema, Value, open_database, quarantine, reading
 from tui_agent.storage.errors import Damaged, StorageError, explained
+from tui_agent.storage.rows import Link
 
 TRACE_NAME: Final = "trace.sqlite"
 BATCH_DELAY_S: Final = 0.25

@@ -15,12 +15,12 @@ import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, Lost, Message, Recorded, UnknownEntry, decode
 from tui_agent.conversation.file_changes import kept_contents
-from tui_agent.storage.chain import HEAD_KEY, Link, beginning, from_text
 from tui_agent.storage.database import Row, reading, schema_problems
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.kept_files import kept_path
 from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
+from tui_agent.storage.rows import HEAD_KEY, Link, beginning, from_text
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import files_folder
 from tui_agent.storage.trace import SCHEMA, TRACE_NAME, rows_of
