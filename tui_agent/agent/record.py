@@ -105,8 +105,7 @@ class Record:
         """Tell the engine which model it decides for."""
         async with self._lock:
             if self.engine.is_long and policy_of(model) != self.view.policy:
-                then = await in_thread(self.view.after, (), policy_of(model))
-                await in_thread(self.engine.become(then, ()).free)
+                self.engine.become(await in_thread(self.view.after, (), policy_of(model)), ())
             self.engine.use(model)
 
     async def answer_open_calls(self, text: str | Callable[[ToolCall], str] = INTERRUPTED) -> tuple[ToolCall, ...]:
@@ -137,12 +136,11 @@ class Record:
                 then = await in_thread(self.view.after, stamped)
             await self._commit(stamped)
             del self._waiting[:waiting]
-            left: View | None = None
             try:
                 # Entries that change many messages take long to apply: a thread has applied them, to a copy that now
                 # replaces the view.
                 if then is not None:
-                    left = self.engine.become(then, stamped)
+                    self.engine.become(then, stamped)
                 else:
                     for entry in stamped:
                         self.engine.apply(entry)
@@ -153,8 +151,6 @@ class Record:
                 await self._mend()
             newest = len(self.view.log)
             self.telemetry.appended(stamped)
-            if left is not None:
-                await in_thread(left.free)
             if not self.view.log.is_packed():
                 await asyncio.to_thread(self.view.log.pack)
             return newest
@@ -184,9 +180,8 @@ class Record:
         """If an append broke off, fold again what the store holds: it may be more than the view knows."""
         if self._torn:
             entries = await self._store.load()
-            left = self.engine.become(await in_thread(lambda: View(entries).after((), self.view.policy)), ())
+            self.engine.become(await in_thread(lambda: View(entries).after((), self.view.policy)), ())
             self._torn = False
-            await in_thread(left.free)
 
 
 class CallAccount:

@@ -73,7 +73,7 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
     then = view_with(view, entries)
     now, later = _total(view, situation), _total(then, situation)
     changed = view.changed_items(then)
-    seen = ChangePreview(
+    return ChangePreview(
         before=situation.tokens,
         after=max(0, situation.tokens - now + later),
         leaving=tuple(old for old, new in changed if _weight(new) < _weight(old)),
@@ -85,8 +85,6 @@ def preview_change(view: View, entries: Sequence[AnyContextEntry], situation: Si
         reasoning_dropped=max(0, then.reasoning_dropped() - view.reasoning_dropped()),
         thinking_calls=max(0, then.calls_without_reasoning() - view.calls_without_reasoning()),
     )
-    then.free()
-    return seen
 
 
 def view_with(view: View, entries: Sequence[AnyContextEntry]) -> View:
@@ -154,7 +152,6 @@ def plan_pin(view: View, items: Sequence[int], situation: Situation) -> Pinned |
     entry = Pinned(items=tuple(items), reason="by hand")
     then = view_with(view, [entry])
     pinned = situation.mixed_tokens_of(then.pinned_size())
-    then.free()
     share = situation.settings.context.pins_share
     allowed = int(situation.budget.history * share)
     if situation.budget.limit and pinned > allowed:

@@ -92,12 +92,11 @@ class KnownContext:
         self.view.apply(entry)
         self._measure(entry)
 
-    def become(self, then: View, entries: Iterable[AnyEntry]) -> View:
-        """Replace the view by the one that `View.after` made for `entries`; returns the old one, for freeing."""
-        left = self.view.become(then)
+    def become(self, then: View, entries: Iterable[AnyEntry]) -> None:
+        """Replace the view by the one that `View.after` made for `entries`."""
+        self.view.become(then)
         for entry in entries:
             self._measure(entry)
-        return left
 
     def _measure(self, entry: AnyEntry) -> None:
         if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:

@@ -138,15 +138,6 @@ class Fold:
         other._earlier_calls = {key: same[state.seq] for key, state in self._earlier_calls.items()}
         return other
 
-    def free(self) -> None:
-        """Free the states one by one, so that other threads can run in between."""
-        for named in (self.open, self.state_by_call, self._state_by_result, self._earlier_calls):
-            named.clear()
-        while self.states:
-            self.states.pop()
-        while self.measured_calls:
-            self.measured_calls.pop()
-
     def take(self, entry: AnyEntry) -> None:
         """Apply the next entry of this conversation."""
         match entry:

@@ -161,12 +161,6 @@ class Rendering:
         other.live = {seq: state for seq in self.live if (state := fold.state_of(seq)) is not None}
         return other
 
-    def free(self) -> None:
-        """Free the messages one by one, so that other threads can run in between."""
-        self.live.clear()
-        while self._written:
-            self._written.pop()
-
     def refresh(self, fold: Fold) -> None:
         """Render what has changed since the last call."""
         self._read_prefix(fold)

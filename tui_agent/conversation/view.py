@@ -111,7 +111,6 @@ class View:
             self._fold.return_to(shared, left)
         elif left:
             shared = 0
-            self.free()
             self._fold, self._rendering = Fold(self.log), Rendering(self.policy)
         for entry in self.log.path(seq, shared):
             self._fold.take(entry)
@@ -145,24 +144,13 @@ class View:
         then._rendered()
         return then
 
-    def become(self, then: "View") -> "View":
-        """Take over the state of `then`, a view from `after`, whose log extends this view's.
-
-        Returns the previous state as a view; call `free` on it.
-        """
-        left = View()
-        left._fold, left._rendering = self._fold, self._rendering
+    def become(self, then: "View") -> None:
+        """Take over the state of `then`, a view from `after`, whose log extends this view's."""
         for seq in range(len(self.log) + 1, len(then.log) + 1):
             self.log.append(then.log[seq])
         self.moves, self._newest_call = then.moves, then._newest_call
         self._fold, self._rendering, self._head = then._fold, then._rendering, then._head
         self._fold.log = self.log
-        return left
-
-    def free(self) -> None:
-        """Free this view part by part: freeing a long one at once holds the GIL for some 40 ms."""
-        self._rendering.free()
-        self._fold.free()
 
     def copy(self) -> "View":
         self._rendered()
