@@ -115,6 +115,7 @@ def test_five_changed_files_are_named(files: int, end: str) -> None:
         ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
         ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
         ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
+        ("sh go.sh", {"go.sh": 'bash "$PWD/tools/inc.sh"\n'}, "tools/inc.sh"),
         ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),
     ],
 )

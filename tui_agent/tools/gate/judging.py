@@ -100,7 +100,7 @@ def steps_of(text: str, workspace: WorkspaceView) -> tuple[PlainCommand, ...]:
     """The commands of a line, each with its folder; of one that is not plain, its words in the first folder."""
     line = read_line(text)
     if line.opaque:
-        return (PlainCommand(tuple(_WORD.findall(text[:MAX_LINE])), workspace.root),)
+        return (PlainCommand(tuple(_WORD.findall(re.sub(r"\$(\w+)", r" \1 ", text[:MAX_LINE]))), workspace.root),)
     judged = _Line(line, workspace, (Rule(SHELL, "cd *"),), reading_passes=False)
     steps: list[PlainCommand] = []
     for command in line.commands:

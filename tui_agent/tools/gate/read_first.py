@@ -56,6 +56,7 @@ _SCRIPTS: Final = words(
 )
 _OF_NODE: Final = words(".js .cjs .mjs")
 _TOKEN: Final = re.compile(r"[\w.@/+*?-]+")
+_VARIABLE: Final = re.compile(r"\$(\w+)")
 _PROJECT: Final = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
 _PYTHONS: Final = words("python pytest uv uvx tox nox poetry hatch pdm pipenv")
 """Programs that look for modules in the folder where they start."""
@@ -74,7 +75,7 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
     while waiting and len(found) <= MAX_FILES:
         path = waiting.pop(0)
         # In a Makefile `@` before a command keeps it from being shown.
-        tokens = [token.lstrip("@+") for token in _TOKEN.findall(_found(path).text)]
+        tokens = [token.lstrip("@+") for token in _tokens(_found(path).text)]
         others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
         # What a build file names is read by the program that reads the build file.
         rows = [names for _, names in _ROWS if any(matches(name, path.name) for name in names)]
@@ -91,17 +92,21 @@ def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) ->
     found: dict[Path, None] = {}
     for line in lines:
         named = _PROJECT.sub(lambda _: str(project), line)
-        found |= dict.fromkeys(_run(_TOKEN.findall(named.replace('"', "")), workspace.root, workspace))
+        found |= dict.fromkeys(_run(_tokens(named.replace('"', "")), workspace.root, workspace))
         with suppress(ValueError):  # a quote is open
             found |= dict.fromkeys(_run(shlex.split(named), workspace.root, workspace))
     return list(found)
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(_VARIABLE.sub(r" \1 ", text))
 
 
 def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) -> Iterator[Path]:
     if (own := program_inside(step.words[0], workspace)) is not None:
         yield own
     # A word may be a line itself: `bash -c 'node server.js'`.
-    tokens = [*step.words, *(part for word in step.words if " " in word for part in _TOKEN.findall(word))]
+    tokens = [*step.words, *(part for word in step.words if " " in word for part in _tokens(word))]
     yield from _run(tokens, step.folder, workspace)
     folders = [folder for folder in (step.folder, *step.folder.parents) if workspace.contains(folder)]
     is_known = step.words[0] in {*known_commands(), "cd"} or any(_program(token) in _READ_BY for token in tokens)
@@ -145,7 +150,7 @@ def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
 def _meant(folder: Path, text: str, before: str = "") -> Iterator[Path]:
     """The regular files that a word may mean; of those that a pattern in its last part matches, only scripts."""
     above, _, last = text.rpartition("/")
-    # Of `$(dirname "$0")/x` is left `/x`.
+    # Of `$(dirname "$0")/x` and `$PWD/x` is left `/x`.
     found: Iterable[Path] = (folder / text, folder / text.lstrip("/"))
     if "*" in last or "?" in last:
         found = (path for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
