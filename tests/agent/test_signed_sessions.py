@@ -1,14 +1,28 @@
 """What else happens to a session with a summary that the provider signed: branches, Esc, damage, words and pins."""
 
 import asyncio
+import json
+import os
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.agent.talking import put, say
-from tests.agent.test_signed_summaries import Reading, check, signing, summaries
+from tests.agent.talking import put, saved, say, talking
+from tests.agent.test_signed_summaries import (
+    SETTINGS,
+    Reading,
+    asked_for,
+    check,
+    dotted,
+    signing,
+    signing_server,
+    summaries,
+)
+from tests.conversation.logs import broken_rules
 from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.context.compaction.draft import Draft
@@ -21,6 +35,7 @@ from tui_agent.session import Session
 from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.verify import verify
 
+ROOT = Path(__file__).resolve().parents[2]
 BY_HAND = {"context__context_window": "200000", "compaction__auto": "false"}
 """Nothing is summarised unless it is asked for."""
 
@@ -188,3 +203,68 @@ async def test_a_pin_while_it_is_written_counts(tmp_path: Path, monkeypatch: pyt
         assert (await agent.context.accept(draft)).error == CHANGED
         await go_on(session)
         assert server.dropped_thinking == []
+
+
+async def test_at_whatever_entry_the_log_ends_the_view_is_the_old_one_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill leaves the log up to some entry: everything that was committed."""
+    async with signing(tmp_path, monkeypatch, compaction__background="true") as (session, _):
+        await go_on(session, "Read 14 pages")
+        entries, policy = list(session.agent.engine.view.log), session.agent.engine.view.policy
+    (first, *_) = summaries(session)
+    assert first.signed
+    for end in range(1, len(entries) + 1):
+        left = View(entries[:end])
+        assert broken_rules(left.messages(policy)) == []
+        assert left.reasoning_dropped() == 0
+        signed = [block for message in left.messages(policy) for block in message.blocks if _opaque(block)]
+        assert len(signed) == (end >= first.seq)
+
+
+def _opaque(block: object) -> bool:
+    return isinstance(block, Text) and bool(block.opaque)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("after_s", [None, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6])
+async def test_killed_while_the_provider_writes_it(
+    after_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed by SIGKILL some seconds after it was asked for; None: before the provider has written anything."""
+    with signing_server(tmp_path, monkeypatch) as server:
+        by_hand = {**SETTINGS, **dotted(BY_HAND)}
+        async with talking(tmp_path, by_hand) as session:
+            await go_on(session, "Read 5 pages")
+            folder, name = session.folder, session.id
+        reading = server.script
+        assert isinstance(reading, Reading)
+        reading.held = threading.Event() if after_s is None else None
+        background = json.dumps({**SETTINGS, "compaction.background": "true"})
+        child = subprocess.Popen(  # noqa: ASYNC220
+            [sys.executable, "-m", "tests.agent.compacting", str(tmp_path), name, "Read 20 pages", background],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        try:
+            assert await asyncio.to_thread(reading.asked.wait, 200), "no summary was asked for"
+            await asyncio.sleep(after_s or 0.0)
+        finally:
+            child.kill()
+            child.wait()
+            if reading.held is not None:
+                reading.held.set()
+                reading.held = None
+        assert broken_rules(View(await saved(tmp_path)).messages()) == []
+        asked = len(asked_for(server))
+        async with talking(tmp_path, by_hand, resume=name) as session:
+            check(session, server)
+            before = len(summaries(session))
+            assert before <= asked
+            await go_on(session)
+            await session.agent.context.compact()
+            assert len(summaries(session)) == before + 1
+            assert summaries(session)[-1].signed
+            await go_on(session)
+            check(session, server)
+        assert server.dropped_thinking == []
+        assert not [each for each in verify(folder).problems if "killed" not in each]

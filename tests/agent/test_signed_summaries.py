@@ -1,8 +1,8 @@
 """A provider that writes and signs summaries: the thinking of what is kept stays valid, and no rule breaks."""
 
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -66,10 +66,9 @@ class Reading:
         return Step(text="Done.", reasoning="That was all.")
 
 
-@asynccontextmanager
-async def signing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, resume: str | None = None, **settings: str
-) -> AsyncIterator[tuple[Session, AnthropicServer]]:
+@contextmanager
+def signing_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnthropicServer]:
+    """A provider that signs summaries, beside a project of 30 pages."""
     if not (folder / "project").exists():
         (folder / "project").mkdir(parents=True)
         for number in range(30):
@@ -81,10 +80,21 @@ async def signing(
             monkeypatch.setenv(name, value)
         for module in ("adapter", "anthropic.adapter"):  # a busy machine takes long to import the SDK
             monkeypatch.setattr(f"tui_agent.models.{module}.DESCRIBE_TIMEOUT_S", 60.0)
-        more = {name.replace("__", "."): value for name, value in settings.items()}
-        async with talking(folder, {**SETTINGS, **more}, resume=resume) as session:
+        yield server
+
+
+@asynccontextmanager
+async def signing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, resume: str | None = None, **settings: str
+) -> AsyncIterator[tuple[Session, AnthropicServer]]:
+    with signing_server(folder, monkeypatch) as server:
+        async with talking(folder, {**SETTINGS, **dotted(settings)}, resume=resume) as session:
             yield session, server
             check(session, server)
+
+
+def dotted(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("__", "."): value for name, value in settings.items()}
 
 
 def check(session: Session, server: AnthropicServer) -> None:
