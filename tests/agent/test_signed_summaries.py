@@ -14,6 +14,7 @@ from tests.agent.talking import saved, say, shown, talking
 from tests.conversation.logs import broken_rules
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.anthropic_compaction import COMPACT_BETA
+from tests.servers.elsewhere import ClaudeOnVertexServer, service_account
 from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tui_agent.agent import events
@@ -67,14 +68,16 @@ class Reading:
 
 
 @contextmanager
-def signing_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnthropicServer]:
+def signing_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, make: type[AnthropicServer] = AnthropicServer
+) -> Iterator[AnthropicServer]:
     """A provider that signs summaries, beside a project of 30 pages."""
     if not (folder / "project").exists():
         (folder / "project").mkdir(parents=True)
         for number in range(30):
             text = "".join(f"line {each} of page {number} names item_{number}_{each}\n" for each in range(250))
             (folder / "project" / f"page_{number}.txt").write_text(text)
-    with in_thread(AnthropicServer(Reading())) as server:
+    with in_thread(make(Reading())) as server:
         server.compacts = True
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -221,3 +224,20 @@ async def test_if_the_provider_fails_we_write_it(kind: str, tmp_path: Path, monk
         await session.agent.context.compact()
         again = len(asked_for(server)) - asked
         assert again == (0 if kind == "bad_request" else 1), "a refusal of the feature is remembered, a failure is not"
+
+
+async def test_google_s_cloud_signs_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with signing_server(tmp_path, monkeypatch, ClaudeOnVertexServer) as server:
+        account = tmp_path / "account.json"
+        account.write_text(service_account(server.url))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))
+        there = {**SETTINGS, "model.id": f"vertex:{CLAUDE}"}
+        async with talking(tmp_path, there) as session:
+            await say(session, "Read 4 pages")
+            await session.agent.context.compact()
+            (entry,) = summaries(session)
+            assert entry.signed
+            await say(session, "Read 1 page")
+            check(session, server)
+        assert server.dropped_thinking == []
+        assert COMPACT_BETA in server.model_requests[-1].headers["anthropic-beta"]
