@@ -7,11 +7,13 @@ import random
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
 from tests.agent.talking import put, saved, say, talking
+from tests.agent.test_pictures import photograph
 from tests.agent.test_signed_summaries import (
     SETTINGS,
     Reading,
@@ -27,9 +29,9 @@ from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.compaction.plan import CHANGED
-from tui_agent.conversation.blocks import Text
+from tui_agent.conversation.blocks import Image, Text
 from tui_agent.conversation.entries import Message, Prefix, Words
-from tui_agent.conversation.request import WORDS_HEADING
+from tui_agent.conversation.request import CARRIED_HEADING, WORDS_HEADING
 from tui_agent.conversation.view import View
 from tui_agent.session import Session
 from tui_agent.storage.log import LOG_NAME
@@ -268,3 +270,67 @@ async def test_killed_while_the_provider_writes_it(
             check(session, server)
         assert server.dropped_thinking == []
         assert not [each for each in verify(folder).problems if "killed" not in each]
+
+
+def carried(view: View) -> str:
+    """What stands behind what is kept, in one text."""
+    return "\n".join(texts(view)).rpartition(CARRIED_HEADING)[2]
+
+
+async def test_pins_are_carried_behind_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with signing(tmp_path, monkeypatch, **BY_HAND) as (session, server):
+        agent, view = session.agent, session.agent.engine.view
+        for prompt in ("Read 1 page for the word chrysanthemum", "Read 4 pages", "Read 3 pages"):
+            await go_on(session, prompt)
+        (words, result) = prompt_of(session, "Read 1"), min(each.seq for each in view.live_results())
+        for number in (1, 2):
+            await agent.context.pin([words])
+            await agent.context.pin([result])
+            await agent.context.compact()
+            assert len(summaries(session)) == number
+            assert summaries(session)[-1].signed
+            await go_on(session, f"Read {3 + number} pages more")
+            _, *behind = texts(view)
+            shown = "\n".join(behind)
+            assert shown.count("chrysanthemum") == shown.count("names item_1_249") == 1
+            assert shown.count(CARRIED_HEADING) == 2
+            assert "names item_1_249" in carried(view)
+        await agent.context.pin([result], pinned=False)
+        await go_on(session)
+        assert server.dropped_thinking == []
+        await agent.context.compact()
+        assert "\n".join(texts(view)[1:]).count(CARRIED_HEADING) == 1
+        await go_on(session)
+        await agent.context.undo()
+        await go_on(session)
+        assert server.dropped_thinking == []
+        await agent.swap_model("anthropic:claude-haiku-4-5")
+        await go_on(session)
+        assert "chrysanthemum" in "\n".join(texts(view))
+        assert not verify(session.folder).problems
+
+
+async def test_pictures_of_the_newest_request_are_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with signing(tmp_path, monkeypatch, **BY_HAND) as (session, server):
+        agent, view = session.agent, session.agent.engine.view
+        picture = Image("image/png", b64encode(photograph(size=(64, 64), kind="PNG")).decode())
+        async for event in agent.run("Read 7 pages", images=(picture,)):
+            assert not isinstance(event, events.TurnFailed)
+
+        def pictures() -> list[int]:
+            return [place for place, each in enumerate(view.messages()) for block in each.blocks if block == picture]
+
+        assert pictures() == [0]
+        await agent.context.compact()
+        assert summaries(session)[-1].signed
+        (place,) = pictures()
+        assert place > 0
+        await agent.context.undo()
+        assert pictures() == [0]
+        draft = await agent.context.draft()
+        assert isinstance(draft, Draft)
+        await agent.context.accept(draft, f"{draft.text}\nAnd mind the gap.")
+        assert not summaries(session)[-1].signed
+        assert pictures() != []
+        await go_on(session)
+        assert server.dropped_thinking == []

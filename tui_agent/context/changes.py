@@ -125,7 +125,9 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
     """
     kind = Checkpointed if plan.step == "checkpoint" else Summarized
     signed = write_opaque(signed="") if plan.through else ""
-    boundary = kind(first=plan.first, last=plan.last, text=".", signed=signed, through=plan.through)
+    boundary = kind(
+        first=plan.first, last=plan.last, text=".", signed=signed, through=plan.through, carried=plan.carried
+    )
     seen, price = preview_change(view, [boundary], here), None
     # The boundary's own text is also new to the cache: the summary, its facts, the user's words.
     rewritten = seen.rewritten + max(0, plan.likely_after - seen.after)

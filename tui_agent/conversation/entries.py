@@ -427,6 +427,7 @@ class _Boundary(ContextEntry, frozen=True, kw_only=True, omit_defaults=True):
     through: str = ""
     facts: str = ""
     left_out: int = 0
+    carried: tuple[int, ...] = ()
 
 
 class Summarized(_Boundary, frozen=True, kw_only=True, omit_defaults=True, tag="summarized"):
@@ -439,7 +440,8 @@ class Summarized(_Boundary, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     `signed` is the summary as a provider wrote and signed it, in its adapter's opaque form; the provider takes it for
     the very messages it summarises, which ended with the prefix hash `through`. So nothing may stand between it and the
-    kept messages: the words (less `left_out` older messages), `state` and `facts` stand at this entry's own place.
+    kept messages: the words (less `left_out` older messages), `state` and `facts` stand at this entry's own place, and
+    so do, written out, the groups that begin with the entries `carried`: pinned ones, a newest request with pictures.
     """
 
     focus: str = ""

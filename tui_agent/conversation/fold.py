@@ -429,7 +429,7 @@ class Fold:
             return KeptWords(newest)
         words, left_out = [], 0
         for state in self.states:
-            if not state.said_by_user or not state.covered_by:
+            if not state.said_by_user or not state.covered_by or state.seq in self.boundaries[state.covered_by].carried:
                 continue
             if (each := kept.get(state.seq)) is not None:
                 words.append(each if each.time else Words(each.seq, each.text, state.time))
@@ -481,7 +481,8 @@ class Fold:
         state.pinned = self._is_pinned(state)
         boundary = max((seq for seq in state.boundaries if seq in self.active), default=0)
         restored = max((seq for seq in state.restorations if seq in self.active), default=0)
-        covered_by = boundary if boundary > restored and not state.pinned and state.shown else 0
+        pinned = state.pinned and (not boundary or state.seq not in self.boundaries[boundary].carried)
+        covered_by = boundary if boundary > restored and not pinned and state.shown else 0
         if covered_by != state.covered_by:
             for seq, change in ((state.covered_by, -1), (covered_by, 1)):
                 if seq:

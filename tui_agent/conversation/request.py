@@ -7,17 +7,26 @@ The messages themselves are built from the log when they are needed; unchanged o
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.blocks import Text, ToolDefinition
-from tui_agent.conversation.entries import Prefix, Role, Words
+from tui_agent.conversation.blocks import Image, Text, ToolDefinition
+from tui_agent.conversation.entries import Boundary, Prefix, Role, Words
 from tui_agent.conversation.fold import Fold
-from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Category, Size, size_of_text, size_of_tools, total_size
+from tui_agent.conversation.sizes import (
+    CATEGORIES,
+    NOTHING,
+    Category,
+    Size,
+    size_of_block,
+    size_of_text,
+    size_of_tools,
+    total_size,
+)
 from tui_agent.conversation.states import (
     NO_COUNTS,
     NO_SIZES,
@@ -31,6 +40,7 @@ from tui_agent.conversation.states import (
     render,
     segments_of,
     unpack_fingerprints,
+    written_out,
 )
 
 __all__ = ["ModelRequest", "ReasoningPolicy", "Rendering", "RequestMessage"]
@@ -44,7 +54,7 @@ WORDS_HEADING: Final = (
     "[What the user said, in their own words, oldest first, each after its time (UTC). Where two statements differ, "
     "the later one holds.]"
 )
-
+CARRIED_HEADING: Final = "[From before the summary, as it was:]"
 
 WITH_REASONING: Final = "r:"
 """Begins a stored prefix hash that covers reasoning; one without it is an earlier version's, which leaves it out."""
@@ -181,8 +191,8 @@ class Rendering:
         """The request's messages, oldest first. Call `refresh` first."""
         for state in fold.states[self._written_states :]:
             for seq in state.opened_boundaries:
-                for text in self._boundary_texts(fold, seq, state, first=not self._written):
-                    self._write(RequestMessage("user", (text,)))
+                for block in self._boundary_blocks(fold, seq, state, first=not self._written):
+                    self._write(RequestMessage("user", (block,)))
             for segment in segments_of(state, fold.log, fold.active):
                 self._write(segment)
         self._written_states = len(fold.states)
@@ -268,39 +278,48 @@ class Rendering:
                 newest = self._written[-1]
                 self._written[-1] = RequestMessage(newest.role, newest.blocks[: totals.blocks])
 
-    def _boundary_texts(self, fold: Fold, seq: int, state: MessageState, *, first: bool) -> list[Text]:
-        """The texts the request contains for a boundary before this state: its own, then the user's words and the state
-        of the work. These stand at the annex of a signed one, unless that is covered. `first`: nothing stands before.
+    def _boundary_blocks(self, fold: Fold, seq: int, state: MessageState, *, first: bool) -> list[Text | Image]:
+        """What the request contains for a boundary before this state: its own text, then what it carries, the user's
+        words and the state of the work. These stand at the annex of a signed one, unless that is covered. `first`:
+        nothing stands before.
         """
         boundary, annex = fold.boundaries[seq], fold.state_at(seq)
         own = boundary.text if fold.hidden_counts.get(seq) and state is not annex else ""
-        texts = [Text(own, boundary.signed if first and self.policy.signed else "")]
+        texts: list[Text | Image] = [Text(own, boundary.signed if first and self.policy.signed else "")]
         if annex is None:
             texts += map(Text, self._shown_words[1:] if self._shown_words[0] == seq else ())
         elif annex.covered_by:
-            texts.append(Text(boundary.facts if own else ""))
+            texts += (*self._carried(fold, boundary), Text(boundary.facts)) if own else ()
         elif annex is state and annex.shown:
             words = words_block(boundary.words, left_out=boundary.left_out)
             if self._shown_words[0] == seq and fold.words_edited_since(seq):
                 words = self._shown_words[1]
-            texts += map(Text, (words, boundary.state, boundary.facts))
-        return [each for each in texts if each.text.strip()]
+            texts += (*self._carried(fold, boundary), *map(Text, (words, boundary.state, boundary.facts)))
+        return [each for each in texts if isinstance(each, Image) or each.text.strip()]
+
+    def _carried(self, fold: Fold, boundary: Boundary) -> Iterator[Text | Image]:
+        """The groups that a signed summary carries, written out, those apart that are shown at their own place."""
+        for seq in boundary.carried:
+            state = fold.state_of(seq)
+            if state is not None and state.covered_by == boundary.seq:
+                yield Text(CARRIED_HEADING)
+                yield from written_out(state, fold.log, fold.active)
 
     def _pass_boundary(self, fold: Fold, seq: int, state: MessageState, totals: _Totals) -> _Totals:
-        texts, place = self._boundary_texts(fold, seq, state, first=not totals.messages), seq
+        blocks, place = self._boundary_blocks(fold, seq, state, first=not totals.messages), seq
         if state is fold.state_at(seq):
             place = -seq
             if state.shown and not state.covered_by:
                 # What is said from here on is bound to the summary, even if there is nothing to add.
                 prefix = blake2b(totals.prefix + b"annex" + str(seq).encode(), digest_size=16).digest()
                 totals = msgspec.structs.replace(totals, prefix=prefix, bare=prefix)
-        size, before = size_of_text(*(each.text for each in texts)), self._boundary_sizes.get(place, NOTHING)
+        size, before = total_size(map(size_of_block, blocks)), self._boundary_sizes.get(place, NOTHING)
         if size != before:
             self.sizes["summaries"] = self.sizes["summaries"].minus(before).plus(size)
         self._boundary_sizes[place] = size
-        for each in texts:
+        for each in blocks:
             totals = _totals_with(totals, fingerprint_of("user", (each,)))
-            if each.opaque:
+            if isinstance(each, Text) and each.opaque:
                 through = self._through(fold, seq)
                 totals = msgspec.structs.replace(totals, prefix=through, bare=through)
         return msgspec.structs.replace(totals, size=totals.size.plus(size))

@@ -389,6 +389,20 @@ def _sent_result(
     return (answer if state.role == "assistant" else user_shell_text(call, answer)), shown
 
 
+def written_out(state: MessageState, log: Log, active: AbstractSet[int]) -> Iterator[Text | Image]:
+    """What a state shows, its calls and their results too, as text and pictures of a message of the user."""
+    for block in _sent_blocks(state, shown_blocks(state, log, active)):
+        match block:
+            case Text() | Image():
+                yield block
+            case ToolCall():
+                answer, _ = _sent_result(state, block, log, active)
+                yield Text(f"[call of {block.name}] {block.arguments}\n[its result]\n{answer.text}")
+                yield from answer.images if isinstance(answer, ToolResult) else ()
+            case Reasoning() | ToolResult():
+                pass
+
+
 def counts_of(state: MessageState) -> Counts:
     if not state.shown:
         return NO_COUNTS

@@ -250,7 +250,8 @@ class View:
 
     def pinned_size(self) -> Size:
         self._rendered()
-        return total_size(size for state in self._fold.states if state.pinned for size in state.sizes.values())
+        states = [state for state in self._fold.states if state.pinned]
+        return total_size(size for state in states for size in state.sizes.values() or (state.full,))
 
     def counts(self) -> Counts:
         """How many results are shown in part, and how much boundaries hide. Costs O(1)."""
@@ -312,7 +313,7 @@ class View:
             fold.boundaries[seq]
             for state in fold.states
             for seq in state.opened_boundaries
-            if fold.hidden_counts.get(seq)
+            if fold.hidden_counts.get(seq) and not state.is_annex
         ]
 
     def said(self) -> list[Words]:

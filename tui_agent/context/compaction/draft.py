@@ -46,7 +46,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         """The entries to append together: the boundary, then those that keep only the newest request in view."""
         plan, after = self.plan, self.after
         found: tuple[Summarized | Checkpointed | Restored | Undone, ...] = (self.boundary,)
-        if back := plan.brought_back:
+        # A request that would have been carried behind a signed summary; a pin is shown anyway.
+        if back := plan.brought_back or (() if self.boundary.signed else plan.carried):
             why = "The newest request stays word for word."
             found += (Restored(items=back, texts=("",) * len(back), reason=why, before=after, after=after),)
         for seq in plan.lapsed:
@@ -136,6 +137,7 @@ def accept(
         through=plan.through,
         facts=behind,
         left_out=plan.left_out,
+        carried=plan.carried if signed else (),
         reason=plan.reason,
         before=plan.before,
         after=plan.before - plan.replaced + size,
@@ -188,6 +190,7 @@ def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[Siz
         through=plan.through if signed else "",
         facts=behind,
         left_out=plan.left_out if signed else 0,
+        carried=plan.carried if signed else (),
         reason=f"{plan.reason}, edited" if edited else old.reason,
         before=plan.before,
         after=plan.before - plan.replaced + size,

@@ -35,7 +35,7 @@ from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import words_block
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import Size, size_of_text, total_size
 from tui_agent.conversation.view import View
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
@@ -65,8 +65,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `through`: the prefix hash of the request up to entry `last`, if the provider is to write and sign the summary;
     empty: we have it written. A signed summary stands for everything from the start, earlier summaries included, and
-    all of the user's words and the state is new. `left_out`: messages of the user that `words` leave out; `depth`: see
-    `Summarized`.
+    all of the user's words and the state is new. `left_out`: messages of the user that `words` leave out; `carried`,
+    `depth`: see `Summarized`. `words_growth` includes what is carried.
     """
 
     form: SummaryForm
@@ -90,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     through: str = ""
     left_out: int = 0
+    carried: tuple[int, ...] = ()
     depth: int = 1
 
     @property
@@ -207,8 +208,8 @@ def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
 def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_gain: int) -> Plan | Refusal | None:
     """Plan a summary of everything up to entry `last` that the provider writes and signs; None if that is impossible.
 
-    The provider accepts it in place of exactly what it summarised, so nothing may be shown in between: pinned messages,
-    or pictures of the newest request.
+    The provider accepts it in place of exactly what it summarised, so nothing may be shown in between: pinned groups
+    and a newest request with pictures are carried behind the kept messages.
     """
     groups, until, boundaries = view.groups(), view.until(last), view.boundaries()
     covered, edge = (
@@ -216,23 +217,35 @@ def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_
         max((each.last for each in boundaries), default=0),
     )
     newest = next((group for group in reversed(groups) if group.starts_turn), None)
-    pictures = newest is not None and newest in covered and _has_pictures(newest)
-    if not until.whole or not covered or pictures or any(group.pinned for group in covered):
+    if not until.whole or not covered:
         return None
-    # The newest request is among the words whole; the others as far as they fit.
     said = [each for each in view.said() if each.seq <= last]
+    before = [group for each in boundaries if each.carried for group in view.originals(each.first, each.last)]
+    again = {seq for each in boundaries for seq in each.carried}
+    request = newest.first if newest is not None else said[-1].seq if said else 0
+    carried = [
+        group
+        for group in (*(each for each in before if each.first in again), *covered)
+        if group.pinned or (group.first == request and _has_pictures(group))
+    ]
+    carries = {group.first for group in carried}
+    # The newest request is among the words whole, unless it is carried; the others as far as they fit.
+    said = [each for each in said if each.seq not in carries]
     words = words_to_keep(view, here, said, last=last, whole={newest.first} if newest is not None else ())
     left_out = len(said) - len(words)
     plan = structs.replace(
         wanted,
         first=min([covered[0].first, *(each.first for each in boundaries)]),
         last=last,
-        leaving=tuple(group for group in covered if group.first > edge),
+        leaving=tuple(group for group in covered if group.first > edge and group.first not in carries),
         kept=next((group for group in groups if group.first > last), None),
         words=words,
-        words_growth=here.mixed_tokens_of(size_of_text(words_block(words, left_out=left_out))),
+        words_growth=here.mixed_tokens_of(
+            total_size([size_of_text(words_block(words, left_out=left_out)), *(group.size for group in carried)])
+        ),
         through=until.prefix_hash,
         left_out=left_out,
+        carried=tuple(group.first for group in carried),
         depth=1 + max((each.depth for each in boundaries), default=0),
     )
     return _measured(plan, here, here.mixed_tokens_of(until.size), least_gain=least_gain)
@@ -480,7 +493,11 @@ def rebased(plan: Plan, view: View, here: Situation) -> Plan | Refusal:
         same = all(each.starts_turn or (each.first, each.last) in read for each in now.leaving)
     elif plan.through:
         now = _plan_signed(plan, view, here, plan.last, least_gain=-here.tokens)
-        same = isinstance(now, Plan) and now.through == plan.through and (now.kept is not None or plan.kept is None)
+        same = (
+            isinstance(now, Plan)
+            and (now.through, now.carried) == (plan.through, plan.carried)
+            and (now.kept is not None or plan.kept is None)
+        )
     else:
         covered = [group for group in view.groups() if plan.first <= group.first <= plan.last]
         now = _plan(plan, view, here, covered, least_gain=-here.tokens, back=plan.brought_back)
