@@ -153,6 +153,8 @@ def abandoned(lines: Iterable[bytes]) -> frozenset[str]:
             if link.uuid and not link.is_sidechain:
                 links.append(link)
     speaking = [link for link in links if link.type in ("user", "assistant")]
+    if not any(link.parent_uuid for link in speaking):
+        return frozenset()  # nothing is linked in this file
     kept = _branch(links, speaking[-1].uuid) if speaking else set()
     answers = {link.message.id for link in speaking if link.uuid in kept and link.type == "assistant"} - {""}
     kept |= {link.uuid for link in speaking if link.message.id in answers}

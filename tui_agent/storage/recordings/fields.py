@@ -1,6 +1,7 @@
 """Fields of files whose formats other programs decide, and the blocks of a message that are read from them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -73,9 +74,11 @@ class Json:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the epoch, of a number or an ISO 8601 text."""
+        """Seconds since the epoch, of a number or an ISO 8601 text; 0 for another text, as where it was removed."""
         if isinstance(self.value, str) and self.value:
-            return datetime.fromisoformat(self.value.replace("Z", "+00:00")).timestamp()
+            with suppress(ValueError):
+                return datetime.fromisoformat(self.value.replace("Z", "+00:00")).timestamp()
+            return 0.0
         return float(self._number("a time")) if self.value else 0.0
 
     @property
