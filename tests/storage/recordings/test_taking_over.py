@@ -256,11 +256,11 @@ async def test_what_is_no_session_is_said_and_leaves_nothing(tmp_path: Path, con
 
 
 def test_lines_without_links_or_times_are_read_as_they_come(tmp_path: Path) -> None:
-    lines = [
+    lines = (
         claude("user", "One", uuid="u1", parentUuid=None),
         claude("assistant", [{"type": "text", "text": "Two"}], "m1", uuid="a1", parentUuid=None),
         {**claude("user", "Three", uuid="u2", parentUuid=None), "timestamp": "[removed]"},
-    ]
+    )
     path = written(tmp_path / "other.jsonl", lines)
     assert told(path) == ["One", "Two", "Three"]
     assert read_file(path).problems == ()
