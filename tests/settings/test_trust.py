@@ -312,3 +312,13 @@ def test_every_way_to_name_a_hook_is_told(repository: Path) -> None:
         '.agents/hooks.json: Stop sends the event to: http://a.b (headers.X = "Bearer $KEY", allowedEnvVars = "KEY")',
         '.agents/hooks.json: Stop calls a server\'s tool: add (server = "notes", input.command = "${cwd}")',
     )
+
+
+@pytest.mark.parametrize(("own", "projects", "counts"), [(5.0, 4.99, 4.99), (5.0, 5.01, 5.0), (5.0, 10.0, 5.0)])
+def test_an_untrusted_project_lowers_a_ceiling_and_never_raises_it(
+    own: float, projects: float, counts: float, tmp_path: Path
+) -> None:
+    home = user_file(tmp_path / "home", {"agent": {"max_session_cost_usd": own}})
+    write(tmp_path / ".agents" / "config.json", {"agent": {"max_session_cost_usd": projects}})
+    assert load_settings(home, tmp_path).agent.max_session_cost_usd == counts
+    assert load_settings(home, tmp_path, trusted=True).agent.max_session_cost_usd == projects

@@ -184,6 +184,12 @@ def test_two_actions_of_one_place_cannot_have_one_key() -> None:
     assert Keymap([first]).action_of("ctrl+l", "prompt") == ""
 
 
+def test_a_key_of_the_sessions_is_none_of_the_list_they_stand_in_but_of_other_dialogs() -> None:
+    (problem,) = Keymap(["picker.first=ctrl+r"]).problems
+    assert problem.startswith("picker.first: Ctrl+R is the key of sessions.rename")
+    assert Keymap(["reading.close=ctrl+r"]).problems == ()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_heights_are_sums_however_they_came(seed: int) -> None:
     random, heights, plain = Random(seed), Heights(), list[int]()

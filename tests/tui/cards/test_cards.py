@@ -1,10 +1,12 @@
 """Tool cards and reasoning: what the header tells, what the preview shows, what is inside."""
 
+import pytest
+
 from tui_agent.context.layers.limits import Evicted
-from tui_agent.conversation.entries import Outcome
+from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.tools.diffs import unified
 from tui_agent.tui.cards.blocks import Block, Level, ToolBlock, ToolState
-from tui_agent.tui.cards.tool import DIFF_LINES, ResultSize
+from tui_agent.tui.cards.tool import ResultSize
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
@@ -83,8 +85,20 @@ def test_the_preview_of_an_edit_is_what_changed_in_its_surroundings() -> None:
     ]
     long = unified("", "".join(f"new {number}\n" for number in range(50)), "a")
     shown = painted(finished("done", diff=long))
-    assert len(shown) == 1 + DIFF_LINES
-    assert shown[-1].strip() == f"{DIFF_LINES:>2} + new {DIFF_LINES - 1}"
+    assert len(shown) == 1 + 10
+    assert shown[-1].strip() == "10 + new 9"
+
+
+@pytest.mark.parametrize(("hits", "shown", "rest"), [(3, 3, ""), (4, 4, ""), (5, 3, "    … +2 lines")])
+def test_one_hit_beyond_the_preview_is_shown_in_place_of_the_count(hits: int, shown: int, rest: str) -> None:
+    transcript = Transcript()
+    search = transcript.add_tool("1", "grep", arguments='{"pattern": "x"}')
+    found = tuple(Hit("a.py", number, "x") for number in range(1, 5))
+    outcome = Outcome(hits=found, hit_count=hits)
+    transcript.finish_tool(search, ToolState.OK, "a.py", outcome=outcome)
+    lines = painted(search)[1:]
+    assert lines[:shown] == [f"    a.py:{number}  x" for number in range(1, shown + 1)]
+    assert lines[shown:] == ([rest] if rest else [])
 
 
 def test_an_open_card_shows_the_arguments_its_header_does_not_tell() -> None:
