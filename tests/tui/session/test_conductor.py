@@ -203,7 +203,7 @@ async def test_who_insists_need_not_wait_for_the_end(arguments: Arguments) -> No
 async def test_who_insists_again_and_again_waits_no_longer_for_that(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_agent.tui.app.app.PATIENCE_S", 60.0)
+    monkeypatch.setattr("tui_agent.tui.app.session_app.PATIENCE_S", 60.0)
     settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow", sandbox="off"))
     app = TuiAgent(arguments, settings)
     async with app.run_test() as pilot:
