@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tui_agent.tools.base import ToolFailure
+from tui_agent.tools.gate.guarded import guards
 from tui_agent.tools.gate.workspace import Workspace, access_to, shown
 
 NAMES = st.sampled_from(["a", "b", "c", "é", ".git"])
@@ -154,6 +155,11 @@ def test_guarded_places(path: str, tmp_path: Path) -> None:
 )
 def test_unguarded_places(path: str, tmp_path: Path) -> None:
     assert not access_to(Workspace(tmp_path), path, "write").guarded
+
+
+def test_a_name_that_no_file_can_have_takes_no_time() -> None:
+    assert not guards("a" + ".d" * 1_000_000 + "x")
+    assert guards(".envrc" + ".d" * 120)
 
 
 def test_the_programs_own_folder_is_guarded_wherever_it_lies(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def guards(name: str) -> bool:
     """
     if name in _WORDS or name.endswith(_ENDINGS):
         return True
-    form = _FORM.search(name, 1)
+    # No file has a longer name; a search in one would take the square of its length.
+    form = _FORM.search(name, 1) if len(name) < 256 else None
     if form is None:
         return False
     base = name[: form.start()]

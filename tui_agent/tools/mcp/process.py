@@ -323,7 +323,7 @@ def _read_deep(line: bytes) -> "JSONRPCMessage | None":
     except ValueError:
         return None
     except RecursionError:
-        found = _FIRST_ID.match(line) or _LAST_ID.search(line)
+        found = _FIRST_ID.match(line) or _LAST_ID.search(line[-_PIECE:])
         error = ErrorData(code=-32700, message="its answer is nested too deep to be read")
         return JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error) if found else None
 
