@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from tests.agent.talking import put, saved, say, talking
 from tests.agent.test_pictures import photograph
 from tests.agent.test_signed_summaries import (
+    CLAUDE,
     SETTINGS,
     Reading,
     asked_for,
@@ -25,6 +28,8 @@ from tests.agent.test_signed_summaries import (
     summaries,
 )
 from tests.conversation.logs import broken_rules
+from tests.servers.anthropic import AnthropicServer
+from tests.servers.script import Fault
 from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.context.compaction.draft import Draft
@@ -333,4 +338,97 @@ async def test_pictures_of_the_newest_request_are_carried(tmp_path: Path, monkey
         assert not summaries(session)[-1].signed
         assert pictures() != []
         await go_on(session)
+        assert server.dropped_thinking == []
+
+
+Happening = Callable[[Session, AnthropicServer], Awaitable[None]]
+
+
+async def slow(session: Session, server: AnthropicServer) -> None:
+    reading = server.script
+    assert isinstance(reading, Reading)
+    reading.held = held = threading.Event()
+    later = threading.Timer(0.5, held.set)
+    later.start()
+    await go_on(session, "Read 12 pages, slowly")
+    later.join()
+    reading.held = None
+
+
+async def failing(session: Session, server: AnthropicServer) -> None:
+    server.inject(Fault(kind="overloaded", times=2))
+    await session.agent.context.compact()
+
+
+async def interrupted(session: Session, server: AnthropicServer) -> None:
+    turn = asyncio.create_task(say(session, "Read 12 pages, and stop"))
+    await asyncio.sleep(0.3)
+    turn.cancel()
+    await asyncio.wait([turn])
+
+
+async def edited(session: Session, server: AnthropicServer) -> None:
+    draft = await session.agent.context.draft()
+    if isinstance(draft, Draft):
+        await session.agent.context.accept(draft, f"{draft.text}\nAnd mind the gap.")
+
+
+async def accepted_late(session: Session, server: AnthropicServer) -> None:
+    draft = await session.agent.context.draft()
+    await go_on(session, "Read 2 pages, meanwhile")
+    if isinstance(draft, Draft):
+        await session.agent.context.accept(draft)
+
+
+async def undone(session: Session, server: AnthropicServer) -> None:
+    await session.agent.context.compact()
+    await go_on(session, "Read 1 page, before undoing")
+    await session.agent.context.undo()
+
+
+async def switched(session: Session, server: AnthropicServer) -> None:
+    await session.agent.swap_model("anthropic:claude-haiku-4-5")
+    await go_on(session, "Read 2 pages, as another")
+    await session.agent.swap_model(f"anthropic:{CLAUDE}")
+
+
+async def forked(session: Session, server: AnthropicServer) -> None:
+    branches, tip = session.agent.branches, session.agent.engine.view.head
+    await branches.fork(branches.prompts()[-1].seq)
+    await go_on(session, "Read 2 pages, elsewhere")
+    await branches.switch(tip)
+
+
+async def pinned(session: Session, server: AnthropicServer) -> None:
+    await session.agent.context.pin([session.agent.branches.prompts()[-1].seq])
+
+
+@pytest.mark.soak
+async def test_five_hundred_calls_and_all_that_happens_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resumed before each thing that happens. Between them the thinking of the conversation stays valid."""
+    happenings: tuple[Happening, ...] = (
+        slow, failing, interrupted, edited, accepted_late, undone, switched, forked, pinned,
+    )  # fmt: skip
+    name, settings = None, {**SETTINGS, "compaction.background": "true"}
+    with signing_server(tmp_path, monkeypatch) as server:
+        for number, happens in enumerate(cycle(happenings)):
+            async with talking(tmp_path, settings, resume=name) as session:
+                name = session.id
+                await go_on(session, f"Read 20 pages, part {number}")
+                await happens(session, server)
+                await go_on(session, f"Read 1 page, after part {number}")
+                check(session, server)
+                assert server.dropped_thinking == [], happens.__name__
+                signed = [entry for entry in summaries(session) if entry.signed]
+                folder, calls = session.folder, len(server.model_requests) - len(asked_for(server))
+            if calls >= 500:
+                break
+        assert len(signed) > 50
+        assert not verify(folder).problems
+        server.inject(Fault(kind="bad_request", times=1, message="compaction: injected, is not supported here"))
+        async with talking(tmp_path, settings, resume=name) as session:
+            await session.agent.context.compact()
+            assert summaries(session)[-1].signed == ""
+            await go_on(session, "Read 9 pages, and be done")
+            check(session, server)
         assert server.dropped_thinking == []
