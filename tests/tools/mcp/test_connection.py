@@ -17,6 +17,7 @@ from tui_agent.conversation.blocks import Image
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskProgress
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.mcp import connection as mcp_connection
 from tui_agent.tools.mcp import process as mcp_process
 from tui_agent.tools.mcp.configuration import Limits, Unavailable
 from tui_agent.tracing import SpanContext, within
@@ -109,6 +110,23 @@ async def test_a_server_that_dies_is_named_and_started_again(tmp_path: Path) -> 
         assert talk.connection.state == "stopped"
         assert (await talk.call("echo", text="again")).text == "again"
         assert "I have had enough" in talk.log.read_text()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_server_that_does_not_come_up_is_started_a_second_time_and_no_third(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_connection, "BACKOFF_S", 0.0)
+    server, starts = faulty(), tmp_path / "starts"
+    line = f'echo >> "{starts}"; test $(wc -l < "{starts}") -gt {failures} && exec "$@"; exit 7'
+    slow = ToolServer(command="sh", args=("-c", line, "sh", server.command, *server.args))
+    async with talking(slow, tmp_path) as talk:
+        if failures == 1:
+            assert (await talk.call("echo", text="up")).text == "up"
+        else:
+            with pytest.raises(Unavailable, match="exit code 7"):
+                await talk.call("echo", text="up")
+    assert len(starts.read_text().splitlines()) == 2
 
 
 async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:
