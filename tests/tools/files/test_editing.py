@@ -56,6 +56,12 @@ def test_line_endings_stay_as_they_were(lines: list[str], data: st.DataObject) -
     assert result.count("\n") == result.count("\r\n") == len(lines) + 1
 
 
+def test_where_line_ends_are_mixed_those_of_the_place_are_meant() -> None:
+    text = "a\r\nb\r\n-\na\r\nb\r\n"
+    assert replaced(text, "a\nb", "x\ny", replace_all=True)[0] == "x\r\ny\r\n-\nx\r\ny\r\n"
+    assert replaced("a\nb\n-\r\n", "a\nb", "x\ny", replace_all=True)[0] == "x\ny\n-\r\n"
+
+
 @pytest.mark.parametrize(
     ("text", "old", "words"),
     [
