@@ -155,6 +155,11 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
             await connection.cancel(session_id=one)
             assert (await slow).stop_reason == "cancelled"
 
+            # A question that the client cancels allows nothing, and stops the turn.
+            assert not editor.answers
+            unasked = await connection.prompt(session_id=one, prompt=[text_block("Please plan it")])
+            assert unasked.stop_reason == "cancelled"
+
             # A copy goes on by itself; the list has both; loading tells it all again.
             copied = (await connection.fork_session(session_id=one, cwd=folder)).session_id
             assert copied not in (one, two)
@@ -181,6 +186,7 @@ async def test_an_editor_drives_a_whole_session(tmp_path: Path) -> None:
                 "Please plan it",
                 "/greet you",
                 "Talk for ever",
+                "Please plan it",
             ]
             assert editor.text(one).startswith("I mend it.")
             replayed = editor.of(ToolCallProgress, one)[0]
