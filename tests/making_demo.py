@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import FilesChanged, FilesKept, encode
-from tui_agent.demo import MODEL, PLACE, RECORDING, Recording
+from tui_agent.demo import MODEL, PLACE, RECORDING, DemoRecording
 from tui_agent.session import open_session
 from tui_agent.settings import load_settings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -56,7 +56,7 @@ EDITS = (
 
 
 def lay_out_as_before(place: Path) -> None:
-    recording = msgspec.json.decode(RECORDING.read_bytes(), type=Recording)
+    recording = msgspec.json.decode(RECORDING.read_bytes(), type=DemoRecording)
     for name, content in recording.files.items():
         for edited, before, after in EDITS:
             content = content.replace(after, before) if name == edited else content

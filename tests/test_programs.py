@@ -9,7 +9,7 @@ import pytest
 from tui_agent import programs
 from tui_agent.programs import find_program, is_written, keep_out_of, search_path
 from tui_agent.settings import ToolServer
-from tui_agent.tools.mcp.configuration import Choices, Configured
+from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches
 from tui_agent.tui.terminal.editor import EditorFailure, editor_command
 
 
@@ -55,19 +55,19 @@ def test_a_server_whose_file_changed_is_asked_about_again(tmp_path: Path) -> Non
     project, home = tmp_path / "project", tmp_path / "home"
     script = planted(project / "tools", "server.py")
     keep_out_of([project])
-    theirs = Configured("theirs", ToolServer(command="python3", args=("tools/server.py",)), "project", project)
-    mine = Configured("mine", ToolServer(command="./tools/server.py"), "user", project)
-    choices = Choices(home)
+    theirs = ConfiguredServer("theirs", ToolServer(command="python3", args=("tools/server.py",)), "project", project)
+    mine = ConfiguredServer("mine", ToolServer(command="./tools/server.py"), "user", project)
+    choices = ServerSwitches(home)
     assert choices.is_new(theirs)
     choices.turn(theirs, on=True)
     assert choices.is_on(theirs)
     assert choices.is_on(mine)
     script.write_text("#!/bin/sh\necho evil\n")
-    for found in (choices, Choices(home)):
+    for found in (choices, ServerSwitches(home)):
         assert [found.is_on(each) for each in (theirs, mine)] == [False, False]
         assert [found.is_new(each) for each in (theirs, mine)] == [True, True]
     choices.turn(mine, on=True)
-    assert Choices(home).is_on(mine)
+    assert ServerSwitches(home).is_on(mine)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_a_server_is_bound_to_what_it_runs_first(
     (project / "tools" / "config.json").write_text("{}")
     (project / "other.py").write_text("")
     keep_out_of([project])
-    server = Configured("theirs", ToolServer(command=command, args=args), "project", project)
-    choices = Choices(tmp_path / "home")
+    server = ConfiguredServer("theirs", ToolServer(command=command, args=args), "project", project)
+    choices = ServerSwitches(tmp_path / "home")
     choices.turn(server, on=True)
     (project / "other.py").write_text("changed")
     assert choices.is_on(server)

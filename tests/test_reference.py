@@ -19,7 +19,7 @@ from tui_agent.agent.extensions.hook_files import EVENTS
 from tui_agent.arguments import PARSERS, ExitCode
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation import blocks, entries
-from tui_agent.headless.report import Outcome
+from tui_agent.headless.report import RunReport
 from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
 from tui_agent.models.usage import UsageTracker
@@ -230,7 +230,7 @@ def test_every_exit_code_is_listed() -> None:
 
 def test_every_field_of_the_result_is_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", page("headless").partition("| Field |")[2].partition("\n## ")[0]))
-    outcome = Outcome(UsageTracker())
+    outcome = RunReport(UsageTracker())
     asked = PermissionQuestion("", "run_command", "{}", (), Preview(""), "")
     outcome.failure = events.TurnFailed(kind="needs_approval", message="", retryable=False, questions=(asked,))
     stats = ContextStats(model="", tokens=0, window=0, reserve=0, measured=True, categories={})

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from tui_agent.agent.answers import TurnError as TurnError
     from tui_agent.agent.branches import Branch as Branch
     from tui_agent.agent.branches import Branches as Branches
-    from tui_agent.agent.branches import Prompt as Prompt
+    from tui_agent.agent.branches import EarlierPrompt as EarlierPrompt
     from tui_agent.agent.context import AgentContext as AgentContext
-    from tui_agent.agent.context import Fullness as Fullness
     from tui_agent.agent.context import Overview as Overview
     from tui_agent.agent.context import Step as Step
     from tui_agent.agent.context import SwitchPreview as SwitchPreview
+    from tui_agent.agent.context import WindowFill as WindowFill
     from tui_agent.agent.files import ChangedFiles as ChangedFiles
+    from tui_agent.agent.history.calls import CallHistory as CallHistory
     from tui_agent.agent.history.calls import CallRecord as CallRecord
-    from tui_agent.agent.history.calls import Past as Past
-    from tui_agent.agent.history.calls import SeenThen as SeenThen
+    from tui_agent.agent.history.calls import ViewAtCall as ViewAtCall
     from tui_agent.agent.history.file_history import PutBackDone as PutBackDone
     from tui_agent.agent.persistence import DiskPersistence as DiskPersistence
     from tui_agent.agent.persistence import Persistence as Persistence
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from tui_agent.agent.turn.turns import AgentClosed as AgentClosed
     from tui_agent.agent.turn.turns import NotRunning as NotRunning
     from tui_agent.agent.turn.turns import Turns as Turns
-    from tui_agent.agent.turn.watchdog import Alert as Alert
     from tui_agent.agent.turn.watchdog import Signal as Signal
     from tui_agent.agent.turn.watchdog import SignalWatchdog as SignalWatchdog
     from tui_agent.agent.turn.watchdog import Watchdog as Watchdog
+    from tui_agent.agent.turn.watchdog import WatchdogAlert as WatchdogAlert
     from tui_agent.agent.turn.watchdog import default_watchdog as default_watchdog
     from tui_agent.arguments import Arguments as Arguments
     from tui_agent.context import effects as effects
-    from tui_agent.context.before_expiry import WorthWriting as WorthWriting
+    from tui_agent.context.before_expiry import ExpirySummary as ExpirySummary
     from tui_agent.context.budget import Budget as Budget
     from tui_agent.context.budget import ModelLimits as ModelLimits
     from tui_agent.context.budget import Threshold as Threshold
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from tui_agent.context.cache_life import PauseCounts as PauseCounts
     from tui_agent.context.cache_life import Pauses as Pauses
     from tui_agent.context.cache_life import PrefixCache as PrefixCache
-    from tui_agent.context.cache_watch import ColdSend as ColdSend
+    from tui_agent.context.cache_watch import ColdCache as ColdCache
     from tui_agent.context.changes import StepPreview as StepPreview
     from tui_agent.context.compaction.draft import Draft as Draft
     from tui_agent.context.compaction.forms import Prompts as Prompts
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from tui_agent.context.layers.due import Layer as Layer
     from tui_agent.context.layers.limits import Cut as Cut
     from tui_agent.context.layers.limits import Evicted as Evicted
-    from tui_agent.context.layers.limits import Whole as Whole
+    from tui_agent.context.layers.limits import Uncut as Uncut
     from tui_agent.context.requests import Prepared as Prepared
     from tui_agent.context.stats import ContextStats as ContextStats
     from tui_agent.conversation import blocks as blocks
@@ -96,12 +96,12 @@ if TYPE_CHECKING:
     from tui_agent.conversation.profile import Rates as Rates
     from tui_agent.conversation.recalled import RecallHit as RecallHit
     from tui_agent.conversation.recalled import RecallHits as RecallHits
-    from tui_agent.conversation.request import BeforeTail as BeforeTail
     from tui_agent.conversation.request import ModelRequest as ModelRequest
     from tui_agent.conversation.request import ReasoningPolicy as ReasoningPolicy
+    from tui_agent.conversation.request import RequestHead as RequestHead
     from tui_agent.conversation.request import RequestMessage as RequestMessage
-    from tui_agent.conversation.request import Until as Until
-    from tui_agent.conversation.sizes import Size as Size
+    from tui_agent.conversation.request import RequestStart as RequestStart
+    from tui_agent.conversation.sizes import TextSize as TextSize
     from tui_agent.conversation.states import Counts as Counts
     from tui_agent.conversation.todo import TodoItem as TodoItem
     from tui_agent.conversation.todo import TodoList as TodoList
@@ -116,10 +116,10 @@ if TYPE_CHECKING:
     from tui_agent.models.base import Metered as Metered
     from tui_agent.models.base import Model as Model
     from tui_agent.models.base import ModelError as ModelError
+    from tui_agent.models.base import ModelRetrying as ModelRetrying
     from tui_agent.models.base import Overloaded as Overloaded
     from tui_agent.models.base import RateLimited as RateLimited
     from tui_agent.models.base import ReasoningDelta as ReasoningDelta
-    from tui_agent.models.base import Retrying as Retrying
     from tui_agent.models.base import StreamEvent as StreamEvent
     from tui_agent.models.base import TextDelta as TextDelta
     from tui_agent.models.base import ToolCallDelta as ToolCallDelta

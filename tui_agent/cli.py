@@ -116,7 +116,7 @@ def _batch(call: Invocation) -> int:
     options, folder = call.options, call.folder
     call.load()  # report unusable settings at once
     tasks = folder / options.tasks
-    batch_options = batch.Options(
+    batch_options = batch.BatchOptions(
         tasks,
         folder / options.out if options.out else tasks.with_name(f"{tasks.stem}.results.jsonl"),
         options.jobs or 1,

@@ -183,10 +183,10 @@ def _replay_one(options: Namespace, home: Path, settings: "Settings") -> int:
 
 
 def _replay_many(options: Namespace, home: Path, settings: "Settings") -> int:
-    from tui_agent.replay.many import Stopped
+    from tui_agent.replay.many import WorkerDied
     from tui_agent.reports import replays
 
-    wanted = replays.Wanted(
+    wanted = replays.ReplayRequest(
         options.recordings, options.agents, options.policy, options.model, options.window, options.shard
     )
     if options.check:
@@ -205,7 +205,7 @@ def _replay_many(options: Namespace, home: Path, settings: "Settings") -> int:
         summary = replays.replay_many(
             wanted, home, settings, results=results, jobs=options.jobs, executor=options.executor
         )
-    except (Stopped, OSError) as error:
+    except (WorkerDied, OSError) as error:
         raise UsageError(str(error)) from error
     if options.html:
         write_page(Path(options.html), replays.as_page(summary))

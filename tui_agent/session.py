@@ -18,25 +18,25 @@ import msgspec
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent, SessionParts
-from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, Knowledge, system_prompt
+from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, SectionReader, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.events import Notice
 from tui_agent.agent.extensions.agents import RunAgent, own_agents
 from tui_agent.agent.extensions.files import ExtensionFolder, style_text
 from tui_agent.agent.extensions.hook_files import read_hooks
-from tui_agent.agent.extensions.hooks import Facts, Hooks
+from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
 from tui_agent.agent.extensions.placeholders import Here, skill_as_read
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
-from tui_agent.agent.extensions.transcript import Transcript
+from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
 from tui_agent.agent.history.file_history import FileHistory
-from tui_agent.agent.inbox import WAITING, Inbox
+from tui_agent.agent.inbox import WAITING, MemoryProposals
 from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.presence import Presence
 from tui_agent.agent.remembering import Remembering
 from tui_agent.agent.subtasks import SubtaskRunner
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
-from tui_agent.agent.turn.sharing import TODAY, Sharing, ledger_of_today
+from tui_agent.agent.turn.sharing import TODAY, LogShare, ledger_of_today
 from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
 from tui_agent.arguments import Arguments
 from tui_agent.context.cache_life import PauseCounts, Pauses
@@ -97,7 +97,7 @@ from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.repository import configured_in
 from tui_agent.tools.gate.rules import RuleError
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, TellingLate
+from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
 from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.mcp.servers import ToolServers
@@ -106,8 +106,7 @@ from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, skill_roots
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.sandbox.domains import asking
-from tui_agent.tools.sandbox.sandbox import Places as SandboxPlaces
-from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware, SandboxFolders
 from tui_agent.tools.search.finding import Glob, Grep
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
@@ -266,7 +265,7 @@ async def _open(
             await asyncio.to_thread(shutil.rmtree, found.folder, ignore_errors=True)
 
     knowledge = await asyncio.to_thread(knowledge_of, settings, arguments)
-    inbox = Inbox(home, knowledge.notes.folder, noted_folder(arguments.folder))
+    inbox = MemoryProposals(home, knowledge.notes.folder, noted_folder(arguments.folder))
 
     async def take_note() -> None:
         if session is not None and len(session.agent.engine.view.log):
@@ -274,8 +273,8 @@ async def _open(
 
     closing.push_async_callback(remove_if_unused)
     closing.push_async_callback(take_note)
-    beside = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
-    kept = await Persistence.on_disk(found.folder, subtasks=beside)
+    subtask_places = (partial(subtask_folder, home, name), partial(subtask_folders, home, name))
+    kept = await Persistence.on_disk(found.folder, subtasks=subtask_places)
     closing.push_async_callback(kept.close)
     check_names(settings)
     settings = await _with_window(settings, kept.store)
@@ -340,7 +339,7 @@ async def _open(
     )
     offered = OfferedTools(servers, settings.mcp)
     small = SmallModels(settings)
-    facts = Facts(
+    facts = SessionFacts(
         store.folder.name,
         arguments.folder,
         arguments.project,
@@ -348,7 +347,9 @@ async def _open(
         mode=lambda: gate.mode,
         model=lambda: view.model or parent,
         resumed=bool(entries),
-        transcript=Transcript(store.folder / TRANSCRIPT, store.folder.name, arguments.folder, lambda: kept.view.log),
+        transcript=HookTranscript(
+            store.folder / TRANSCRIPT, store.folder.name, arguments.folder, lambda: kept.view.log
+        ),
     )
     hooks = Hooks(knowledge.extensions, facts)
     await asyncio.to_thread(hooks.look)  # what the project adds from here on is not what the user said yes to
@@ -476,7 +477,7 @@ async def files_of(
     return history
 
 
-def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
+def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
     """Where the session finds instructions, extensions and memory; for an untrusted project only the user's own."""
     own, project = ExtensionFolder(arguments.home, "yours"), arguments.project
     theirs = ExtensionFolder(project / PROJECT_FOLDER, "project", within=project)
@@ -491,7 +492,7 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
     if arguments.trusted:
         claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
         extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
-    return Knowledge(
+    return SectionReader(
         root=arguments.project,
         folder=arguments.folder.resolve(),
         names=settings.context.instruction_files if arguments.trusted else (),
@@ -507,7 +508,7 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> Knowledge:
 
 def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:
     """The hooks that make and clean up the session's worktree."""
-    facts = Facts(
+    facts = SessionFacts(
         "",
         arguments.folder,
         arguments.project,
@@ -550,7 +551,7 @@ def sandbox_of(
     project = arguments.project.resolve()
     # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
     above = () if Path.home().resolve().is_relative_to(project) else (project,)
-    places = SandboxPlaces(
+    places = SandboxFolders(
         folders=workspace.folders,
         project=project,
         program=arguments.home.resolve(),
@@ -590,7 +591,7 @@ def tools_of(
     confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
     checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
     editing = (Diagnosing(tool, languages, checks) for tool in confined)
-    reading, commands = (TellingLate(tool, languages) for tool in (ReadFile(pages, buffers, as_read), commands))
+    reading, commands = (LateDiagnostics(tool, languages) for tool in (ReadFile(pages, buffers, as_read), commands))
     tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(), commands]
     tools += [
         CommandOutput(background),
@@ -661,14 +662,14 @@ def guards_of(
     ceiling = CostCeiling(limits, tracker, view.log)
     if ledger is not None:
         batch = Ledger(ledger)
-        ceiling.sharing = (Sharing(lambda: batch, tracker),)
+        ceiling.sharing = (LogShare(lambda: batch, tracker),)
     if (usd := settings.limits.day_usd) is not None:
-        ceiling.sharing = (*ceiling.sharing, Sharing(lambda: ledger_of_today(home, usd), tracker, TODAY))
+        ceiling.sharing = (*ceiling.sharing, LogShare(lambda: ledger_of_today(home, usd), tracker, TODAY))
     return Guards(ceiling, watch, settings.agent.max_turns)
 
 
 def briefing_of(
-    settings: Settings, arguments: Arguments, knowledge: Knowledge, tools: Iterable[Tool], offered: OfferedTools
+    settings: Settings, arguments: Arguments, knowledge: SectionReader, tools: Iterable[Tool], offered: OfferedTools
 ) -> Briefing:
     """What the model is told at the start of the conversation, and about later changes."""
     rules, started = prompt_text("system"), date.today()

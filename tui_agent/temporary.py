@@ -34,7 +34,7 @@ class LockedFolder:
             os.close(self._lock)
 
     @property
-    def beside(self) -> Path:
+    def parent(self) -> Path:
         """The folder that all of them are in."""
         return self.files.parent.parent
 
@@ -50,9 +50,9 @@ class LockedFolder:
         self.remove()
 
 
-def remove_left_over(beside: Path) -> None:
-    """Remove the temporary folders in `beside` whose processes were killed."""
-    for place in beside.glob(f"{PREFIX}*"):
+def remove_left_over(parent: Path) -> None:
+    """Remove the temporary folders in `parent` whose processes were killed."""
+    for place in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if place.is_symlink() or place.stat().st_uid != os.geteuid():
                 continue

@@ -61,7 +61,7 @@ def whole(text: str) -> str:
 
 def original(shown: str) -> str:
     """The text of which this is the visible form."""
-    return re.sub(_SIGN, _meant, shown)
+    return re.sub(_SIGN, _original, shown)
 
 
 def _shown(suspects: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ def _with_end(line: str) -> str:
     return bare + _SPACE * (len(line) - len(bare))
 
 
-def _meant(sign: re.Match[str]) -> str:
+def _original(sign: re.Match[str]) -> str:
     code, tab, picture = sign.groups()
     if code:
         return chr(int(code, 16))

@@ -86,7 +86,7 @@ body.-closed p {{ display: block; }}
 """
 
 
-class Tab:
+class BrowserTab:
     """An app at a terminal of its own. If this process ends, however it ends, the app's terminal is gone with it."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Tab:
         self._input = keys
 
     @classmethod
-    async def open(cls, command: Sequence[str], columns: int, rows: int) -> "Tab":
+    async def open(cls, command: Sequence[str], columns: int, rows: int) -> "BrowserTab":
         """Start the app. Raises OSError."""
         terminal, inside = os.openpty()
         try:
@@ -183,7 +183,7 @@ class Server:
         self._command = command
         self._title = title
         self._names = {"localhost", *(name.lower() for name in names)}
-        self._tabs: set[Tab] = set()
+        self._tabs: set[BrowserTab] = set()
 
     def application(self) -> web.Application:
         """What `aiohttp` is to serve."""
@@ -242,7 +242,7 @@ class Server:
         socket = web.WebSocketResponse(heartbeat=30, max_msg_size=MAX_MESSAGE_BYTES)
         await socket.prepare(request)
         columns, rows = (_number(request.query.get(name, ""), at) for name, at in (("width", 80), ("height", 24)))
-        tab = await Tab.open(self._command, columns, rows)
+        tab = await BrowserTab.open(self._command, columns, rows)
         self._tabs.add(tab)
         showing = asyncio.create_task(_shown(tab, socket))
         try:
@@ -259,7 +259,7 @@ class Server:
         await asyncio.gather(*(tab.close() for tab in self._tabs))
 
 
-async def _shown(tab: Tab, socket: web.WebSocketResponse) -> None:
+async def _shown(tab: BrowserTab, socket: web.WebSocketResponse) -> None:
     with suppress(ConnectionError):
         await tab.show(socket.send_bytes)
     await socket.close()

@@ -47,7 +47,7 @@ def open_worktree(start: Path, name: str, ref: str = "HEAD") -> Worktree:
     """
     check_name(name)
     repository = _repository_of(start)
-    folder, branch = _beside(repository) / name, f"{PREFIX}{name}"
+    folder, branch = _worktrees_folder(repository) / name, f"{PREFIX}{name}"
     if (folder / ".git").exists():
         return Worktree(folder, branch, repository, _shared(folder, repository), new=False)
     if folder.exists():
@@ -76,15 +76,15 @@ def opened_before(start: Path) -> tuple[str, ...]:
     """The names of the worktrees that `open_worktree` has made for the repository that `start` is in, the newest first.
     Raises `WorktreeError` if it is in none.
     """
-    links = _beside(_repository_of(start)).glob("*/.git")
+    links = _worktrees_folder(_repository_of(start)).glob("*/.git")
     return tuple(link.parent.name for link in sorted(links, key=lambda link: link.stat().st_mtime, reverse=True))
 
 
-def _beside(repository: Path) -> Path:
+def _worktrees_folder(repository: Path) -> Path:
     return repository.with_name(f"{repository.name}-worktrees")
 
 
-class Makers(Protocol):
+class WorktreeMakers(Protocol):
     """The user's own way to make worktrees, in place of git's."""
 
     def made(self, name: str) -> Path | None:
@@ -99,7 +99,7 @@ class Makers(Protocol):
 
 @contextmanager
 def session_worktree(
-    start: Path, name: str, setup: str, say: Callable[[str], None], makers: Makers | None = None
+    start: Path, name: str, setup: str, say: Callable[[str], None], makers: WorktreeMakers | None = None
 ) -> Iterator[Path]:
     """A context in which the working folder is that of `start` in the worktree of this name (empty: a new one).
 

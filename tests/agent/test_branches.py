@@ -89,7 +89,7 @@ async def test_after_a_rewind_the_request_is_that_of_the_unbroken_session(
             session.agent.listen(told.append)
             assert await session.agent.branches.rewind(prompt_number(session.agent, "look at B")) == "look at B"
             (moved,) = told
-            assert isinstance(moved, events.HeadMoved)
+            assert isinstance(moved, events.BranchChanged)
             assert moved.reason == "rewind"
             assert moved.after < moved.before
             assert moved.after == session.agent.context_stats().tokens

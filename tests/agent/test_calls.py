@@ -17,7 +17,7 @@ from tests.servers.gemini import GeminiServer
 from tests.servers.running import in_thread
 from tests.servers.script import Call, ParsedRequest, Step
 from tui_agent.agent.commands.table import run_command
-from tui_agent.agent.history.calls import Past
+from tui_agent.agent.history.calls import CallHistory
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, Usage, user_message
 from tui_agent.conversation.request import ModelRequest, RequestMessage
@@ -104,10 +104,12 @@ def _encoded(provider: str, messages: tuple[RequestMessage, ...]) -> list[bytes]
     """The messages as the provider's adapter writes them."""
     request = ModelRequest(system="", tools=(), messages=messages, max_tokens=1)
     if provider == "anthropic":
-        from tui_agent.models.anthropic.request import Options, RequestEncoder
+        from tui_agent.models.anthropic.request import AnthropicEncoder, AnthropicOptions
 
-        return _sent(json.loads(RequestEncoder().encode(request, Options(MODELS[provider], "off", True, False))))
-    from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
+        return _sent(
+            json.loads(AnthropicEncoder().encode(request, AnthropicOptions(MODELS[provider], "off", True, False)))
+        )
+    from tui_agent.models.gemini.request import GeminiEncoder
 
     return _sent(json.loads(GeminiEncoder(MODELS[provider]).encode(request)))
 
@@ -130,7 +132,7 @@ async def test_the_plain_form_lists_the_calls_and_shows_one(tmp_path: Path, monk
 
 
 def test_a_difference_is_what_was_added() -> None:
-    past = Past(long_view(40))
+    past = CallHistory(long_view(40))
     told = past.difference(11, 10)
     added = [line[1:] for line in told.splitlines() if line.startswith("+") and not line.startswith("+++")]
     assert not [line for line in told.splitlines() if line.startswith("-") and not line.startswith("---")]
@@ -141,7 +143,7 @@ def test_a_difference_is_what_was_added() -> None:
 
 def test_wherever_one_looked_before_the_view_is_the_same() -> None:
     view, chance = long_view(60), random.Random(5)
-    log, past = view.log, Past(view.copy())
+    log, past = view.log, CallHistory(view.copy())
     for _ in range(60):
         number = chance.randrange(1, len(past.calls) + 1)
         seen, call = past.at(number), past.calls[number - 1]
@@ -158,6 +160,6 @@ def test_keys_are_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
         Message(role="assistant", blocks=(Text("ok"),), model="a:b", usage=Usage(input_tokens=10)),
     ):
         view.apply(view.log.stamp(entry, 1.0))
-    shown = Past(view).request(1)
+    shown = CallHistory(view).request(1)
     assert "my key is [key]" in shown
     assert "abcdefgh" not in shown

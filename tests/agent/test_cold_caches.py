@@ -12,7 +12,7 @@ from tests.servers.script import Step
 from tui_agent.agent import events
 from tui_agent.agent.commands.table import run_command
 from tui_agent.context.cache_life import CacheState
-from tui_agent.context.cache_watch import CacheMiss, CacheWatch, ColdSend
+from tui_agent.context.cache_watch import CacheMiss, CacheWatch, ColdCache
 from tui_agent.context.economics import StepPrice
 from tui_agent.conversation.blocks import Text, ToolDefinition
 from tui_agent.conversation.entries import Message, Shortened, Usage
@@ -196,7 +196,7 @@ def test_what_was_read_is_no_miss() -> None:
 
 
 def test_without_a_summary_to_offer_only_the_cost_is_told() -> None:
-    told = ColdSend(100_000, 0.5, "the last call was 9m00s ago")
+    told = ColdCache(100_000, 0.5, "the last call was 9m00s ago")
     assert told.text() == "This call reads 100,000 tokens anew, about $0.500: the last call was 9m00s ago."
     more = told._replace(compaction=StepPrice(0.5, 0.2, 0.0, writing=0.1)).text()
     assert more.endswith("After a /compact of about $0.100 it would be about $0.200.")

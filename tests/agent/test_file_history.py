@@ -18,7 +18,7 @@ from tests.storage.files import names
 from tests.tools.world import tree
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.commands.command import Reply
+from tui_agent.agent.commands.command import CommandReply
 from tui_agent.agent.commands.table import run_command
 from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import FilesChanged, FilesKept, Usage
@@ -434,7 +434,7 @@ async def test_a_call_that_was_stopped_is_put_back_too(tmp_path: Path) -> None:
         assert did(await plan_of(session.agent)) == {"half.txt": "remove"}
 
 
-async def reply(session: Session, text: str) -> Reply:
+async def reply(session: Session, text: str) -> CommandReply:
     return await run_command(session.agent, text)
 
 

@@ -11,7 +11,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import ParsedRequest, Step
 from tui_agent.agent import remembering
-from tui_agent.agent.commands.command import Reply
+from tui_agent.agent.commands.command import CommandReply
 from tui_agent.agent.commands.table import run_command
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
-def proposed(reply: Reply) -> list[str]:
+def proposed(reply: CommandReply) -> list[str]:
     """The lines that are proposed, without where they came up."""
     lines = [line for line in reply.text.splitlines() if line[:1].isdigit()]
     return [line.partition(". ")[2].rpartition(" (")[0] for line in lines]
@@ -41,7 +41,7 @@ async def held(folder: Path, *prompts: str, then: Callable[[Session], object] = 
         then(session)
 
 
-async def memory(folder: Path, *arguments: str) -> Reply:
+async def memory(folder: Path, *arguments: str) -> CommandReply:
     """The reply to the last of these, typed in one new session."""
     async with talking(folder, UNCONFINED) as session:
         for argument in arguments:

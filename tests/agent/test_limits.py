@@ -11,7 +11,7 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
 from tests.servers.script import Fault, Script, Step
 from tui_agent.agent import events
-from tui_agent.agent.turn.model_calls import MOST_SHORT, Pauses
+from tui_agent.agent.turn.model_calls import MOST_SHORT, LimitPauses
 from tui_agent.conversation.entries import ModelSwitched
 from tui_agent.models.base import Overloaded, RateLimited
 
@@ -98,14 +98,14 @@ async def test_a_fallback_goes_on_and_says_what_that_costs(limit: str, server: A
 
 
 def test_pauses_end() -> None:
-    allowed, waited = Pauses(60), 0.0
+    allowed, waited = LimitPauses(60), 0.0
     pauses = []
     while (pause := allowed.next(Overloaded("It is overloaded"))) is not None:
         pauses.append(pause)
         waited += pause
     assert pauses[:4] == [15.0, 30.0, 60.0, 60.0]
     assert len(pauses) == MOST_SHORT
-    assert Pauses(0).next(Overloaded("It is overloaded")) is None
+    assert LimitPauses(0).next(Overloaded("It is overloaded")) is None
     day = RateLimited("The limit is reached", retry_after=86_400.0)
-    assert Pauses(60).next(day) is None
-    assert Pauses(10_080).next(day) == 86_400.0
+    assert LimitPauses(60).next(day) is None
+    assert LimitPauses(10_080).next(day) == 86_400.0

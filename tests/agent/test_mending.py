@@ -150,7 +150,7 @@ async def test_a_listener_that_raises_changes_nothing() -> None:
         await turn(agent, "Hello.")
         (prompt,) = agent.branches.prompts()
         assert await agent.branches.rewind(prompt.seq) == "Hello."
-        assert any(isinstance(event, events.HeadMoved) for event in heard)
+        assert any(isinstance(event, events.BranchChanged) for event in heard)
         assert (await turn(agent, "Again."))[-1].stop_reason == "end_turn"  # type: ignore[union-attr]
 
 

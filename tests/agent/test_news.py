@@ -20,8 +20,8 @@ from tests.servers.server import ProtocolServer
 from tui_agent.agent.briefing.briefing import (
     NEWS_LIMIT,
     Briefing,
-    Knowledge,
-    Sections,
+    PromptSections,
+    SectionReader,
     news,
     system_prompt,
 )
@@ -36,7 +36,7 @@ from tui_agent.tools.notes.memory import Notes, memory_folder
 from tui_agent.tools.notes.skills import SkillFolder
 
 TEXTS = st.text("ab<>/\n#é", max_size=12)
-SECTIONS = st.builds(Sections, TEXTS, TEXTS, TEXTS)
+SECTIONS = st.builds(PromptSections, TEXTS, TEXTS, TEXTS)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def _no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUI_AGENT_OFFLINE_DELAY_S", "0")
 
 
-def prompt_of(sections: Sections) -> str:
+def prompt_of(sections: PromptSections) -> str:
     return system_prompt("Rules.", sections, Path("/work"), date(2026, 1, 2))
 
 
@@ -71,9 +71,9 @@ def told(session: Session) -> list[str]:
 
 
 def test_a_section_that_is_empty_is_absent_and_the_bytes_are_the_same() -> None:
-    assert "<" not in prompt_of(Sections())
-    whole = prompt_of(Sections("rule", "- a: b", "- n"))
-    assert whole == prompt_of(Sections("rule", "- a: b", "- n"))
+    assert "<" not in prompt_of(PromptSections())
+    whole = prompt_of(PromptSections("rule", "- a: b", "- n"))
+    assert whole == prompt_of(PromptSections("rule", "- a: b", "- n"))
     assert (
         whole.index("<project-instructions>\nrule\n")
         < whole.index("<skills>\n- a: b\n")
@@ -84,11 +84,11 @@ def test_a_section_that_is_empty_is_absent_and_the_bytes_are_the_same() -> None:
 
 
 def test_a_text_cannot_end_its_own_section() -> None:
-    assert prompt_of(Sections(skills="x</skills>y")).count("</skills>") == 1
+    assert prompt_of(PromptSections(skills="x</skills>y")).count("</skills>") == 1
 
 
 @given(SECTIONS, st.lists(SECTIONS, max_size=5))
-def test_news_is_said_once_and_leaves_nothing_unsaid(begun: Sections, later: list[Sections]) -> None:
+def test_news_is_said_once_and_leaves_nothing_unsaid(begun: PromptSections, later: list[PromptSections]) -> None:
     prompt = prompt_of(begun)
     given_so_far: dict[str, str] = {}
     before = begun
@@ -104,13 +104,13 @@ def test_news_is_said_once_and_leaves_nothing_unsaid(begun: Sections, later: lis
 
 
 def test_a_long_section_is_cut_in_a_notice_and_told_from_another() -> None:
-    prompt = prompt_of(Sections())
-    (notice,) = news(prompt, Sections("x" * 2 * NEWS_LIMIT), {})
+    prompt = prompt_of(PromptSections())
+    (notice,) = news(prompt, PromptSections("x" * 2 * NEWS_LIMIT), {})
     one, told = text_of(notice), {notice.about: text_of(notice)}
     assert len(one) < NEWS_LIMIT + 500
     assert f"{NEWS_LIMIT:,} more characters" in one
-    assert news(prompt, Sections("x" * 2 * NEWS_LIMIT), told) == ()
-    assert news(prompt, Sections("x" * (2 * NEWS_LIMIT - 1) + "y"), told) != ()
+    assert news(prompt, PromptSections("x" * 2 * NEWS_LIMIT), told) == ()
+    assert news(prompt, PromptSections("x" * (2 * NEWS_LIMIT - 1) + "y"), told) != ()
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), max_size=60), st.integers(50, 600))
@@ -132,7 +132,7 @@ def test_the_indexes_of_skills_and_memory_are_bounded(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
     notes.folder.mkdir()
     notes.index.write_text("# Memory\n" + "".join(f"- [n{n}](n{n}.md): about it\n" for n in range(1_000)))
-    knowledge = Knowledge(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes, memory_tokens=500)
+    knowledge = SectionReader(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), notes, memory_tokens=500)
     sections = knowledge.sections()
     assert 1_900 < estimate(size_of_text(sections.skills)) <= 2_000
     assert "skill-000" in sections.skills
@@ -321,7 +321,7 @@ async def test_a_note_of_the_models_own_is_told_to_the_next_conversation(tmp_pat
 
 async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
     notes = Notes(tmp_path / "memory")
-    briefing = Briefing(prompt_of, (), Knowledge(tmp_path, tmp_path, ("AGENTS.md",), (), notes))
+    briefing = Briefing(prompt_of, (), SectionReader(tmp_path, tmp_path, ("AGENTS.md",), (), notes))
     await briefing.refresh(100_000)
     log = Log()
     log.append(log.stamp(briefing.prefix, 1.0))
@@ -349,7 +349,7 @@ async def test_going_back_before_a_notice_says_it_again(tmp_path: Path) -> None:
 async def test_nothing_is_read_while_nothing_changes(tmp_path: Path) -> None:
     file = add_skill(tmp_path / "skills", "x", "Before.")
     seen = file.stat()
-    knowledge = Knowledge(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), Notes(tmp_path / "m"))
+    knowledge = SectionReader(tmp_path, tmp_path, (), (SkillFolder(tmp_path / "skills"),), Notes(tmp_path / "m"))
     first = knowledge.sections()
     # The same size, inode and time: a change that cannot be seen shows whether the file is read.
     with file.open("r+") as stream:

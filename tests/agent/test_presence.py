@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tests.agent.talking import talking
 from tui_agent.agent import events
-from tui_agent.agent.presence import FOLDER, Instruction, State, Status, statuses, tell
+from tui_agent.agent.presence import FOLDER, Instruction, SessionStatus, State, statuses, tell
 from tui_agent.session import Session
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 
-async def reached(home: Path, session: Session, state: State) -> Status:
-    def look() -> Status:
+async def reached(home: Path, session: Session, state: State) -> SessionStatus:
+    def look() -> SessionStatus:
         while (status := statuses(home).get(session.id)) is None or status.state != state:
             time.sleep(0.02)
         return status

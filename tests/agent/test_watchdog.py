@@ -11,7 +11,6 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.turn.watchdog import (
-    Alert,
     ContextGrowth,
     CostBurn,
     FilesNotTouched,
@@ -27,13 +26,14 @@ from tui_agent.agent.turn.watchdog import (
     UserSpoke,
     ViewEdited,
     Watchdog,
+    WatchdogAlert,
     default_watchdog,
 )
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, tool_result, user_message
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
-from tui_agent.settings import Watchdog as WatchdogSettings
+from tui_agent.settings import WatchdogSettings
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import NobodyToAsk
 
@@ -141,7 +141,7 @@ def test_a_signal_of_ones_own() -> None:
             return "It swears." if isinstance(observation, ToolCalled) and "damn" in observation.arguments else ""
 
     watchdog: Watchdog = SignalWatchdog([RepeatedCalls(5), Swears()])
-    assert watchdog.observe(ToolCalled("run_command", "damn")) == (Alert("swears", "It swears."),)
+    assert watchdog.observe(ToolCalled("run_command", "damn")) == (WatchdogAlert("swears", "It swears."),)
     with_built_in = default_watchdog(WatchdogSettings(), Swears())
     names = [alert.signal for _ in range(5) for alert in with_built_in.observe(ToolCalled("x", "damn"))]
     assert names.count("repeated-tool-call") == 1
@@ -194,8 +194,8 @@ async def test_reading_again_after_the_results_were_cleared_is_no_loop(tmp_path:
 
 async def test_a_watchdog_of_ones_own_watches_a_session(tmp_path: Path) -> None:
     class TooManyReads:
-        def observe(self, observation: Observation) -> tuple[Alert, ...]:
-            return (Alert("reads", "It reads."),) if isinstance(observation, ToolCalled) else ()
+        def observe(self, observation: Observation) -> tuple[WatchdogAlert, ...]:
+            return (WatchdogAlert("reads", "It reads."),) if isinstance(observation, ToolCalled) else ()
 
     async with talking(tmp_path, watchdog=TooManyReads()) as session:
         seen = await say(session, "read calc.py, then read calc.py")

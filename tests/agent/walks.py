@@ -27,15 +27,14 @@ from tests.servers.script import Call, Fault, ParsedRequest, Step
 from tests.storage.test_damage import damage
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent
-from tui_agent.agent.branches import Prompt
+from tui_agent.agent.branches import EarlierPrompt
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, ModelSwitched, encode, model_call
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
-from tui_agent.models.anthropic.request import Options
-from tui_agent.models.anthropic.request import RequestEncoder as AnthropicEncoder
+from tui_agent.models.anthropic.request import AnthropicEncoder, AnthropicOptions
 from tui_agent.models.choice import configured_model
-from tui_agent.models.gemini.request import RequestEncoder as GeminiEncoder
+from tui_agent.models.gemini.request import GeminiEncoder
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
 from tui_agent.session import Session
@@ -289,7 +288,7 @@ def request_bytes(provider: str, session: Session) -> bytes:
             return ChatEncoder().encode(request, ChatOptions(name, "max_tokens", "content", sees=True))
         case _:
             pass
-    return AnthropicEncoder().encode(request, Options(name, "adaptive", bound=True))
+    return AnthropicEncoder().encode(request, AnthropicOptions(name, "adaptive", bound=True))
 
 
 # The steps
@@ -382,7 +381,7 @@ async def rewind(agent: Agent, chance: random.Random, tell: Callable[[], None]) 
         await rewind_to(agent, chance.choice(said))
 
 
-async def rewind_to(agent: Agent, prompt: Prompt) -> None:
+async def rewind_to(agent: Agent, prompt: EarlierPrompt) -> None:
     """Rewind: what the user typed comes back, and so does what waited and waits no more."""
     waited = agent.turns.queued()
     back = await agent.branches.rewind(prompt.seq)

@@ -19,7 +19,7 @@ from tests.bench.long_session import write_session
 from tests.bench.report import Figure
 from tests.tui.app_of_parts import until, workers_finished
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 
 TARGET_MS: Final = 16.0
@@ -77,7 +77,7 @@ async def _measure(turns: int) -> list[tuple[str, float, str]]:
         folder.mkdir()
         session = await write_session(home, turns, cwd=folder)
         arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
-        app = TuiAgent(arguments, Settings(model=Model(id="offline")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
         async with app.run_test(size=(120, 40)) as pilot, _watching() as watch:
             agent = await app.agent()
             await workers_finished(pilot)

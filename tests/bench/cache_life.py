@@ -19,10 +19,10 @@ from msgspec import structs
 from tui_agent.context.cache_life import CacheLife, Pauses
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
-from tui_agent.replay.billing import Ledger
+from tui_agent.replay.billing import Billing
 from tui_agent.replay.engine_policy import EnginePolicy
-from tui_agent.replay.policies import Setup
-from tui_agent.replay.replaying import small_beside
+from tui_agent.replay.policies import PolicySetup
+from tui_agent.replay.replaying import small_profile
 from tui_agent.replay.script import Script, make_script
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
@@ -71,8 +71,8 @@ def work(drawn: Sequence[Script], model: str, life: CacheLife, *, ahead: bool) -
         compaction=structs.replace(plain.compaction, before_expiry=ahead),
     )
     for script in drawn:
-        ledger = Ledger(profile, small_beside(profile, settings), WINDOW)
-        policy = EnginePolicy(Setup(script, ledger, WINDOW), settings)
+        ledger = Billing(profile, small_profile(profile, settings), WINDOW)
+        policy = EnginePolicy(PolicySetup(script, ledger, WINDOW), settings)
         policy.engine.pauses = pauses
         for call in script.calls:
             policy.before(call)

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from tui_agent.conversation.profile import MILLION, ModelProfile, Prices
 from tui_agent.replay.policies import COMPARED
-from tui_agent.replay.replaying import Replay, small_beside
+from tui_agent.replay.replaying import Replay, small_profile
 from tui_agent.replay.script import Script
-from tui_agent.replay.simulation import Outcome, policies, simulate
+from tui_agent.replay.simulation import ReplayOutcome, policies, simulate
 from tui_agent.settings import load_settings
 from tui_agent.storage.recordings.reading import read_file
 
@@ -99,7 +99,7 @@ def profile_of(replay: Replay, model: str) -> ModelProfile:
     )  # fmt: skip
 
 
-def _side(policy: str, outcome: Outcome) -> Side:
+def _side(policy: str, outcome: ReplayOutcome) -> Side:
     bill, evidence = outcome.bill, outcome.evidence
     counts = outcome.compactions, outcome.clearings, bill.calls_over_window
     return Side(policy, bill.total, bill.total - bill.fetch_cost_usd, evidence.share, evidence.verbatim_share, *counts)
@@ -117,7 +117,7 @@ def cells_of(task: tuple[str, tuple[int, ...], tuple[str, ...], tuple[int, ...],
         script: Script = replace(replay.script, calls=replay.script.calls[:length])
         for model in models:
             profile = profile_of(replay, model)
-            small = small_beside(profile, settings) if model != LOCAL else None
+            small = small_profile(profile, settings) if model != LOCAL else None
             for window in windows:
                 if script.fixed > window * 500:
                     continue

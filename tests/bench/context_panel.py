@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from tests.bench.long_session import write_session
 from tests.bench.report import Figure
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 
 TARGET_MS: Final = 100.0
@@ -48,7 +48,7 @@ async def _measure(turns: int) -> tuple[float, float]:
         folder.mkdir()
         session = await write_session(home, turns, cwd=folder)
         arguments = Arguments(folder=folder, home=home, project=folder, resume=session)
-        app = TuiAgent(arguments, Settings(model=Model(id="offline")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
         async with app.run_test(size=(120, 40)) as pilot:
             await _until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
             await app.workers.wait_for_complete()

@@ -22,8 +22,8 @@ from tui_agent.conversation.episodes import Episode
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import cost_usd
 from tui_agent.replay.engine_policy import EnginePolicy
-from tui_agent.replay.policies import Setup
-from tui_agent.replay.replaying import Replay, small_beside
+from tui_agent.replay.policies import PolicySetup
+from tui_agent.replay.replaying import Replay, small_profile
 from tui_agent.replay.script import RecordedCall
 from tui_agent.replay.simulation import simulate
 from tui_agent.settings import Settings
@@ -79,7 +79,7 @@ WAYS: Final[Mapping[str, Find]] = {"default": none, "prompts": at_prompts, "list
 class Folding(EnginePolicy):
     """The engine, folding the episodes of this kind; `calls_usd`: what it would cost to open and close them."""
 
-    def __init__(self, setup: Setup, settings: Settings, find: Find) -> None:
+    def __init__(self, setup: PolicySetup, settings: Settings, find: Find) -> None:
         super().__init__(setup, settings)
         self.engine.layers = self.engine.layers._replace(episodes=EpisodeLayer(find))
         self._find, self._profile, self._closed = find, setup.ledger.profile, 0
@@ -100,12 +100,12 @@ def line(path: Path, model: str, window: int) -> str:
     settings = Settings()
     replay = Replay(read_file(path), settings)
     profile = replay.profile(model)
-    small = small_beside(profile, settings)
+    small = small_profile(profile, settings)
     shown, base = f"{path.name[-24:]:<24}{len(replay.script.calls):>5} calls", 0.0
     for name, find in WAYS.items():
         made: list[Folding] = []
 
-        def make(setup: Setup, find: Find = find, made: list[Folding] = made) -> Folding:
+        def make(setup: PolicySetup, find: Find = find, made: list[Folding] = made) -> Folding:
             made.append(Folding(setup, settings, find))
             return made[-1]
 

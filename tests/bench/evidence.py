@@ -18,7 +18,7 @@ from tui_agent.replay.many import Result, Results, find, hash_of, version_of
 from tui_agent.replay.policies import COMPARED
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN
-from tui_agent.reports.replays import DEFAULT, ERRORS, Panel, PolicySums, Wanted, leaks, replay_many, summarise
+from tui_agent.reports.replays import DEFAULT, ERRORS, Panel, PolicySums, ReplayRequest, leaks, replay_many, summarise
 from tui_agent.settings import Settings
 
 ROOT: Final = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def measure(files: Mapping[Source, Sequence[Path]], results: Path, *, jobs: int 
     settings = Settings()
     named = [str(path) for paths in files.values() for path in paths]
     for models, windows in (((), ()), (MODELS, WINDOWS)):
-        wanted = Wanted(named, policies=POLICIES, models=models, windows=windows)
+        wanted = ReplayRequest(named, policies=POLICIES, models=models, windows=windows)
         replay_many(wanted, results.parent, settings, results=results, jobs=jobs)
     of = {source: frozenset(map(hash_of, paths)) for source, paths in files.items()}
     contents, version = frozenset[str]().union(*of.values()), version_of(settings)

@@ -19,7 +19,7 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.plot import dots, plot
 from tui_agent.replay.script import Script
-from tui_agent.replay.simulation import Outcome, policies, preset_policy, simulate
+from tui_agent.replay.simulation import ReplayOutcome, policies, preset_policy, simulate
 from tui_agent.settings import POLICIES, Policy, Settings, load_settings
 
 MODELS = ("claude-opus-5-5", "gemini-3.1-pro-preview")
@@ -81,7 +81,7 @@ def points(*, quick: bool) -> Iterator[Point]:
     yield from (Point(thrift, kept, facts) for thrift in THRIFT for kept in KEPT for facts in FACTS)
 
 
-def outcome(point: Point, script: Script, profile: ModelProfile) -> Outcome:
+def outcome(point: Point, script: Script, profile: ModelProfile) -> ReplayOutcome:
     """What becomes of a session at this point."""
     settings, small = point.settings, look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
     return simulate(script, "layered", preset_policy("layered", settings), profile, small=small, window=WINDOW)
@@ -90,7 +90,7 @@ def outcome(point: Point, script: Script, profile: ModelProfile) -> Outcome:
 def standings(paths: Sequence[str], *, quick: bool) -> list[Standing]:
     """Every point over all sessions and models, the cheapest first."""
     profiles = [look_up(CATALOGUE.quick_profile(model)) for model in MODELS]
-    found: dict[Point, list[tuple[float, Outcome]]] = {}
+    found: dict[Point, list[tuple[float, ReplayOutcome]]] = {}
     for _, script in scripts(paths):
         for profile in profiles:
             default = outcome(DEFAULT, script, profile).bill.total

@@ -27,7 +27,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.view import View
 from tui_agent.durable import in_thread
 from tui_agent.models.base import Completed, StreamEvent
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import CompactionSettings, Settings
 from tui_agent.storage.kept_files import KeptFiles
 from tui_agent.storage.log import LogStore
 from tui_agent.tools.files.tree import Tree, TreeLimits
@@ -203,7 +203,7 @@ async def _opened(folder: Path, found: dict[str, list[Held]]) -> AsyncIterator[A
 
     found.setdefault("opening the session", []).append(await held(opening))
     (kept,) = opened
-    agent = Agent(Still(), settings=Settings(compaction=Compaction(thrift=0)), persistence=kept)
+    agent = Agent(Still(), settings=Settings(compaction=CompactionSettings(thrift=0)), persistence=kept)
     await agent.connect()
     try:
         yield agent

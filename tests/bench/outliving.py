@@ -18,8 +18,8 @@ from typing import NamedTuple
 from tui_agent.context.compaction.extract import PATH_KEYS, arguments_of
 from tui_agent.context.compaction.facts import Source, count_mentions
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.replay.policies import Policy, Setup
-from tui_agent.replay.replaying import Replay, small_beside
+from tui_agent.replay.policies import PolicySetup, ReplayPolicy
+from tui_agent.replay.replaying import Replay, small_profile
 from tui_agent.replay.script import RecordedCall, Script, commands_of
 from tui_agent.replay.simulation import policies, simulate
 from tui_agent.settings import Settings
@@ -57,11 +57,11 @@ class Watched(NamedTuple):
 def watch(path: str, model: str, window: int) -> Watched:
     """Replay a recording under the default policy, with summaries that name nothing."""
     settings = Settings()
-    replay, made, shown = Replay(read_file(Path(path)), settings), list[Policy](), dict[int, str]()
+    replay, made, shown = Replay(read_file(Path(path)), settings), list[ReplayPolicy](), dict[int, str]()
     counts = [0]
     profile = replay.profile(model)
 
-    def make(setup: Setup) -> Policy:
+    def make(setup: PolicySetup) -> ReplayPolicy:
         made.append(policies(["balanced"], settings)["balanced"](setup))
         return made[0]
 
@@ -73,7 +73,7 @@ def watch(path: str, model: str, window: int) -> Watched:
     def write(_sources: Sequence[Source], tokens: int, _factor: float = 1.0) -> str:
         return "words of a summary " * (tokens // 4)
 
-    small = small_beside(profile, settings)
+    small = small_profile(profile, settings)
     simulate(replay.script, "balanced", make, profile, small=small, window=window, write=write, step=step)
     return Watched(replay.script, shown)
 

@@ -21,7 +21,7 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.policies import COMPARED, MakePolicy
 from tui_agent.replay.script import Script, make_script
-from tui_agent.replay.simulation import Outcome, preset_policy, simulate
+from tui_agent.replay.simulation import ReplayOutcome, preset_policy, simulate
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
 
@@ -50,9 +50,9 @@ class Verdict(NamedTuple):
     `ratio` is the default's, `even` that of the cheapest setting of ours that keeps no less than the cheapest policy.
     """
 
-    ours: Outcome
+    ours: ReplayOutcome
     better: tuple[str, ...]
-    cheapest: Outcome
+    cheapest: ReplayOutcome
     ratio: float
     even: float
 
@@ -66,7 +66,7 @@ def verdict(script: Script, profile: ModelProfile, window: int) -> Verdict:
     """How the default stands on one session."""
     small = look_up(CATALOGUE.quick_profile(SMALL[profile.provider]))
 
-    def replay(name: str, make: MakePolicy) -> Outcome:
+    def replay(name: str, make: MakePolicy) -> ReplayOutcome:
         return simulate(script, name, make, profile, small=small, window=window)
 
     ours = replay("layered", preset_policy("layered", Settings()))

@@ -11,7 +11,7 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, Usage, tool_result
 from tui_agent.conversation.profile import Rates
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import CompactionSettings, Settings
 
 MODEL = model_named(
     "offline:offline",
@@ -35,7 +35,7 @@ def figures() -> list[Figure]:
 
 
 def _look(messages: int, *, between_turns: bool) -> float:
-    engine = ContextEngine(Settings(compaction=Compaction(thrift=1e9)), view=long_log(messages), model=MODEL)
+    engine = ContextEngine(Settings(compaction=CompactionSettings(thrift=1e9)), view=long_log(messages), model=MODEL)
     host = MemoryHost(engine)
     times: list[float] = []
     for number in range(60):

@@ -28,7 +28,7 @@ from tui_agent.tools.files.tree import TreeLimits
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.domains import asking
-from tui_agent.tools.sandbox.sandbox import Places, Sandbox
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxFolders
 from tui_agent.tools.shell.run_command import RunCommand
 
 SHELLS = {"bash", "shell", "run_command", "exec_command", "run_shell_command", "local_shell"}
@@ -53,7 +53,7 @@ async def replay(lines: list[str], original: Path, folder: Path) -> tuple[Counte
     project, state = folder / "project", folder / "state"
     shutil.copytree(original, project, symlinks=True)
     (state / "session").mkdir(parents=True)
-    places = Places(folders=(project,), project=project, program=state, session=state / "session")
+    places = SandboxFolders(folders=(project,), project=project, program=state, session=state / "session")
     sandbox = Sandbox("auto", places)
     history = Historian(project, [state], KeptFiles(state / "kept", 10**9), TreeLimits(10_000, 5, 10**6))
     workspace = Workspace(project)

@@ -24,7 +24,7 @@ from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.launching import AVAILABLE
-from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
+from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
 from tui_agent.tools.shell.run_command import RunCommand
 
 RUNS = 60
@@ -72,8 +72,8 @@ async def _together(project: Path, state: Path, kind: Kind) -> list[Figure]:
     async def never(question: PermissionQuestion) -> PermissionAnswer:
         raise AssertionError(question.reason)
 
-    places = Places(folders=(project,), project=project, program=state, session=state / "session")
-    sandbox = Sandbox("auto", places, offered=Mechanism(kind, ""))
+    places = SandboxFolders(folders=(project,), project=project, program=state, session=state / "session")
+    sandbox = Sandbox("auto", places, offered=SandboxMechanism(kind, ""))
     history = Historian(project, [state], KeptFiles(state / "kept", 10**9), TreeLimits(10_000, 5, 10**6))
     workspace, beside = Workspace(project), Workspace(state / "same")
     gate = PermissionGate("auto", workspace, confinement=sandbox, history=history)
@@ -105,8 +105,8 @@ async def _together(project: Path, state: Path, kind: Kind) -> list[Figure]:
 
 
 async def _measure(project: Path, state: Path, kinds: list[Kind]) -> list[Figure]:
-    places = Places(folders=(project,), project=project, program=state, session=state / "session")
-    sandboxes = {kind: Sandbox("auto", places, offered=Mechanism(kind, "")) for kind in kinds}
+    places = SandboxFolders(folders=(project,), project=project, program=state, session=state / "session")
+    sandboxes = {kind: Sandbox("auto", places, offered=SandboxMechanism(kind, "")) for kind in kinds}
     tools = {"": RunCommand()} | {kind: RunCommand(sandbox=sandbox) for kind, sandbox in sandboxes.items()}
     taken: dict[str, list[float]] = {name: [] for name in tools}
     for number in range(RUNS + 3):

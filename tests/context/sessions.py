@@ -20,9 +20,9 @@ from tui_agent.conversation.entries import (
     tool_result,
 )
 from tui_agent.conversation.profile import Rates
-from tui_agent.conversation.sizes import Size
+from tui_agent.conversation.sizes import TextSize
 from tui_agent.conversation.view import View
-from tui_agent.settings import Clearing, Compaction
+from tui_agent.settings import ClearingSettings, CompactionSettings
 
 MODEL = "anthropic:claude-opus-5-5"
 
@@ -55,7 +55,7 @@ class Session:
         return self.result(text, artifact)
 
 
-def tokens_of(size: Size) -> int:
+def tokens_of(size: TextSize) -> int:
     return estimate(size)
 
 
@@ -76,7 +76,7 @@ def situation(
     """The moment before the next call of a view that was never measured, under the settings as they come."""
     return Situation(
         budget=budget,
-        limits=limits or thresholds(budget, Clearing(), Compaction(), tier="frontier"),
+        limits=limits or thresholds(budget, ClearingSettings(), CompactionSettings(), tier="frontier"),
         tokens=tokens(view),
         growth=growth,
         growth_of_all=growth,

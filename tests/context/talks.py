@@ -17,9 +17,9 @@ from tui_agent.context.economics import Situation
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Prefix, tool_result, user_message
-from tui_agent.conversation.sizes import Size
+from tui_agent.conversation.sizes import TextSize
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import CompactionSettings, Settings
 
 PROMPTS = Prompts.shipped()
 ARCHIVE = "conversation_history/main.md"
@@ -108,7 +108,7 @@ def shown(view: View) -> str:
 
 
 def total(view: View) -> int:
-    size = Size()
+    size = TextSize()
     for part in view.sizes().values():
         size = size.plus(part)
     return estimate(size)
@@ -118,15 +118,15 @@ def situation(
     view: View,
     *,
     window: int = 200_000,
-    tokens_of: Callable[[Size], int] = estimate,
-    settings: Compaction | None = None,
+    tokens_of: Callable[[TextSize], int] = estimate,
+    settings: CompactionSettings | None = None,
 ) -> Situation:
     """The moment between two turns of a view whose whole is counted at once."""
     budget = Budget(window, estimate(view.sizes()["system"].plus(view.sizes()["tools"])), window // 8)
     here = sessions.situation(view, budget, between_turns=True, growth=1_000.0)
     return structs.replace(
         here,
-        settings=Settings(compaction=settings or Compaction()),
+        settings=Settings(compaction=settings or CompactionSettings()),
         tokens=total(view),
         tokens_of=tokens_of,
         mixed_tokens_of=tokens_of,
@@ -143,12 +143,14 @@ def planned(outcome: Plan | Refusal) -> Plan:
     return outcome
 
 
-def material(plan: Plan | Refusal, view: View, settings: Compaction | None = None) -> Material:
+def material(plan: Plan | Refusal, view: View, settings: CompactionSettings | None = None) -> Material:
     """What the summary of a plan is written from, with the prompts that are shipped."""
     return material_of(planned(plan), view, situation(view, settings=settings), PROMPTS)
 
 
-def accepted(plan: Plan | Refusal, view: View, text: str = SUMMARY, *, settings: Compaction | None = None) -> Draft:
+def accepted(
+    plan: Plan | Refusal, view: View, text: str = SUMMARY, *, settings: CompactionSettings | None = None
+) -> Draft:
     made = material(plan, view, settings)
     outcome = accept(planned(plan), made, text, path=ARCHIVE, tokens_of=estimate)
     assert isinstance(outcome, Draft), outcome

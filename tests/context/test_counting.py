@@ -17,13 +17,13 @@ from tui_agent.context.counting import (
     estimate,
 )
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 
 
 def test_the_rule_is_a_third_per_ascii_character_and_one_and_a_half_per_other() -> None:
-    assert estimate(Size(1_000, 0, 0)) == 330
-    assert estimate(Size(0, 1_000, 0)) == 1_500
-    assert estimate(Size(100, 100, 2)) == 33 + 150 + 2_400
+    assert estimate(TextSize(1_000, 0, 0)) == 330
+    assert estimate(TextSize(0, 1_000, 0)) == 1_500
+    assert estimate(TextSize(100, 100, 2)) == 33 + 150 + 2_400
     assert Counter().text("x" * 100) == 33
 
 
@@ -63,10 +63,10 @@ def test_counts_are_kept_by_content_and_the_cache_is_bounded() -> None:
 
 def test_sizes_follow_the_density_of_the_texts_seen_of_their_class() -> None:
     counter = Counter(Counting())
-    assert counter.size(Size(3_000, 0, 0), "results") == 990
+    assert counter.size(TextSize(3_000, 0, 0), "results") == 990
     counter.block(ToolResult("c1", "dense " * 200))
-    assert counter.size(Size(3_000, 0, 0), "results") == pytest.approx(3_000, rel=0.01)
-    assert counter.size(Size(3_000, 0, 0), "prose") == 990
+    assert counter.size(TextSize(3_000, 0, 0), "results") == pytest.approx(3_000, rel=0.01)
+    assert counter.size(TextSize(3_000, 0, 0), "prose") == 990
     counter = Counter()
     counter.use(Counting())
     assert counter.shape == "counting"

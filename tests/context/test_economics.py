@@ -13,9 +13,9 @@ from tui_agent.context.budget import Budget, thresholds
 from tui_agent.context.cache_life import cache_state
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
+    CompactionWorth,
     Situation,
     Summariser,
-    Worth,
     choose_summariser,
     clearing_size,
     compaction_worth,
@@ -27,10 +27,10 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
 from tui_agent.conversation.profile import Cache, Prices, Rates
-from tui_agent.settings import Clearing, Compaction, Context, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
 from tui_agent.text import spoken_time
 
-KNOBS = Compaction(thrift=2, facts_tokens=4_000)
+KNOBS = CompactionSettings(thrift=2, facts_tokens=4_000)
 """Those that the expected figures are of."""
 
 
@@ -147,7 +147,7 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
     return Situation(
         settings=Settings(compaction=KNOBS),
         budget=budget,
-        limits=thresholds(budget, Clearing(), Compaction(), tier="frontier"),
+        limits=thresholds(budget, ClearingSettings(), CompactionSettings(), tier="frontier"),
         tokens=tokens,
         growth=4_000,
         growth_of_all=4_000,
@@ -160,7 +160,7 @@ def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> S
     )
 
 
-def worth(here: Situation, small: Rates | None = None) -> Worth:
+def worth(here: Situation, small: Rates | None = None) -> CompactionWorth:
     return compaction_worth(structs.replace(here, small_rates=small), keep=20_000)
 
 
@@ -208,7 +208,7 @@ def test_a_compaction_pays_from_the_size_the_formula_says(
     found = pays_from(here, worth(here))
     assert found == pytest.approx(needed, abs=0.1)
     for freed, pays in ((int(needed), False), (int(needed) + 1, True)):
-        reason = reason_it_pays(here, Worth(cost, freed))
+        reason = reason_it_pays(here, CompactionWorth(cost, freed))
         assert (f"({when}, from {needed:,.0f} on)" in reason) is pays
 
 
@@ -225,7 +225,7 @@ def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:
     [(True, False, 1.6), (False, False, 2.6), (True, True, 1.0), (False, True, 1.0)],
 )
 def test_thrift_waits_least_when_cold_and_longest_in_a_loop(between_turns: bool, cold: bool, factor: float) -> None:
-    here, priced = moment(100_000, cold=cold, between_turns=between_turns), Worth(10_000, 1)
+    here, priced = moment(100_000, cold=cold, between_turns=between_turns), CompactionWorth(10_000, 1)
     carrying = 0.05 + 0.03 * 1.2
     assert pays_from(here, priced) == pytest.approx(factor * sqrt(2 * 10_000 * 4_000 / carrying))
 
@@ -363,7 +363,7 @@ def freed_and_needed(loop: Reading, *, between_turns: bool, growth: float) -> tu
 
 @pytest.mark.parametrize("between_turns", [False, True])
 def test_a_compaction_comes_at_the_call_at_which_the_formula_says_it_pays(between_turns: bool) -> None:
-    settings = Settings(context=Context(preset="summary-only"), compaction=KNOBS)
+    settings = Settings(context=ContextSettings(preset="summary-only"), compaction=KNOBS)
     loop = Reading(2, settings, window=1_000_000)
     for number in range(2, 400):
         loop.read(number)
@@ -383,8 +383,10 @@ def test_a_compaction_comes_instead_of_a_clearing_that_would_free_at_a_higher_pr
     next clearing, and then nothing comes before the threshold of compaction.
     """
     settings = Settings(
-        clearing=Clearing(keep=kept_results, protect_tokens=0, by_price=False, threshold=0.2, min_batch_share=0.01),
-        compaction=Compaction(thrift=100),
+        clearing=ClearingSettings(
+            keep=kept_results, protect_tokens=0, by_price=False, threshold=0.2, min_batch_share=0.01
+        ),
+        compaction=CompactionSettings(thrift=100),
     )
     loop = Reading(72, settings, window=500_000)
     assert loop.engine.tokens > loop.engine.thresholds.clear.tokens

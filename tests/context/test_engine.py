@@ -55,7 +55,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.profile import ModelProfile, Rates
 from tui_agent.conversation.view import View
-from tui_agent.settings import Clearing, Compaction, Context, Digests, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, DigestSettings, Settings
 
 T = TypeVar("T")
 NAME = "anthropic:claude-opus-5-5"
@@ -63,8 +63,10 @@ SMALL = "anthropic:claude-haiku-5-5"
 RATES = Rates(read=0.05, write=1.25, output=5.0, input_usd=4.0)
 SUMMARY = "# Current state\nThe files are read one after the other.\n\n# Exact next steps\n1. Go on."
 LINE = "a line of output that says little and is long enough\n"
-SUMMARIES = Settings(context=Context(preset="summary-only"), compaction=Compaction(thrift=0))
-UNPRICED = Settings(clearing=Clearing(by_price=False, protect_tokens=2_000), compaction=Compaction(thrift=0))
+SUMMARIES = Settings(context=ContextSettings(preset="summary-only"), compaction=CompactionSettings(thrift=0))
+UNPRICED = Settings(
+    clearing=ClearingSettings(by_price=False, protect_tokens=2_000), compaction=CompactionSettings(thrift=0)
+)
 
 
 class Chat:
@@ -197,7 +199,7 @@ def test_the_cost_of_writing_is_in_the_log_apart_from_the_summary() -> None:
 
 
 def test_old_results_are_cleared_at_once_where_a_summary_has_made_the_cache_worthless() -> None:
-    clearing = Clearing(protect_tokens=200, min_batch_share=0.01, keep=1)
+    clearing = ClearingSettings(protect_tokens=200, min_batch_share=0.01, keep=1)
     chat = Chat(20_000, structs.replace(UNPRICED, clearing=clearing), writing=written(SUMMARY), priced=True)
     chat.talk(15).grow(12, lines=24)
     chat.run(chat.engine.prepare())
@@ -207,7 +209,7 @@ def test_old_results_are_cleared_at_once_where_a_summary_has_made_the_cache_wort
 
 
 def test_a_cold_cache_is_used_also_right_after_a_look_at_which_clearing_did_not_pay() -> None:
-    settings = Settings(clearing=Clearing(protect_tokens=10_000), compaction=Compaction(thrift=0))
+    settings = Settings(clearing=ClearingSettings(protect_tokens=10_000), compaction=CompactionSettings(thrift=0))
     chat = Chat(200_000, settings, priced=True).grow(24)
     chat.run(chat.engine.prepare())
     assert chat.caller.effects == []
@@ -298,7 +300,7 @@ def test_a_layer_of_ones_own_sees_what_the_built_in_ones_have_left(writing: Writ
 )
 @pytest.mark.parametrize("small", [None, model_named(SMALL, window=100_000)])
 def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelProfile | None) -> None:
-    settings = structs.replace(UNPRICED, context=Context(preset="digest"))
+    settings = structs.replace(UNPRICED, context=ContextSettings(preset="digest"))
     chat = Chat(60_000, settings, writing=writing, small=small).grow(20)
     before = chat.tokens
     chat.run(chat.engine.prepare())
@@ -317,7 +319,9 @@ def test_a_digest_frees_what_it_says(writing: Writing, text: str, small: ModelPr
 
 
 def test_a_digest_by_rule_asks_nobody() -> None:
-    settings = structs.replace(UNPRICED, context=Context(preset="digest"), digests=Digests(strategy="heuristic"))
+    settings = structs.replace(
+        UNPRICED, context=ContextSettings(preset="digest"), digests=DigestSettings(strategy="heuristic")
+    )
     chat = Chat(60_000, settings).grow(20)
     chat.run(chat.engine.prepare())
     assert chat.caller.asked == []
@@ -326,7 +330,7 @@ def test_a_digest_by_rule_asks_nobody() -> None:
 
 @pytest.mark.parametrize("priced", [False, True])
 def test_digests_wait_until_they_pay_or_for_a_batch(priced: bool) -> None:
-    settings = Settings(context=Context(preset="digest"), digests=Digests(strategy="heuristic"))
+    settings = Settings(context=ContextSettings(preset="digest"), digests=DigestSettings(strategy="heuristic"))
     chat = Chat(200_000, settings, priced=priced)
     for _ in range(60):
         chat.grow(1)
@@ -370,7 +374,7 @@ def test_a_request_that_was_too_large_stays_short_when_a_summary_brings_it_back(
 
 
 def test_a_request_only_grows_and_marks_where_the_cache_may_end() -> None:
-    chat = Chat(200_000, structs.replace(UNPRICED, clearing=Clearing(by_price=False, protect_tokens=3_000)))
+    chat = Chat(200_000, structs.replace(UNPRICED, clearing=ClearingSettings(by_price=False, protect_tokens=3_000)))
     chat.grow(6)
     chat.ask("And this?")
     first = chat.engine.request()
@@ -406,7 +410,7 @@ def test_of_a_text_too_large_for_the_window_both_ends_are_heard_and_the_whole_is
     assert len(short.text) < 6_000
     asked = user_message("a short question")
     assert chat.run(chat.engine.fitted(asked)) is asked
-    unknown = Chat(0, structs.replace(UNPRICED, context=Context(context_window=-1)))
+    unknown = Chat(0, structs.replace(UNPRICED, context=ContextSettings(context_window=-1)))
     whole = user_message(text)
     assert unknown.run(unknown.engine.fitted(whole)) is whole
 
@@ -609,7 +613,7 @@ def test_a_compaction_that_the_user_asked_for_and_that_failed_rests_nothing() ->
 
 
 def test_a_compaction_that_came_by_itself_and_failed_rests_the_next_ones_but_none_that_is_asked_for() -> None:
-    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, keep_recent_tokens=0))
+    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, keep_recent_tokens=0))
     chat = hard_to_summarise(settings, 500)
     rested = []
     for _ in range(3):
@@ -707,7 +711,7 @@ def test_a_limit_is_learned_from_what_a_provider_told_and_from_nothing_else() ->
 
 
 def test_a_setting_makes_no_window_larger_than_what_is_loaded_or_was_told() -> None:
-    settings = structs.replace(UNPRICED, context=Context(context_window=50_000))
+    settings = structs.replace(UNPRICED, context=ContextSettings(context_window=50_000))
     chat = Chat(16_000, settings)
     assert chat.engine.window.tokens == 50_000
     chat.engine.use(structs.replace(chat.model, fixed_window=True))
@@ -800,7 +804,7 @@ def in_threads(steps: Steps[T], perform: Callable[[Effect], Outcome]) -> T:
 
 def story(run: Callable[[Steps[object], Performer], object]) -> list[bytes]:
     """All that an engine does in a long session, as the bytes of its log."""
-    settings = structs.replace(UNPRICED, context=Context(preset="digest"))
+    settings = structs.replace(UNPRICED, context=ContextSettings(preset="digest"))
     chat = Chat(30_000, settings, writing=written(SUMMARY))
     assert not chat.engine.is_long
     for number in range(3):
@@ -900,7 +904,7 @@ def test_steps_that_are_given_up_leave_the_view_as_it_was() -> None:
 
 
 def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None:
-    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
     chat = Chat(200_000, settings, writing=written(SUMMARY))
     chat.engine.running = lambda: {7: "make watch"}
     for _ in range(2):
@@ -914,7 +918,9 @@ def test_where_things_are_outlasts_a_merge_that_takes_in_every_summary() -> None
 
 def test_only_the_second_summary_is_told_of_earlier_ones() -> None:
     chat = Chat(
-        200_000, structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False)), writing=written(SUMMARY)
+        200_000,
+        structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False)),
+        writing=written(SUMMARY),
     )
     for _ in range(2):
         chat.grow(8)
@@ -925,7 +931,7 @@ def test_only_the_second_summary_is_told_of_earlier_ones() -> None:
 
 
 def test_a_merge_is_one_question_about_what_was_written_already() -> None:
-    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
     chat = Chat(200_000, settings, writing=written(SUMMARY))
     for _ in range(4):
         chat.grow(8)
@@ -941,7 +947,7 @@ def test_a_merge_is_one_question_about_what_was_written_already() -> None:
 
 def test_a_merge_reads_no_more_than_half_of_the_history_budget() -> None:
     long = f"{SUMMARY}\n" + " ".join(f"Part {part} was read." for part in range(150))
-    settings = structs.replace(UNPRICED, compaction=Compaction(thrift=0, auto=False, summaries_tokens=50))
+    settings = structs.replace(UNPRICED, compaction=CompactionSettings(thrift=0, auto=False, summaries_tokens=50))
     chat = Chat(12_000, settings, writing=written(long))
     for _ in range(9):
         chat.grow(8)

@@ -33,7 +33,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.profile import Cache, Prices, Rates
 from tui_agent.conversation.sizes import size_of_block, size_of_text
 from tui_agent.models.usage import cost_usd
-from tui_agent.settings import Clearing, Compaction, Context, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
 from tui_agent.text import money_text
 
 NAME = "anthropic:claude-opus-5-5"
@@ -103,9 +103,9 @@ class Talk:
         self.provider = Provider(cache, self.rates)
         self.engine = ContextEngine(
             Settings(
-                context=Context(preset=drawn.choice(("layered", "summary-only"))),
-                clearing=Clearing(keep=3, protect_tokens=drawn.choice((2_000, 8_000))),
-                compaction=Compaction(thrift=drawn.choice((0.0, 1.0, 4.0))),
+                context=ContextSettings(preset=drawn.choice(("layered", "summary-only"))),
+                clearing=ClearingSettings(keep=3, protect_tokens=drawn.choice((2_000, 8_000))),
+                compaction=CompactionSettings(thrift=drawn.choice((0.0, 1.0, 4.0))),
             ),
             model=model_named(
                 NAME,

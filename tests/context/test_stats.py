@@ -22,7 +22,7 @@ from tui_agent.context.stats import (
     SubtaskUse,
 )
 from tui_agent.conversation.entries import Artifact, Checkpointed, Cleared, Digested, Summarized, Undone, user_message
-from tui_agent.settings import Clearing, Compaction
+from tui_agent.settings import ClearingSettings, CompactionSettings
 
 NOW = 1_000_000.0
 AHEAD = Forecast(
@@ -72,7 +72,7 @@ def test_what_was_undone_does_not_count() -> None:
 
 def stats(**changes: Any) -> ContextStats:
     found = figures(worked())
-    limits = thresholds(budget(200_000, 7_500, 16_384), Clearing(), Compaction(), tier="frontier")
+    limits = thresholds(budget(200_000, 7_500, 16_384), ClearingSettings(), CompactionSettings(), tier="frontier")
     values: dict[str, Any] = {
         "model": "anthropic:claude-opus-5-5",
         "tokens": 84_210,
@@ -183,7 +183,7 @@ def test_it_fits_80_columns_and_shows_foreign_text_on_one_line(note: str) -> Non
 
 
 def test_a_layer_that_rests_says_why() -> None:
-    limits = thresholds(budget(20_000, 4_000, 16_384), Clearing(), Compaction(threshold=0.35))
+    limits = thresholds(budget(20_000, 4_000, 16_384), ClearingSettings(), CompactionSettings(threshold=0.35))
     shown = text(stats(window=20_000, tokens=5_000, marks=limits.all(), forecast=None), NOW)
     assert "  Summary from           7,000   35%  rests" in shown
     assert "! Compaction rests: the system prompt and tools (4,000 tokens)" in shown

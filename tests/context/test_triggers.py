@@ -15,9 +15,11 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
 from tui_agent.conversation.profile import ModelProfile, Prices, Rates, Tier
 from tui_agent.conversation.view import View
-from tui_agent.settings import Clearing, Compaction, Context, Digests, Preset, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, DigestSettings, Preset, Settings
 
-UNPRICED = Settings(clearing=Clearing(by_price=False), compaction=Compaction(thrift=0, background=False))
+UNPRICED = Settings(
+    clearing=ClearingSettings(by_price=False), compaction=CompactionSettings(thrift=0, background=False)
+)
 RATES = Rates(input_usd=4.0, output=5.0, read=0.05, write=1.25)
 
 # In windows of 20,000 and 60,000 the system prompt of 990 tokens counts: a quarter of what it leaves is for the answer.
@@ -56,7 +58,7 @@ def facts(window: int, tier: Tier, rates: Rates | None = None) -> ModelProfile:
     return model_named(MODEL, window=window, source="provider", max_output=128_000, tier=tier, rates=rates)
 
 
-AWAITED = Settings(compaction=Compaction(background=False))
+AWAITED = Settings(compaction=CompactionSettings(background=False))
 """What is due is done there and then, so the thresholds hold to the token."""
 
 
@@ -155,7 +157,9 @@ def test_a_small_model_clears_only_once_a_batch_lies_before_the_protected_tail()
 
 @pytest.mark.parametrize("window", [20_000, 60_000])
 def test_where_an_answer_alone_passes_the_threshold_clearing_rests_with_one_warning(window: int) -> None:
-    early = Settings(clearing=UNPRICED.clearing, compaction=Compaction(threshold=0.35, thrift=0, background=False))
+    early = Settings(
+        clearing=UNPRICED.clearing, compaction=CompactionSettings(threshold=0.35, thrift=0, background=False)
+    )
     full = engine(reading(window // 4).view, facts(window, "unknown"), early)
     assert full.thresholds.clear.tokens < full.tokens
     assert full.thresholds.clear.rests
@@ -170,10 +174,10 @@ def test_where_an_answer_alone_passes_the_threshold_clearing_rests_with_one_warn
 )
 def test_a_preset_says_which_layers_work(preset: Preset, clears: bool, compacts: bool) -> None:
     settings = Settings(
-        context=Context(preset=preset),
+        context=ContextSettings(preset=preset),
         clearing=UNPRICED.clearing,
         compaction=UNPRICED.compaction,
-        digests=Digests(cutoff=100),
+        digests=DigestSettings(cutoff=100),
     )
     model = facts(200_000, "frontier")
     assert comes(engine(reading(150_000).view, model, settings)) == ("cleared" if clears else "")
@@ -186,16 +190,20 @@ def test_a_digest_is_due_at_the_eleventh_result(results: int, first: str) -> Non
     made.add(user_message("read on"))
     for _ in range(results):
         made.step("found it")
-    settings = Settings(context=Context(preset="digest"))
+    settings = Settings(context=ContextSettings(preset="digest"))
     assert comes(engine(made.view, facts(200_000, "frontier"), settings)) == first
 
 
 def test_of_an_unknown_window_tokens_decide_or_the_number_of_messages() -> None:
     model = facts(0, "small")
-    unknown = Settings(context=Context(context_window=-1), clearing=UNPRICED.clearing, compaction=UNPRICED.compaction)
+    unknown = Settings(
+        context=ContextSettings(context_window=-1), clearing=UNPRICED.clearing, compaction=UNPRICED.compaction
+    )
     for tokens, first in ((7_999, ""), (8_000, "summary")):
         assert comes(engine(filled_to(tokens, lambda: talk(7_000)), model, unknown)) == first
-    counted = Settings(context=Context(context_window=-1, max_context_tokens=0), compaction=Compaction(thrift=0))
+    counted = Settings(
+        context=ContextSettings(context_window=-1, max_context_tokens=0), compaction=CompactionSettings(thrift=0)
+    )
     made = Session()
     while len(made.view.messages()) < 48:
         made.add(user_message("please go on " * 20))
@@ -228,7 +236,9 @@ def test_above_a_price_cliff_a_turn_waits_for_the_summary_that_leads_below_it() 
     prices = structs.replace(priced(RATES), above=((90_000, dearer),))
     model = structs.replace(model, prices=prices)
     for tokens, beside in ((90_000, True), (90_001, False)):
-        here = engine(filled_to(tokens, lambda: talk(79_000)), model, Settings(clearing=Clearing(by_price=False)))
+        here = engine(
+            filled_to(tokens, lambda: talk(79_000)), model, Settings(clearing=ClearingSettings(by_price=False))
+        )
         performer = Performer(here, written("Work went on. " * 20))
         performer.run(here.prepare())
         begun = [effect for effect in performer.effects if isinstance(effect, StepStarted)]

@@ -7,7 +7,7 @@ from tests.conversation.logs import MODELS, logs
 from tests.examples import examples
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.request import ReasoningPolicy
-from tui_agent.conversation.sizes import NOTHING, Size, size_of_block
+from tui_agent.conversation.sizes import NOTHING, TextSize, size_of_block
 from tui_agent.conversation.view import View
 
 SHOWN = ("verbatim", "preview", "restored", "shortened")
@@ -23,7 +23,7 @@ def test_live_results_are_the_items_that_are_shown_and_what_follows_them(view: V
     assert {each.seq for each in live} == set(shown)
     assert all((each.state, each.pinned) == (shown[each.seq].state, shown[each.seq].pinned) for each in live)
 
-    answers: dict[str, list[tuple[Size, Size]]] = {}
+    answers: dict[str, list[tuple[TextSize, TextSize]]] = {}
     following = NOTHING
     for message in reversed(messages):
         for block in reversed(message.blocks):

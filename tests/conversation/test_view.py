@@ -30,7 +30,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
-from tui_agent.conversation.sizes import CATEGORIES, NOTHING, Size, size_of_block
+from tui_agent.conversation.sizes import CATEGORIES, NOTHING, TextSize, size_of_block
 from tui_agent.conversation.states import Counts
 from tui_agent.conversation.view import View
 
@@ -201,12 +201,12 @@ def test_what_a_copy_shows_otherwise_is_told_item_by_item(view: View, data: st.D
 @given(logs())
 @settings(deadline=None)
 def test_running_sizes_are_the_sizes_of_what_is_sent(view: View) -> None:
-    sent = Size()
+    sent = TextSize()
     for message in view.messages():
         for block in message.blocks:
             if block != Text("[The conversation goes on from here.]"):
                 sent = sent.plus(size_of_block(block))
-    counted = Size()
+    counted = TextSize()
     for category in CATEGORIES:
         if category not in ("system", "tools"):
             counted = counted.plus(view.sizes()[category])
@@ -416,5 +416,5 @@ def test_a_log_refuses_what_is_not_next() -> None:
             continue
         raise AssertionError("it was taken")
     assert len(view.log) == 1
-    assert view.sizes()["user"] == Size(5, 0, 0)
+    assert view.sizes()["user"] == TextSize(5, 0, 0)
     assert view.sizes()["system"] == NOTHING

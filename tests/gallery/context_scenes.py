@@ -31,7 +31,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.models.catalogue import CATALOGUE
-from tui_agent.settings import Context, Model, Settings, Ui
+from tui_agent.settings import ContextSettings, ModelSettings, Settings, UiSettings
 from tui_agent.tui.cards.blocks import BoundaryBlock
 from tui_agent.tui.context.calls_screen import CallsScreen
 from tui_agent.tui.context.draft_screen import COUNT_AFTER_S, DraftScreen, EditedText
@@ -39,8 +39,10 @@ from tui_agent.tui.context.previews import PreviewScreen
 from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.pickers import PickerScreen
 
-LONG: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000))
-PLAIN: Final = Settings(model=Model(id=MODEL), context=Context(context_window=128_000), ui=Ui(glyphs="ascii"))
+LONG: Final = Settings(model=ModelSettings(id=MODEL), context=ContextSettings(context_window=128_000))
+PLAIN: Final = Settings(
+    model=ModelSettings(id=MODEL), context=ContextSettings(context_window=128_000), ui=UiSettings(glyphs="ascii")
+)
 AGE_S: Final = 5_430.0
 THEN = datetime(2026, 11, 3, 14, 30, 30, tzinfo=UTC).timestamp()
 
@@ -303,7 +305,7 @@ async def preview_clear(stage: Stage) -> None:
     await _looked(stage, "/clear-results ")
 
 
-@state(settings=Settings(model=Model(id=MODEL)), arrange=_long)
+@state(settings=Settings(model=ModelSettings(id=MODEL)), arrange=_long)
 async def preview_model(stage: Stage) -> None:
     await stage.open()
     other = CATALOGUE.create_model(

@@ -24,12 +24,12 @@ from tests.servers.ollama import OllamaServer
 from tests.servers.running import in_thread
 from tests.servers.script import Script as Answers
 from tui_agent.agent import events
-from tui_agent.agent.presence import FOLDER, Status
+from tui_agent.agent.presence import FOLDER, SessionStatus
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.plan import TaskPlan
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.errors import ErrorReply, failure
-from tui_agent.settings import Model, Permissions, Settings, Ui
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings, UiSettings
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import list_sessions
 from tui_agent.tools.base import Change, PermissionQuestion, Preview
@@ -40,8 +40,8 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
 
-ALLOW: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
-ASK: Final = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
+ALLOW: Final = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
+ASK: Final = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="ask"))
 
 
 # Before anything was said
@@ -59,7 +59,7 @@ async def no_sandbox(stage: Stage) -> None:
     await stage.pilot.pause()
 
 
-@state(settings=Settings(model=Model(id=MODEL)))
+@state(settings=Settings(model=ModelSettings(id=MODEL)))
 async def missing_key(stage: Stage) -> None:
     await stage.open()
 
@@ -242,7 +242,7 @@ async def small_permission(stage: Stage) -> None:
     await permission_command(stage)
 
 
-@state(settings=Settings(model=Model(id="offline"), ui=Ui(glyphs="ascii")))
+@state(settings=Settings(model=ModelSettings(id="offline"), ui=UiSettings(glyphs="ascii")))
 async def ascii_glyphs(stage: Stage) -> None:
     await conversation(stage)
 
@@ -421,9 +421,11 @@ async def _with_board(arguments: Arguments) -> Arguments:
     infos = await list_sessions(arguments.home)
     question = PermissionQuestion("", "run_command", "{}", (), Preview("Run a command", text="pytest -q"), "")
     says = (
-        Status(state="waiting", cost_usd=0.31, tokens=52_000, window=200_000, background=True, question=question),
-        Status(state="working", cost_usd=2.07, tokens=131_000, window=200_000),
-        Status(state="idle", cost_usd=0.04, tokens=9_000, window=1_000_000),
+        SessionStatus(
+            state="waiting", cost_usd=0.31, tokens=52_000, window=200_000, background=True, question=question
+        ),
+        SessionStatus(state="working", cost_usd=2.07, tokens=131_000, window=200_000),
+        SessionStatus(state="idle", cost_usd=0.04, tokens=9_000, window=1_000_000),
     )
     (arguments.home / FOLDER).mkdir()
     for info, status in zip(infos, says, strict=False):

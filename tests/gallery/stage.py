@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from tests.gallery import conversations
 from tui_agent.agent.events import AgentEvent
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, ReasoningBlock
 from tui_agent.tui.session.turns import TurnView
@@ -25,7 +25,7 @@ from tui_agent.version import __version__
 SHOWN_VERSION: Final = "1.0"
 """Stands in for the version, so that a release changes no picture."""
 
-OFFLINE: Final = Settings(model=Model(id="offline"))
+OFFLINE: Final = Settings(model=ModelSettings(id="offline"))
 
 _UNSET: Final = (
     "ANTHROPIC_API_KEY",

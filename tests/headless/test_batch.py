@@ -16,7 +16,7 @@ import pytest
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, Fault, Script, Step, Turn
 from tui_agent.arguments import UsageError
-from tui_agent.headless.batch import Batch, Options, read_tasks
+from tui_agent.headless.batch import Batch, BatchOptions, read_tasks
 from tui_agent.storage.ledger import Ledger
 
 OPUS = ("--set", "model.id=claude-opus-5-5", "--yolo")
@@ -39,13 +39,13 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def options(repository: Path, tasks: list[dict[str, Any]], **more: Any) -> Options:
+def options(repository: Path, tasks: list[dict[str, Any]], **more: Any) -> BatchOptions:
     path = repository.parent / "tasks.jsonl"
     path.write_text("\n".join(json.dumps({"folder": "shop", **task}) for task in tasks))
-    return Options(path, repository.parent / "out.jsonl", **{"words": OPUS, **more})
+    return BatchOptions(path, repository.parent / "out.jsonl", **{"words": OPUS, **more})
 
 
-async def run(given: Options) -> list[dict[str, Any]]:
+async def run(given: BatchOptions) -> list[dict[str, Any]]:
     batch = Batch(given, read_tasks(given.tasks), lambda _: None)
     await batch.run()
     written = [json.loads(line) for line in given.results.read_text().splitlines()]
@@ -127,7 +127,7 @@ async def test_what_failed_is_tried_again_and_a_task_without_a_folder_is_of_the_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, repository: Path
 ) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"prompt": "read a.txt"}')
-    given = Options(tmp_path / "tasks.jsonl", tmp_path / "out.jsonl", words=("--yolo",), model="offline")
+    given = BatchOptions(tmp_path / "tasks.jsonl", tmp_path / "out.jsonl", words=("--yolo",), model="offline")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.chdir(tmp_path)
     assert [each["error"]["kind"] for each in await run(given)] == ["worktree"]
@@ -135,7 +135,7 @@ async def test_what_failed_is_tried_again_and_a_task_without_a_folder_is_of_the_
     assert [each["error"] for each in await run(given)] == [None]
 
 
-async def run_as_predictions(given: Options) -> list[dict[str, Any]]:
+async def run_as_predictions(given: BatchOptions) -> list[dict[str, Any]]:
     await Batch(given, read_tasks(given.tasks), lambda _: None).run()
     return [json.loads(line) for line in given.results.read_text().splitlines()]
 

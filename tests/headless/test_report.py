@@ -5,7 +5,7 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.entries import Usage
-from tui_agent.headless.report import Outcome
+from tui_agent.headless.report import RunReport
 from tui_agent.models.usage import UsageTracker
 
 FINISHED = events.TurnFinished(
@@ -17,7 +17,7 @@ STATS = ContextStats(model="m", tokens=0, window=0, reserve=0, measured=True, ca
 def test_a_sum_shows_no_error_of_adding() -> None:
     tracker = UsageTracker()
     tracker.record("earlier", Usage(input_tokens=7), 1.0)
-    outcome = Outcome(tracker)
+    outcome = RunReport(tracker)
     tracker.record("m", Usage(input_tokens=100, cache_read_tokens=60, cache_write_tokens=30, output_tokens=5), 0.1)
     outcome.add(FINISHED)
     printed = outcome.as_json("s", STATS, 1)
@@ -36,7 +36,7 @@ def test_a_sum_shows_no_error_of_adding() -> None:
 
 
 def test_turns_add_up_and_an_unknown_price_stays_unknown() -> None:
-    outcome = Outcome(UsageTracker())
+    outcome = RunReport(UsageTracker())
     for turn in (FINISHED, msgspec.structs.replace(FINISHED, text="again", cost_usd=None, steps=2)):
         outcome.add(turn)
     told = msgspec.json.decode(outcome.as_json("s", STATS, 1))

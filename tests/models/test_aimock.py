@@ -18,7 +18,7 @@ import pytest
 from tests.models.talking import closing, create_model, finish, name_endpoint, request, user
 from tests.models.test_every_provider import Waits
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.models.base import AuthFailed, ContextOverflow, ModelError, RateLimited, Retrying
+from tui_agent.models.base import AuthFailed, ContextOverflow, ModelError, ModelRetrying, RateLimited
 from tui_agent.models.retry import stream_with_retries
 
 AIMOCK = os.environ.get("AIMOCK") or shutil.which("aimock") or ""
@@ -108,7 +108,7 @@ async def test_answers_calls_and_errors(name: str, url: str, monkeypatch: pytest
                 await finish(model.stream(request(user(said))))
         for said, once in ((f"busy {name}", RateLimited), (f"cut {name}", ModelError)):
             events, completed = await finish(stream_with_retries(model, request(user(said)), sleep=Waits()))
-            retries = [event.error for event in events if isinstance(event, Retrying)]
+            retries = [event.error for event in events if isinstance(event, ModelRetrying)]
             assert len(retries) == 1
             assert isinstance(retries[0], once)
             assert completed.blocks[-1] == Text(SAID)

@@ -17,7 +17,7 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.models.anthropic.adapter import AnthropicModel
 from tui_agent.models.anthropic.record import ANTHROPIC
 from tui_agent.models.anthropic.reply import AnthropicReply
-from tui_agent.models.anthropic.request import BINDING_BETA, Options, RequestEncoder, betas, encode_message
+from tui_agent.models.anthropic.request import BINDING_BETA, AnthropicEncoder, AnthropicOptions, betas, encode_message
 from tui_agent.models.base import Metered, ToolCallDelta
 from tui_agent.models.catalogue import CATALOGUE
 
@@ -26,7 +26,7 @@ STEPS = Script.of(
     Step(text="two", reasoning="why two", calls=(Call("grep"),)),
     Step(text="three", reasoning="why three"),
 )
-BOUND = Options("claude-opus-5-5", "adaptive", bound=True)
+BOUND = AnthropicOptions("claude-opus-5-5", "adaptive", bound=True)
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ async def test_describe_corrects_a_wrong_guess_of_how_a_model_thinks(server: Ant
     await model.close()
 
 
-def encoded(*messages: RequestMessage, options: Options = BOUND, **fields: object) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(RequestEncoder().encode(request(*messages, **fields), options))
+def encoded(*messages: RequestMessage, options: AnthropicOptions = BOUND, **fields: object) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(AnthropicEncoder().encode(request(*messages, **fields), options))
     return body
 
 
@@ -162,7 +162,7 @@ def test_marking_a_message_changes_nothing_else_of_it() -> None:
 
 
 def test_older_messages_are_encoded_once() -> None:
-    encoder = RequestEncoder()
+    encoder = AnthropicEncoder()
     encoder.encode(request(*LONG), BOUND)
     before = {key: piece for key, (_, _, piece) in encoder._pieces._made.items()}
     encoder.encode(request(*LONG, assistant("more"), user("now")), BOUND)
@@ -175,14 +175,14 @@ def test_older_messages_are_encoded_once() -> None:
 def test_no_sampling_parameters_and_no_thinking_where_there_is_no_room() -> None:
     body = encoded(user("a"))
     assert set(body) == {"model", "max_tokens", "stream", "thinking", "tools", "system", "messages"}
-    old = Options("claude-haiku-4-5", "enabled", bound=False)
+    old = AnthropicOptions("claude-haiku-4-5", "enabled", bound=False)
     assert encoded(user("a"), options=old)["thinking"]["budget_tokens"] < 16_384
     assert "thinking" not in encoded(user("a"), options=old, max_tokens=1000)
     assert betas(old, ModelRequest("", (), (), 1000)) == ""
 
 
 def test_a_loop_that_another_model_began_goes_on_without_a_thinking_budget() -> None:
-    old = Options("claude-haiku-4-5", "enabled", bound=False)
+    old = AnthropicOptions("claude-haiku-4-5", "enabled", bound=False)
     thinking, call, result = Reasoning("hm", '{"signature":"s"}'), ToolCall("c1", "grep", "{}"), ToolResult("c1", "r")
     second, answer = ToolCall("c2", "grep", "{}"), ToolResult("c2", "r")
     begun = (user("a"), assistant(thinking, call), user(result), assistant(second), user(answer))
@@ -276,7 +276,7 @@ def test_a_summary_of_the_servers_is_paid_beside_the_answer() -> None:
 
 def test_a_request_of_its_own_marks_nothing_for_the_cache() -> None:
     asked = request(user("summarise this"))
-    options = Options("claude-opus-5-5", "adaptive", True)
-    assert b"cache_control" in RequestEncoder().encode(asked, options)
+    options = AnthropicOptions("claude-opus-5-5", "adaptive", True)
+    assert b"cache_control" in AnthropicEncoder().encode(asked, options)
     alone = msgspec.structs.replace(asked, one_off=True)
-    assert b"cache_control" not in RequestEncoder().encode(alone, options)
+    assert b"cache_control" not in AnthropicEncoder().encode(alone, options)

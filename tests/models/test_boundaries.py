@@ -17,9 +17,9 @@ from tui_agent.models.call_repair import MAX_SEARCHED, fit, read_object, repaire
 from tui_agent.models.catalogue import Catalogue
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
 from tui_agent.models.learned import Learned
-from tui_agent.models.measured import Known, LastMeasured
+from tui_agent.models.measured import KnownSize, LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
-from tui_agent.models.openai.facts import Facts, facts_in, facts_of_gateway
+from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.pictures import LARGEST_SIDE, fitted
@@ -331,15 +331,15 @@ def test_the_newest_of_what_was_learned_is_kept(tmp_path: Path, monkeypatch: pyt
 def test_a_request_that_goes_on_is_known_by_what_was_counted() -> None:
     first, second = user("a"), user("b")
     last = LastMeasured()
-    assert last.known(request(first), 10) == Known(0, 10)
+    assert last.known(request(first), 10) == KnownSize(0, 10)
     last.take(request(first, one_off=True), 10, 5)
-    assert last.known(request(first), 10) == Known(0, 10)
+    assert last.known(request(first), 10) == KnownSize(0, 10)
     last.take(request(first), 10, 5)
-    assert last.known(request(first), 10) == Known(5, 0)
-    assert last.known(request(first, second), 14) == Known(5, 4)
-    assert last.known(request(first), 9) == Known(0, 9)  # shorter than what was counted
-    assert last.known(request(user("a")), 10) == Known(0, 10)  # another message, though it says the same
-    assert last.known(request(first, system="Other."), 10) == Known(0, 10)
+    assert last.known(request(first), 10) == KnownSize(5, 0)
+    assert last.known(request(first, second), 14) == KnownSize(5, 4)
+    assert last.known(request(first), 9) == KnownSize(0, 9)  # shorter than what was counted
+    assert last.known(request(user("a")), 10) == KnownSize(0, 10)  # another message, though it says the same
+    assert last.known(request(first, system="Other."), 10) == KnownSize(0, 10)
 
 
 @pytest.mark.parametrize(
@@ -432,25 +432,25 @@ def test_a_price_is_rounded_to_a_millionth_and_needs_both_sides() -> None:
 @pytest.mark.parametrize(
     ("listed", "facts"),
     [
-        ({"context_length": 5}, Facts(window=5)),
-        ({"context_length": 5, "context_window": 6}, Facts(window=5)),
-        ({"context_length": 0, "max_context_length": 7}, Facts(window=7)),
-        ({"top_provider": {"context_length": 4, "max_completion_tokens": 3}, "context_length": 5}, Facts(4, 3)),
-        ({"context_length": 5, "max_model_len": 2}, Facts(2, loaded=True)),
-        ({"meta": {"n_ctx": 8}, "loaded_context_length": 9}, Facts(9, loaded=True)),
-        ({"max_completion_tokens": -1}, Facts()),
-        ({"type": "vlm"}, Facts(images=True)),
-        ({"architecture": {"input_modalities": ["text"]}, "type": "vlm"}, Facts(images=False)),
-        ({"supported_parameters": ["tools"]}, Facts(tools=True)),
-        ({"supported_parameters": []}, Facts(tools=False)),
+        ({"context_length": 5}, ServerFacts(window=5)),
+        ({"context_length": 5, "context_window": 6}, ServerFacts(window=5)),
+        ({"context_length": 0, "max_context_length": 7}, ServerFacts(window=7)),
+        ({"top_provider": {"context_length": 4, "max_completion_tokens": 3}, "context_length": 5}, ServerFacts(4, 3)),
+        ({"context_length": 5, "max_model_len": 2}, ServerFacts(2, loaded=True)),
+        ({"meta": {"n_ctx": 8}, "loaded_context_length": 9}, ServerFacts(9, loaded=True)),
+        ({"max_completion_tokens": -1}, ServerFacts()),
+        ({"type": "vlm"}, ServerFacts(images=True)),
+        ({"architecture": {"input_modalities": ["text"]}, "type": "vlm"}, ServerFacts(images=False)),
+        ({"supported_parameters": ["tools"]}, ServerFacts(tools=True)),
+        ({"supported_parameters": []}, ServerFacts(tools=False)),
     ],
 )
-def test_a_server_says_the_size_of_a_model_under_many_names(listed: dict[str, object], facts: Facts) -> None:
+def test_a_server_says_the_size_of_a_model_under_many_names(listed: dict[str, object], facts: ServerFacts) -> None:
     one = {"data": [{"id": "m", **listed}]}
     assert facts_in(json.dumps(one).encode(), "m") == facts_in(json.dumps(one).encode(), "any") == facts
     two = {"data": [{"id": "m", **listed}, {"id": "n"}]}
     assert facts_in(json.dumps(two).encode(), "m") == facts
-    assert facts_in(json.dumps(two).encode(), "any") == Facts()
+    assert facts_in(json.dumps(two).encode(), "any") == ServerFacts()
 
 
 def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -> None:

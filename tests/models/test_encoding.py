@@ -15,9 +15,9 @@ from tui_agent.models.anthropic import request as anthropic_request
 from tui_agent.models.gemini import request as gemini_request
 call = ToolCall("a", "grep", '{"b": 1, "a": 2}')
 asked = request(user("go", PNG), assistant("I look", call), user(ToolResult("a", "r")))
-options = anthropic_request.Options("claude-opus-5-5", "adaptive", True)
-sys.stdout.buffer.write(anthropic_request.RequestEncoder().encode(asked, options))
-sys.stdout.buffer.write(gemini_request.RequestEncoder("gemini-3.8-flash").encode(asked))
+options = anthropic_request.AnthropicOptions("claude-opus-5-5", "adaptive", True)
+sys.stdout.buffer.write(anthropic_request.AnthropicEncoder().encode(asked, options))
+sys.stdout.buffer.write(gemini_request.GeminiEncoder("gemini-3.8-flash").encode(asked))
 """
     root = str(Path(__file__).parents[2])
     written = [

@@ -42,10 +42,10 @@ from tui_agent.models.base import (
     InvalidRequest,
     Model,
     ModelError,
+    ModelRetrying,
     Overloaded,
     RateLimited,
     ReasoningDelta,
-    Retrying,
     TextDelta,
     ToolCallDelta,
     Unavailable,
@@ -262,7 +262,7 @@ async def test_a_passing_fault_is_retried_with_the_same_request(kind: FaultKind,
     async with open_model(name, Script.of(step)) as (server, model):
         waits = Waits()
         events, completed = await finish(stream_with_retries(model, request(user("go")), sleep=waits))
-        retries = [event for event in events if isinstance(event, Retrying)]
+        retries = [event for event in events if isinstance(event, ModelRetrying)]
         assert [type(retry.error) for retry in retries] == [RETRIED[kind]] * 2
         assert [retry.attempt for retry in retries] == [1, 2]
         assert [retry.delay_s for retry in retries] == waits
@@ -280,7 +280,7 @@ async def test_a_passing_fault_is_retried_with_the_same_request(kind: FaultKind,
 async def test_unavailable_is_retried(name: str, open_model: Open) -> None:
     async with open_model(name, Script.of(Step(text="ok", fault=Fault(kind="unavailable")))) as (_, model):
         events, _ = await finish(stream_with_retries(model, request(user("go")), sleep=Waits()))
-        retry = next(event for event in events if isinstance(event, Retrying))
+        retry = next(event for event in events if isinstance(event, ModelRetrying))
         assert isinstance(retry.error, Overloaded | Unavailable)
 
 
@@ -586,7 +586,7 @@ async def test_reasoning_refused_inside_of_an_answer_is_left_out_of_the_next_try
             told = [event async for event in stream_with_retries(model, more, sleep=Waits())]
         assert isinstance(told[-1], Completed)
         assert _text(told[-1]) == steps[1].text
-        assert sum(isinstance(event, Retrying) for event in told) == again, "what has streamed is discarded"
+        assert sum(isinstance(event, ModelRetrying) for event in told) == again, "what has streamed is discarded"
         sent = [record.body.count(b'"encrypted_content"') for record in server.model_requests]
         assert sent == [0, 1, 0]
 

@@ -19,8 +19,8 @@ from tui_agent.models.base import (
     ContextOverflow,
     InvalidRequest,
     ModelError,
+    ModelRetrying,
     RequestTooLarge,
-    Retrying,
     UnknownModel,
 )
 from tui_agent.models.ollama.adapter import IDLE_TIMEOUT_S as OLLAMA_IDLE_TIMEOUT_S
@@ -91,7 +91,7 @@ async def test_a_fault_ends_in_one_answer_or_one_clear_error(
     assert type(error) is (ends.error or type(None)), error
     assert len(server.model_requests) == ends.calls
     assert sum(answer.outcome == "completed" for answer in server.answers) == (ends.error is None)
-    told = [error] if error is not None else [event.error for event in events if isinstance(event, Retrying)]
+    told = [error] if error is not None else [event.error for event in events if isinstance(event, ModelRetrying)]
     for each in told:
         assert each.message.isprintable()
         assert "<" not in each.message

@@ -165,7 +165,9 @@ def test_our_adapters_send_what_was_read_from_anthropic() -> None:
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}]},
     ]
     request = ModelRequest("", (), tuple(requested(conversation("anthropic", messages))), 100)
-    body = anthropic_request.RequestEncoder().encode(request, anthropic_request.Options(CLAUDE, "adaptive", False))
+    body = anthropic_request.AnthropicEncoder().encode(
+        request, anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
+    )
     sent = json.loads(body)["messages"]
     sent[-1]["content"][-1].pop("cache_control")
     assert sent == messages
@@ -179,7 +181,7 @@ def test_our_adapters_send_what_was_read_from_gemini() -> None:
         {"role": "user", "parts": [{"functionResponse": {"id": "7", "name": "grep", "response": {"output": "found"}}}]},
     ]
     request = ModelRequest("", (), tuple(requested(conversation("gemini", messages), "gemini")), 100)
-    assert json.loads(gemini_request.RequestEncoder(GEMINI).encode(request))["contents"] == messages
+    assert json.loads(gemini_request.GeminiEncoder(GEMINI).encode(request))["contents"] == messages
 
 
 def test_objects_of_the_sdks_are_read_like_mappings() -> None:
@@ -322,7 +324,9 @@ def test_our_adapter_sends_a_document_that_was_read() -> None:
     marked = {**PDF, "cache_control": {"type": "ephemeral"}}
     messages = [{"role": "user", "content": [marked, {"type": "text", "text": "go"}]}]
     request = ModelRequest("", (), tuple(requested(conversation("anthropic", messages))), 100, one_off=True)
-    body = anthropic_request.RequestEncoder().encode(request, anthropic_request.Options(CLAUDE, "adaptive", False))
+    body = anthropic_request.AnthropicEncoder().encode(
+        request, anthropic_request.AnthropicOptions(CLAUDE, "adaptive", False)
+    )
     assert json.loads(body)["messages"] == [{"role": "user", "content": [PDF, {"type": "text", "text": "go"}]}]
 
 

@@ -13,9 +13,9 @@ from tests.models.talking import PNG, TOOLS, Talk, assistant, create_model, fini
 from tests.servers.gemini import GeminiServer
 from tests.servers.script import Call, Fault, Script, Step
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
-from tui_agent.models.base import Completed, Retrying, Unavailable
+from tui_agent.models.base import Completed, ModelRetrying, Unavailable
 from tui_agent.models.gemini.reply import GeminiReply
-from tui_agent.models.gemini.request import SENTINEL, RequestEncoder
+from tui_agent.models.gemini.request import SENTINEL, GeminiEncoder
 from tui_agent.models.retry import stream_with_retries
 
 FLASH = "gemini-3.8-flash"
@@ -30,7 +30,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GeminiServer]
 
 
 def encoded(*messages: Any, model: str = FLASH, **fields: object) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(RequestEncoder(model).encode(request(*messages, **fields)))
+    body: dict[str, Any] = json.loads(GeminiEncoder(model).encode(request(*messages, **fields)))
     return body
 
 
@@ -69,7 +69,7 @@ async def test_a_malformed_call_is_asked_for_again(server: GeminiServer) -> None
     waited: list[float] = []
     model = create_model(FLASH)
     events, completed = await finish(stream_with_retries(model, request(user("hi")), sleep=no_wait))
-    assert [type(event.error) for event in events if isinstance(event, Retrying)] == [Unavailable]
+    assert [type(event.error) for event in events if isinstance(event, ModelRetrying)] == [Unavailable]
     assert completed.stop_reason == "tool_calls"
     assert len(waited) == 1
     await model.close()
@@ -158,7 +158,7 @@ def test_the_body_is_what_the_sdk_itself_would_send() -> None:
 
 
 def test_older_messages_are_encoded_once() -> None:
-    encoder = RequestEncoder(FLASH)
+    encoder = GeminiEncoder(FLASH)
     messages = (user("go"), assistant(*CALLS), user(ToolResult("a", "r"), ToolResult("b", "r")))
     encoder.encode(request(*messages))
     before = {key: kept[2] for key, kept in encoder._pieces._made.items()}

@@ -231,9 +231,9 @@ async def test_leaving_a_stream_ends_its_connection(how: str, open_model: Open) 
 
 
 async def test_older_messages_are_encoded_once(open_model: Open) -> None:
-    from tui_agent.models.ollama.request import Options, RequestEncoder
+    from tui_agent.models.ollama.request import OllamaEncoder, OllamaOptions
 
-    encoder, options = RequestEncoder(), Options("m", 4_096, True, False)
+    encoder, options = OllamaEncoder(), OllamaOptions("m", 4_096, True, False)
     messages = (user("go"), assistant(ToolCall("a", "grep", "{}")), user(ToolResult("a", "r")))
     encoder.encode(request(*messages), options)
     before = {key: kept[2] for key, kept in encoder._pieces._made.items()}

@@ -20,9 +20,9 @@ from tui_agent.models.base import (
     InvalidRequest,
     LocalModels,
     ModelError,
+    ModelRetrying,
     Overloaded,
     RateLimited,
-    Retrying,
     Unavailable,
     UnknownModel,
 )
@@ -73,7 +73,7 @@ async def test_a_passing_fault_is_retried_with_the_same_request(kind: FaultKind,
     async with closing(create_model(NAME)) as model:
         waits = Waits()
         events, completed = await finish(stream_with_retries(model, request(user("go")), sleep=waits))
-        assert [type(event.error) for event in events if isinstance(event, Retrying)] == [RETRIED[kind]] * 2
+        assert [type(event.error) for event in events if isinstance(event, ModelRetrying)] == [RETRIED[kind]] * 2
         assert "".join(b.text for b in completed.blocks if isinstance(b, Text)) == "All went well in the end."
         bodies = [recorded.body for recorded in server.model_requests]
         assert len(bodies) == 3

@@ -31,9 +31,9 @@ from tests.servers.script import Script, Step
 from tests.servers.wire import Exchange, HttpServer, Request
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.profile import FREE
-from tui_agent.models.adapter import Connection
+from tui_agent.models.adapter import LazyClient
 from tui_agent.models.base import AdapterFailed, AuthFailed, ContextOverflow, InvalidRequest, ModelError, Unavailable
-from tui_agent.models.call_repair import as_meant
+from tui_agent.models.call_repair import repaired_answer
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
 from tui_agent.models.errors import ErrorReply, ServerRefusedError, failure
 from tui_agent.models.http import read_error
@@ -193,7 +193,7 @@ def test_a_call_that_was_held_back_is_the_answer() -> None:
     """Groq checks the arguments itself; the model is told what is wrong with them, as everywhere else."""
     completed = read(delta(reasoning="hm"), {"error": HELD_BACK}, end=False).completed()
     assert completed.blocks == (Reasoning("hm"), Text(WRITTEN))
-    (call,) = [block for block in as_meant(completed, TOOLS, in_text=True).blocks if isinstance(block, ToolCall)]
+    (call,) = [block for block in repaired_answer(completed, TOOLS, in_text=True).blocks if isinstance(block, ToolCall)]
     assert (call.name, call.arguments) == ("read_file", '{"file":"a.txt"}')
 
 
@@ -464,7 +464,7 @@ async def test_a_client_whose_making_was_left_is_closed_all_the_same() -> None:
     async def release(client: str) -> None:
         closed.append(client)
 
-    connection = Connection(connect, release)
+    connection = LazyClient(connect, release)
     waiting = asyncio.ensure_future(connection.client())
     await asyncio.sleep(0)
     waiting.cancel()

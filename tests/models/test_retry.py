@@ -14,8 +14,8 @@ from tui_agent.models.base import (
     Completed,
     ConnectionLost,
     ModelError,
+    ModelRetrying,
     RateLimited,
-    Retrying,
     StreamEvent,
     TextDelta,
 )
@@ -69,7 +69,7 @@ async def test_the_delay_doubles_and_is_capped() -> None:
             model, request(user("a")), attempts=7, longest_delay_s=9, sleep=sleepless, jitter=lambda: 1.0
         )
     )
-    assert [event.delay_s for event in events if isinstance(event, Retrying)] == [1, 2, 4, 8, 9, 9]
+    assert [event.delay_s for event in events if isinstance(event, ModelRetrying)] == [1, 2, 4, 8, 9, 9]
     assert all(asked is model.asked[0] for asked in model.asked)
     assert model.closed == 7
 
@@ -77,7 +77,7 @@ async def test_the_delay_doubles_and_is_capped() -> None:
 async def test_the_providers_own_delay_holds() -> None:
     model = Failing(RateLimited("a", retry_after=0.0), RateLimited("b", retry_after=60.0), DONE)
     events, _ = await finish(stream_with_retries(model, request(user("a")), sleep=sleepless))
-    assert [event.delay_s for event in events if isinstance(event, Retrying)] == [0.0, 60.0]
+    assert [event.delay_s for event in events if isinstance(event, ModelRetrying)] == [0.0, 60.0]
 
 
 async def test_who_asks_for_an_hour_is_not_asked_before() -> None:
@@ -89,7 +89,7 @@ async def test_who_asks_for_an_hour_is_not_asked_before() -> None:
 
 async def test_an_answer_without_an_end_is_tried_again() -> None:
     events, completed = await finish(stream_with_retries(Failing(None, DONE), request(user("a")), sleep=sleepless))
-    assert [type(event) for event in events] == [TextDelta, Retrying, TextDelta, Completed]
+    assert [type(event) for event in events] == [TextDelta, ModelRetrying, TextDelta, Completed]
     assert completed is DONE
 
 

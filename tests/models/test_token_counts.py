@@ -8,7 +8,7 @@ from tests.models.talking import PNG, assistant, closing, create_model, finish, 
 from tests.servers.openai_chat import ChatServer
 from tests.servers.script import Script, Step
 from tui_agent.models.base import ContextOverflow
-from tui_agent.models.measured import Known, LastMeasured
+from tui_agent.models.measured import KnownSize, LastMeasured
 
 MODEL = "deepseek-v4-pro"
 ANSWER = "Twelve words are enough for an answer that is to be counted."
@@ -69,10 +69,10 @@ async def test_where_nothing_counts_a_dense_text_is_assumed(monkeypatch: pytest.
 
 def test_a_request_that_goes_on_is_known_up_to_where_the_last_one_ended() -> None:
     last, first, more = LastMeasured(), user("a"), user("b")
-    assert last.known(request(first), 300) == Known(0, 300)
+    assert last.known(request(first), 300) == KnownSize(0, 300)
     last.take(request(first), 300, 90)
-    assert last.known(request(first, more), 350) == Known(90, 50)
-    assert last.known(request(user("a"), more), 350) == Known(0, 350)
-    assert last.known(request(first, more, system="Another."), 350) == Known(0, 350)
+    assert last.known(request(first, more), 350) == KnownSize(90, 50)
+    assert last.known(request(user("a"), more), 350) == KnownSize(0, 350)
+    assert last.known(request(first, more, system="Another."), 350) == KnownSize(0, 350)
     last.take(request(first, more, one_off=True), 350, 100)
-    assert last.known(request(first, more), 350) == Known(90, 50)
+    assert last.known(request(first, more), 350) == KnownSize(90, 50)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.conversation.entries import user_message
-from tui_agent.replay.billing import CacheUse, PartKind, Prompt, PromptCache, PromptPart
+from tui_agent.replay.billing import CacheUse, PartKind, PromptCache, PromptPart, RequestParts
 from tui_agent.replay.script import RecordedMessage
 
 
@@ -36,7 +36,7 @@ edits = st.lists(
 
 @given(edits)
 def test_sums_are_those_of_the_parts(steps: list[tuple[str, int, int, PromptPart]]) -> None:
-    prompt = Prompt(7)
+    prompt = RequestParts(7)
     sent: list[PromptPart] = []
     for kind, one, other, new in steps:
         count = len(prompt)
@@ -69,8 +69,8 @@ def test_sums_are_those_of_the_parts(steps: list[tuple[str, int, int, PromptPart
         assert all(one is other for one, other in zip(prompt.parts[:shared], sent[:shared], strict=True))
 
 
-def prompt_of(*tokens: int) -> Prompt:
-    prompt = Prompt(tokens[0])
+def prompt_of(*tokens: int) -> RequestParts:
+    prompt = RequestParts(tokens[0])
     for each in tokens[1:]:
         prompt.append(part(each))
     return prompt

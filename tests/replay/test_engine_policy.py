@@ -10,11 +10,11 @@ from tests.replay.sessions import write_session
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.sizes import size_of_block
-from tui_agent.replay.billing import Ledger
+from tui_agent.replay.billing import Billing
 from tui_agent.replay.engine_policy import EnginePolicy
-from tui_agent.replay.policies import Setup
+from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.script import RecordedCall, Script, make_script, tokens_of
-from tui_agent.replay.simulation import PRESETS, Outcome, policies, simulate
+from tui_agent.replay.simulation import PRESETS, ReplayOutcome, policies, simulate
 from tui_agent.settings import Preset, Settings
 from tui_agent.storage.recordings.reading import read_file
 
@@ -58,8 +58,8 @@ class Checked(EnginePolicy):
         assert self.prompt.tokens <= self.engine.window.tokens
 
 
-def replay(script: Script, settings: Settings, window: int) -> Outcome:
-    def make(setup: Setup) -> EnginePolicy:
+def replay(script: Script, settings: Settings, window: int) -> ReplayOutcome:
+    def make(setup: PolicySetup) -> EnginePolicy:
         return Checked(setup, settings)
 
     return simulate(script, "ours", make, OPUS, small=HAIKU, window=window)
@@ -77,7 +77,7 @@ def test_the_prompt_is_the_view_and_fits(script: Script, preset: Preset, window:
 
 
 def test_a_compaction_that_failed_rests_as_many_turns_as_in_a_session(script: Script) -> None:
-    policy = EnginePolicy(Setup(script, Ledger(OPUS), 200_000), Settings())
+    policy = EnginePolicy(PolicySetup(script, Billing(OPUS), 200_000), Settings())
     policy.engine.backoff = policy.engine.backoff.failed()
     resting = []
     for call in script.calls:
@@ -92,7 +92,7 @@ def test_what_a_summary_leads_to_was_kept(script: Script) -> None:
     """All that the simulation fetches again lies in a text that the engine had kept, or is in the history."""
     made: list[EnginePolicy] = []
 
-    def make(setup: Setup) -> EnginePolicy:
+    def make(setup: PolicySetup) -> EnginePolicy:
         made.append(EnginePolicy(setup, settings_of("layered")))
         return made[0]
 

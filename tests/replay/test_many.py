@@ -20,7 +20,7 @@ from tests.replay.recordings import answer, call, result, user, write_lines
 from tests.replay.sessions import Session, write_session
 from tui_agent.models.prices import all_models
 from tui_agent.replay.many import Result, Results, find, replayed, run, tasks
-from tui_agent.reports.replays import Wanted, as_json, as_page, as_text, leaks, recordings_of, replay_many
+from tui_agent.reports.replays import ReplayRequest, as_json, as_page, as_text, leaks, recordings_of, replay_many
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.recording import UnreadableRecording
 
@@ -40,8 +40,10 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(folder: Path, *, shard: tuple[int, int] = (0, 1)) -> Wanted:
-    return Wanted([str(folder)], policies=POLICIES, models=["claude-opus-5-5"], windows=[32_000, 200_000], shard=shard)
+def asked(folder: Path, *, shard: tuple[int, int] = (0, 1)) -> ReplayRequest:
+    return ReplayRequest(
+        [str(folder)], policies=POLICIES, models=["claude-opus-5-5"], windows=[32_000, 200_000], shard=shard
+    )
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +169,9 @@ def test_without_the_cluster_it_says_so(sessions: Path, tmp_path: Path) -> None:
 
 def test_nothing_of_the_sessions_is_in_the_report_and_a_planted_word_is_found(sessions: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
-    summary = replay_many(Wanted([str(sessions)], policies=POLICIES), tmp_path, Settings(), results=results, jobs=1)
+    summary = replay_many(
+        ReplayRequest([str(sessions)], policies=POLICIES), tmp_path, Settings(), results=results, jobs=1
+    )
     page, found = "".join(as_page(summary)), find([str(sessions)], [], tmp_path)
     for report in (page, as_json(summary), as_text(summary)):
         assert leaks(report, found) == []
@@ -207,7 +211,7 @@ def test_commands_numbers_and_the_users_words_are_followed(tmp_path: Path) -> No
 
 def test_json_names_only_known_models(sessions: Path, tmp_path: Path) -> None:
     summary = replay_many(
-        Wanted([str(sessions)], policies=["none"]), tmp_path, Settings(), results=tmp_path / "r", jobs=1
+        ReplayRequest([str(sessions)], policies=["none"]), tmp_path, Settings(), results=tmp_path / "r", jobs=1
     )
     told = json.loads(as_json(summary))
     assert told["formats"] == {"neutral": 7, "claude-code": 1}

@@ -30,14 +30,14 @@ from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
 from tui_agent.replay.forecast import Accuracy, compare, error_of
 from tui_agent.replay.recorded import as_recorded, measure
-from tui_agent.replay.script import Measured, make_script
-from tui_agent.replay.simulation import Outcome, simulate
+from tui_agent.replay.script import MeasuredSizes, make_script
+from tui_agent.replay.simulation import ReplayOutcome, simulate
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import Recording
 
 
-def check(recording: Recording, **profile: Any) -> tuple[Accuracy, Outcome, Measured]:
+def check(recording: Recording, **profile: Any) -> tuple[Accuracy, ReplayOutcome, MeasuredSizes]:
     """The recording's own requests, predicted and compared."""
     model = msgspec.structs.replace(look_up(CATALOGUE.quick_profile(MODEL)), **profile)
     measured = measure(recording)

@@ -54,11 +54,11 @@ from tui_agent.models.base import Model, StreamEvent
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.replay.engine_policy import EnginePolicy
 from tui_agent.replay.forecast import compare, error_of
-from tui_agent.replay.policies import Setup
+from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.recorded import as_recorded, measure
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script, make_script, text_tokens
-from tui_agent.replay.simulation import Outcome, simulate
-from tui_agent.settings import Clearing, Compaction, Preset, Settings
+from tui_agent.replay.simulation import ReplayOutcome, simulate
+from tui_agent.settings import ClearingSettings, CompactionSettings, Preset, Settings
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.recordings.reading import read_file, read_recording
 from tui_agent.storage.sessions import create_session
@@ -146,7 +146,7 @@ class Play(NamedTuple):
 class Watched(EnginePolicy):
     """The policy, with what it sends and is told."""
 
-    def __init__(self, setup: Setup, settings: Settings) -> None:
+    def __init__(self, setup: PolicySetup, settings: Settings) -> None:
         super().__init__(setup, settings)
         self.requests: list[ModelRequest] = []
         self.used: list[Usage] = []
@@ -166,11 +166,13 @@ class Watched(EnginePolicy):
         return answer
 
 
-def replayed(script: Script, settings: Settings, profile: ModelProfile, small: ModelProfile) -> tuple[Watched, Outcome]:
+def replayed(
+    script: Script, settings: Settings, profile: ModelProfile, small: ModelProfile
+) -> tuple[Watched, ReplayOutcome]:
     """The policy after a replay, and what came of it."""
     made: list[Watched] = []
 
-    def make(setup: Setup) -> EnginePolicy:
+    def make(setup: PolicySetup) -> EnginePolicy:
         made.append(Watched(setup, settings))
         return made[0]
 
@@ -373,8 +375,8 @@ async def test_a_replay_sends_what_the_agent_sends(
     # A turn waits for its summaries: how long one takes that is written beside it is guessed by the replay alone.
     # Results are cleared or digested, in many small batches, only if no summary is written before its threshold.
     settings = Settings(
-        compaction=Compaction(background=False, thrift=4 if preset == "summary-only" else 0),
-        clearing=Clearing(protect_tokens=4_000, min_batch_share=0.02),
+        compaction=CompactionSettings(background=False, thrift=4 if preset == "summary-only" else 0),
+        clearing=ClearingSettings(protect_tokens=4_000, min_batch_share=0.02),
     )
     settings = msgspec.structs.replace(settings, context=msgspec.structs.replace(settings.context, preset=preset))
     with in_thread(RecordedServer(script, clock)) as server:

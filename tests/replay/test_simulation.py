@@ -12,7 +12,7 @@ from tui_agent.conversation.blocks import Text, ToolCall
 from tui_agent.conversation.entries import Message, Prefix
 from tui_agent.conversation.profile import Cache, ModelProfile, Prices
 from tui_agent.replay.billing import FETCH_OUTPUT
-from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Setup
+from tui_agent.replay.policies import COMPARED, KeepingPolicy, MakePolicy, PolicySetup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
 from tui_agent.replay.simulation import preset_policy, simulate
 from tui_agent.settings import Settings
@@ -27,7 +27,7 @@ def profile(prices: Prices, provider: str = "anthropic") -> ModelProfile:
     return ModelProfile(provider=provider, id="model", window=10_000_000, prices=prices, cache=cache, cache_minimum=0)
 
 
-class EverySix(Keeping):
+class EverySix(KeepingPolicy):
     """Compacts at every sixth call and keeps what the model has not seen."""
 
     @override
@@ -74,7 +74,7 @@ def test_each_call_that_waits_for_summaries_is_one_wait(tmp_path: Path) -> None:
     assert (two.waits, two.summaries) == (2, 4)
     assert two.waited == 2 * one.waited
     assert one.waited == one.summary_tokens > one.longest_wait > one.waited / 2 - 1
-    assert simulate(script, "none", Keeping, profile(OPUS_55)).bill.waits == 0
+    assert simulate(script, "none", KeepingPolicy, profile(OPUS_55)).bill.waits == 0
 
 
 def warm(calls: int, *, fixed: int, result: int, answer: int, output: int) -> Script:
@@ -91,7 +91,7 @@ def warm(calls: int, *, fixed: int, result: int, answer: int, output: int) -> Sc
 
 def test_keeping_everything_costs_what_the_sum_says() -> None:
     script = warm(3, fixed=1000, result=300, answer=100, output=50)
-    bill = simulate(script, "none", Keeping, profile(OPUS_47)).bill
+    bill = simulate(script, "none", KeepingPolicy, profile(OPUS_47)).bill
     assert bill.usage.input_tokens == 1000 + 1400 + 1800
     assert bill.usage.cache_read_tokens == 1000 + 1400
     assert bill.usage.cache_write_tokens == 1800
@@ -102,19 +102,19 @@ def test_keeping_everything_costs_what_the_sum_says() -> None:
 def test_a_price_cliff_holds_for_the_whole_request() -> None:
     prices = Prices(1, 1, 0.1, 1, above=((1500, Prices(10, 10, 1, 10)),))
     script = warm(3, fixed=1000, result=300, answer=100, output=50)
-    bill = simulate(script, "none", Keeping, profile(prices)).bill
+    bill = simulate(script, "none", KeepingPolicy, profile(prices)).bill
     below = (1000 + 50) + (1000 * 0.1 + 400 + 50)
     assert bill.total == pytest.approx((below + 1400 * 1 + 400 * 10 + 50 * 10) / 1e6)
 
 
-class Slide(Keeping):
+class Slide(KeepingPolicy):
     @override
     def shrink(self, call: RecordedCall) -> None:
         self.clear(self.results()[:-3])
 
 
 def batches(free: int, protect: int) -> MakePolicy:
-    class Batches(Keeping):
+    class Batches(KeepingPolicy):
         @override
         def shrink(self, call: RecordedCall) -> None:
             passed, places, freed = 0, list[int](), 0
@@ -132,8 +132,8 @@ def batches(free: int, protect: int) -> MakePolicy:
 
 
 def by_root(growth: int) -> MakePolicy:
-    class ByRoot(Keeping):
-        def __init__(self, setup: Setup) -> None:
+    class ByRoot(KeepingPolicy):
+        def __init__(self, setup: PolicySetup) -> None:
             super().__init__(setup)
             prices = setup.ledger.profile.prices
             assert prices is not None
@@ -164,7 +164,7 @@ def test_known_costs_of_120_warm_calls(model: str) -> None:
     """Costs worked out independently: nothing, sliding, batches of 20k/40k and 30k/50k, and batches sized by price."""
     of_model, known = KNOWN[model]
     script = warm(120, fixed=9_000, result=4_400, answer=2_000, output=700)
-    makes = [Keeping, Slide, batches(20_000, 40_000), batches(30_000, 50_000), by_root(4_400)]
+    makes = [KeepingPolicy, Slide, batches(20_000, 40_000), batches(30_000, 50_000), by_root(4_400)]
     costs = [simulate(script, "", make, of_model).bill.total for make in makes]
     assert costs[0] == pytest.approx(known[0], rel=0.02)
     assert costs[1:4] == pytest.approx(list(known[1:4]), rel=0.07)
@@ -191,7 +191,7 @@ def evidence_script(path: Path) -> Script:
 
 
 def test_evidence_in_view_costs_nothing(tmp_path: Path) -> None:
-    outcome = simulate(evidence_script(tmp_path / "a"), "none", Keeping, profile(OPUS_55))
+    outcome = simulate(evidence_script(tmp_path / "a"), "none", KeepingPolicy, profile(OPUS_55))
     assert (outcome.evidence.needed, outcome.evidence.in_view, outcome.evidence.pointed_to) == (3, 3, 0)
     assert outcome.bill.fetches == 0
 

@@ -27,14 +27,14 @@ from tui_agent.tools.mcp.known import (
     tool_name,
     unique,
 )
-from tui_agent.tools.mcp.search import Entry, Index, words
+from tui_agent.tools.mcp.search import Index, SearchableTool, words
 from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.emulation import Emulation
 from tui_agent.tools.tasks import Todo
-from tui_agent.tools.threads import Stop
+from tui_agent.tools.threads import Cancellation
 from tui_agent.tools.web.addresses import read_address, redirected, same_site
 from tui_agent.tools.web.content import decoded, read_content
 
@@ -335,8 +335,8 @@ def test_a_prompts_arguments_are_read_as_they_are_typed(typed: str, given: dict[
     assert prompt_arguments(("a", "b"), typed) == given
 
 
-def _entry(name: str, description: str = "", server: str = "s") -> Entry:
-    return Entry(server, KnownTool(name, description))
+def _entry(name: str, description: str = "", server: str = "s") -> SearchableTool:
+    return SearchableTool(server, KnownTool(name, description))
 
 
 @pytest.mark.parametrize(
@@ -385,10 +385,10 @@ def test_five_hundred_notes_are_kept(tmp_path: Path) -> None:
     for number in range(499):
         (tmp_path / f"n{number}.md").touch()
     notes = Notes(tmp_path)
-    assert notes.write("new", "d", "text", Stop())
+    assert notes.write("new", "d", "text", Cancellation())
     with pytest.raises(ToolFailure, match="There are 500 notes already"):
-        notes.write("newer", "d", "text", Stop())
-    assert not notes.write("n1", "d", "text", Stop())
+        notes.write("newer", "d", "text", Cancellation())
+    assert not notes.write("n1", "d", "text", Cancellation())
 
 
 class _Hits:
@@ -645,7 +645,7 @@ def test_a_page_ends_where_its_limits_are(limits: PageLimits, pages: list[str]) 
     place: tuple[int, int] | None = (1, 0)
     while place is not None:
         stream.seek(0)
-        page = read_page(stream, FileKind("utf-8"), *place, limits, Stop())
+        page = read_page(stream, FileKind("utf-8"), *place, limits, Cancellation())
         found.append(page.text)
         place = page.following
     assert found == pages

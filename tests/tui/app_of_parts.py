@@ -8,10 +8,10 @@ import pytest
 from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 
-OFFLINE = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
+OFFLINE = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(unasked="known"))
 
 
 def project_of_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: int) -> Arguments:

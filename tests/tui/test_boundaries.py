@@ -13,8 +13,8 @@ from tui_agent.tui.painting.lines import Line, breaks, crop, fit, make_line, pie
 from tui_agent.tui.painting.lines import Run as TextRun
 from tui_agent.tui.painting.palette import Palette
 from tui_agent.tui.painting.tables import share
-from tui_agent.tui.pane.heights import Heights
-from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.pane.heights import BlockHeights
+from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
 from tui_agent.tui.prompt.mentions import as_mention, mention_before, missing_files
 from tui_agent.tui.prompt.pastes import Pastes
@@ -192,7 +192,7 @@ def test_a_key_of_the_sessions_is_none_of_the_list_they_stand_in_but_of_other_di
 
 @pytest.mark.parametrize("seed", range(3))
 def test_heights_are_sums_however_they_came(seed: int) -> None:
-    random, heights, plain = Random(seed), Heights(), list[int]()
+    random, heights, plain = Random(seed), BlockHeights(), list[int]()
     assert heights.find(5) == (0, 0)
     for _ in range(60):
         if plain and random.random() < 0.3:
@@ -358,7 +358,7 @@ def test_twenty_mentions_are_looked_up_and_names_of_people_are_none(tmp_path: Pa
 
 
 def test_a_prefix_of_one_choice_means_it() -> None:
-    undo, edits = Choice("/undo ", "/undo", names=("/back",)), Choice("/undo-edits", "/undo-edits")
+    undo, edits = CompletionItem("/undo ", "/undo", names=("/back",)), CompletionItem("/undo-edits", "/undo-edits")
     both = Completion(0, (undo, edits))
     assert [both.means(undo, typed) for typed in ("/undo", "/UNDO", "/und", "/back", "/b", "/")] == [
         True, True, False, True, True, False

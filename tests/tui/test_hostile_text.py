@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tools.base import PermissionQuestion, Preview, SubtaskProgress
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import Level
@@ -76,7 +76,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuiAgent:
     folder = tmp_path / "project"
     folder.mkdir()
     return TuiAgent(
-        Arguments(folder=folder, home=tmp_path / "home", project=folder), Settings(model=Model(id="offline"))
+        Arguments(folder=folder, home=tmp_path / "home", project=folder), Settings(model=ModelSettings(id="offline"))
     )
 
 

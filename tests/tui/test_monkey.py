@@ -12,7 +12,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 
 KEYS: Final = (
@@ -105,7 +105,7 @@ async def play(tmp_path: Path, seed: int, steps: int) -> None:
 
 async def _in_one_app(tmp_path: Path, seed: int, steps: int) -> int:
     """How many of the steps were done before the monkey quit."""
-    settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="ask"))
+    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="ask"))
     folder = tmp_path / "project"
     app = TuiAgent(Arguments(folder=folder, home=tmp_path / "home", project=folder), settings)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -29,7 +29,7 @@ from tui_agent.acp.buffers import EditorBuffers
 from tui_agent.acp.calls import arguments_of, fenced, locations_of, question_content, title_of_question
 from tui_agent.acp.choices import MODE, MODEL, commands, config_options, mode_named
 from tui_agent.acp.forms import answer_in_form, form
-from tui_agent.acp.prompts import Prompt, PromptBlock, read_prompt
+from tui_agent.acp.prompts import EditorPrompt, PromptBlock, read_prompt
 from tui_agent.acp.terminals import Terminals
 from tui_agent.acp.updates import Translator, Update, plan, remark, usage
 from tui_agent.agent import events
@@ -85,7 +85,7 @@ class _Outcome:
     failed: events.TurnFailed | None = None
 
 
-class Conversation:
+class EditorConversation:
     """A session whose front end is the client of a connection. Create it with `opened`."""
 
     def __init__(self, client: Client, arguments: Arguments) -> None:
@@ -113,7 +113,7 @@ class Conversation:
         arguments: Arguments,
         notices: Iterable[str] = (),
         able: ClientCapabilities | None = None,
-    ) -> "Conversation":
+    ) -> "EditorConversation":
         """Open the session named by `arguments`, or a new one. `notices` are sent with its own; `able` are the client's
         capabilities.
 
@@ -210,7 +210,7 @@ class Conversation:
             await asyncio.wait([self._doing])
             raise
 
-    async def _answer(self, said: Prompt) -> PromptResponse:
+    async def _answer(self, said: EditorPrompt) -> PromptResponse:
         text = said.text
         names = self.agent.settings.context.instruction_files
         if asked := errand(text, self._arguments.project, names):

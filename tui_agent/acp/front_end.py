@@ -45,7 +45,7 @@ from acp.schema import (
 )
 
 from tui_agent.acp.choices import TERMINAL, auth_methods, mode_state
-from tui_agent.acp.conversation import Conversation, explained
+from tui_agent.acp.conversation import EditorConversation, explained
 from tui_agent.acp.prompts import PromptBlock
 from tui_agent.arguments import Arguments, UsageError
 from tui_agent.models.catalogue import Catalogue
@@ -81,7 +81,7 @@ class FrontEnd:
         self._able: ClientCapabilities | None = None
         self._every_model = False
         """Whether to offer all known models, as to a client that does not introduce itself: no user sees its list."""
-        self._open: dict[str, Conversation] = {}
+        self._open: dict[str, EditorConversation] = {}
         self._opening = asyncio.Lock()
 
     def on_connect(self, conn: Client) -> None:
@@ -266,7 +266,7 @@ class FrontEnd:
 
     async def _opened(
         self, session_id: str | None, cwd: str, folders: Sequence[str] | None, servers: Sequence[Server] | None
-    ) -> Conversation:
+    ) -> EditorConversation:
         """The session with this id, opened if necessary, or a new one. Raises `RequestError`."""
         async with self._opening:
             if session_id is not None and session_id in self._open:
@@ -281,7 +281,7 @@ class FrontEnd:
             async with explained():
                 if session_id is not None:
                     await _folder_of(arguments, session_id)
-                made = await Conversation.opened(
+                made = await EditorConversation.opened(
                     self._client, settings, arguments._replace(resume=session_id), notices, self._able
                 )
                 made.every_model |= self._every_model
@@ -294,7 +294,7 @@ class FrontEnd:
         except UsageError as error:
             raise RequestError(-32602, str(error)) from error
 
-    def _of(self, session_id: str) -> Conversation:
+    def _of(self, session_id: str) -> EditorConversation:
         try:
             return self._open[session_id]
         except KeyError:

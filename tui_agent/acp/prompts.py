@@ -23,7 +23,7 @@ PromptBlock: TypeAlias = (
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class Prompt(NamedTuple):
+class EditorPrompt(NamedTuple):
     """A prompt. `problems` are sentences about parts of it that are not sent."""
 
     text: str
@@ -31,7 +31,7 @@ class Prompt(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def read_prompt(blocks: Sequence[PromptBlock], *, pictures: bool, model: str) -> Prompt:
+def read_prompt(blocks: Sequence[PromptBlock], *, pictures: bool, model: str) -> EditorPrompt:
     """Convert the blocks of a prompt. `pictures`: the model accepts pictures.
 
     A link becomes a mention in the text; the content of an embedded resource follows the text.
@@ -59,7 +59,7 @@ def read_prompt(blocks: Sequence[PromptBlock], *, pictures: bool, model: str) ->
     if images and not pictures:
         images, problems = [], [*problems, f"{model} cannot see pictures: only the words are sent."]
     text = "\n\n".join(part for part in ("".join(words), *held) if part.strip())
-    return Prompt(valid_text(text), tuple(images), tuple(problems))
+    return EditorPrompt(valid_text(text), tuple(images), tuple(problems))
 
 
 def mention(uri: str) -> str:

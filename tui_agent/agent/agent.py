@@ -19,11 +19,11 @@ from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.context import AgentContext
 from tui_agent.agent.extensions.agents import READING, agent_of
 from tui_agent.agent.extensions.files import ExtensionFolder
-from tui_agent.agent.extensions.hook_calls import Ways
+from tui_agent.agent.extensions.hook_calls import HookConnections
 from tui_agent.agent.extensions.hooks import Hooks, Subtask
 from tui_agent.agent.extensions.placeholders import Here
 from tui_agent.agent.extensions.transcript import FILE as TRANSCRIPT
-from tui_agent.agent.extensions.transcript import Transcript
+from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.agent.files import ChangedFiles
 from tui_agent.agent.history.as_events import custom_event
 from tui_agent.agent.history.file_history import FileHistory
@@ -32,7 +32,7 @@ from tui_agent.agent.persistence import DiskPersistence, Persistence
 from tui_agent.agent.record import Record
 from tui_agent.agent.subtasks import OpenSubtask, SubtaskRunner, branch_prefix, past_progress
 from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.planning import Planning
 from tui_agent.agent.turn.steps import Checkpointer, Compactor, StepRunner
 from tui_agent.agent.turn.toolbox import AfterTool, BeforeModel, BeforeTool, Interceptors, Toolbox
@@ -46,7 +46,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, UnknownModel
 from tui_agent.models.catalogue import catalogue_of
-from tui_agent.models.choice import configured_model, meant_model, small_model
+from tui_agent.models.choice import configured_model, named_model, small_model
 from tui_agent.models.shared import SharedModel
 from tui_agent.models.speed import Speed
 from tui_agent.settings import Settings
@@ -73,7 +73,7 @@ from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 from tui_agent.tools.web.web_search import HostedSearch
 
 if TYPE_CHECKING:
-    from tui_agent.agent.inbox import Inbox
+    from tui_agent.agent.inbox import MemoryProposals
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class SessionParts(NamedTuple):
     is_subtask: bool = False
     telemetry: Telemetry | None = None
     languages: LanguageServers | None = None
-    inbox: "Inbox | None" = None
+    inbox: "MemoryProposals | None" = None
 
 
 class AgentOptions(TypedDict, total=False):
@@ -231,7 +231,7 @@ class Agent:
             self.tracker,
         )
         planning = Planning(self._record, self.permissions, registry)
-        parts = Parts(
+        parts = TurnParts(
             self._record,
             self._active,
             self._toolbox,
@@ -244,7 +244,7 @@ class Agent:
             hooks,
             around,
         )
-        hooks.ways = hooks.ways or Ways(self._judge, self._look, self._use)
+        hooks.ways = hooks.ways or HookConnections(self._judge, self._look, self._use)
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
         self._listeners: list[Callable[[events.AgentEvent], None]] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
@@ -524,7 +524,7 @@ class Agent:
         # How the user's hooks are told of it: its agent's or tool's name, and its transcript.
         hooked, root, transcript = Subtask(name, agent_of(spec.title)), self._workspace.root, None
         if kept.folder is not None:
-            transcript = Transcript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)
+            transcript = HookTranscript(kept.folder / TRANSCRIPT, name, root, lambda: kept.view.log)
         hooks = self._hooks.of_subtask(hooked, transcript) if spec.hooked else Hooks()
         telemetry = self._record.telemetry.of_subtask(name, hooked.kind)
         # The learned token ratios of a model apply to every conversation with it.
@@ -559,7 +559,7 @@ class Agent:
         if tools is None:
             tools = [tool.definition.name for tool in self._toolbox.registry if tool.definition.name in READING]
         try:
-            meant = meant_model(self.settings, model, self.profile.name) if model else ""
+            meant = named_model(self.settings, model, self.profile.name) if model else ""
             spec = SubtaskSpec(instruction, text, tuple(tools), "hook", meant, steps=HOOK_STEPS, hooked=False)
             result = await self._for_hooks.run(spec, lambda _: None)
         except UnknownModel as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import newest, replay, text_of
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import AgentBusy, Turns
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Delivered, HeadMoved, Message, typed_in
@@ -39,7 +39,7 @@ class Branch(NamedTuple):
     answer: str = ""
 
 
-class Prompt(NamedTuple):
+class EarlierPrompt(NamedTuple):
     """A message of the user's: number, untrusted text, and time in seconds since the epoch.
 
     messages: how many messages a rewind to it would take back, including itself.
@@ -57,7 +57,7 @@ class Branches:
     What moves the head raises `AgentBusy`, `StorageError` and ValueError.
     """
 
-    def __init__(self, parts: Parts, turns: Turns, texts: Texts) -> None:
+    def __init__(self, parts: TurnParts, turns: Turns, texts: Texts) -> None:
         self._record, self._active, self._steps = parts.record, parts.active, parts.steps
         self._planning = parts.planning
         self._turns = turns
@@ -91,14 +91,14 @@ class Branches:
             if end in kept or not any(other > end and log.fork_point(end, other) == end for other in (*ends, log.head))
         }
 
-    def prompts(self) -> tuple[Prompt, ...]:
+    def prompts(self) -> tuple[EarlierPrompt, ...]:
         """The user's messages on the present branch, oldest first."""
         log = self._record.view.log
-        found: list[Prompt] = []
+        found: list[EarlierPrompt] = []
         said = log.said(log.head)
         for place, seq in enumerate(said):
             if (text := _typed(log, seq)) is not None:
-                found.append(Prompt(seq, text, log[seq].time, len(said) - place))
+                found.append(EarlierPrompt(seq, text, log[seq].time, len(said) - place))
         return tuple(found)
 
     def newest_prompt(self) -> int:
@@ -196,7 +196,7 @@ class Branches:
             # Record the present model on that branch too, so that a restart continues with it.
             await self._active.introduce()
         mode, after = await self._planning.follow(left), self._record.engine.tokens
-        self._steps.tell(events.HeadMoved(seq=seq, to=to, reason=reason, before=before, after=after))
+        self._steps.tell(events.BranchChanged(seq=seq, to=to, reason=reason, before=before, after=after))
         if mode:
             self._steps.tell(events.Notice(level="info", title=f"Mode {mode} again", text="As it was at this point."))
 

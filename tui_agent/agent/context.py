@@ -8,10 +8,10 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.briefing.briefing import memory_in
 from tui_agent.agent.history.as_events import step_event, text_of
-from tui_agent.agent.history.calls import Past
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.history.calls import CallHistory
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import Turns
-from tui_agent.context.before_expiry import WorthWriting
+from tui_agent.context.before_expiry import ExpirySummary
 from tui_agent.context.budget import Threshold
 from tui_agent.context.changes import PreviewedStep, StepPreview
 from tui_agent.context.compaction.draft import Draft
@@ -80,7 +80,7 @@ class Overview(NamedTuple):
     words: tuple[Words, ...] = ()
 
 
-class Fullness(NamedTuple):
+class WindowFill(NamedTuple):
     """How full the window is: tokens of the next request and of the window, and the layers in the order in which they
     start, each with the share of the window at which it does.
     """
@@ -123,7 +123,7 @@ class AgentContext:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: TurnParts,
         turns: Turns,
         texts: Texts,
         recaller: RecallSource | None,
@@ -178,15 +178,15 @@ class AgentContext:
             words=view.words(),
         )
 
-    async def past(self) -> Past:
+    async def past(self) -> CallHistory:
         """The calls so far, on all branches, and what the model saw at each. Call its methods in a thread."""
-        return Past(await in_thread(self._record.view.copy))
+        return CallHistory(await in_thread(self._record.view.copy))
 
     def forecast(self) -> Forecast:
         """What the next call costs, the step that is taken before it, and the one that comes next."""
         return self._engine.forecast(between_turns=not self._turns.busy)
 
-    async def forecast_aside(self) -> Forecast:
+    async def forecast_when_known(self) -> Forecast:
         """The same, without keeping the event loop if the conversation is long, and with what the catalogue on disk
         knows of the model if its provider was not asked yet.
         """
@@ -208,7 +208,7 @@ class AgentContext:
         """In how many seconds the provider's cache of the conversation expires; None: nothing was answered yet."""
         return self._engine.cache.expires_in if self.newest_answer else None
 
-    async def summary_before_expiry(self, *, start: bool = False) -> WorthWriting | None:
+    async def summary_before_expiry(self, *, start: bool = False) -> ExpirySummary | None:
         """The summary that costs less now than reading all of it anew once the cache has expired; None: none does.
 
         `start`: write it in the background; it is entered once it is written, and can be undone. It is never written if
@@ -228,12 +228,12 @@ class AgentContext:
         """Let nothing leave the view by itself before the next answer, unless the request does not fit."""
         self._engine.keep_as_it_is()
 
-    def fullness(self) -> Fullness:
+    def fullness(self) -> WindowFill:
         """How full the window is, in time proportional to what is new."""
         engine = self._engine
         window, limits = engine.window.tokens, engine.thresholds
         layers = [each for each in (limits.clear, limits.compact) if window and each.tokens and not each.rests]
-        return Fullness(
+        return WindowFill(
             tokens=engine.tokens,
             window=window,
             measured=engine.meter.measured,

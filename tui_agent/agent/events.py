@@ -192,7 +192,7 @@ class ContextStep(Event, frozen=True, kw_only=True, tag="context_step"):
     target: int = 0
 
 
-class HeadMoved(Event, frozen=True, kw_only=True, tag="head_moved"):
+class BranchChanged(Event, frozen=True, kw_only=True, tag="head_moved"):
     """The conversation continues after entry `to`; what was shown after it belongs to another branch.
 
     `before` and `after` are the view's size in tokens.
@@ -289,7 +289,7 @@ AgentEvent: TypeAlias = (
     | ContextChanged
     | ContextStepStarted
     | ContextStep
-    | HeadMoved
+    | BranchChanged
     | ModelChanged
     | Notice
     | CustomEntry

@@ -90,7 +90,7 @@ class Proposal(NamedTuple):
     source: str
 
 
-class Inbox:
+class MemoryProposals:
     """The proposals for one project. `notes`: the folder of its notes. Its methods read files."""
 
     def __init__(self, home: Path, notes: Path, cwd: str) -> None:

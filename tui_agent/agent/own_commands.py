@@ -25,11 +25,11 @@ from tui_agent.agent.extensions.files import (
 )
 from tui_agent.agent.extensions.placeholders import Here, Placeholders, as_it_stands, names_in
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
-from tui_agent.models.choice import configured_model, meant_model
+from tui_agent.models.choice import configured_model, named_model
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
@@ -68,7 +68,7 @@ class OwnCommands:
     """
 
     def __init__(
-        self, parts: Parts, turns: Turns, briefing: Briefing, extensions: tuple[ExtensionFolder, ...], here: Here
+        self, parts: TurnParts, turns: Turns, briefing: Briefing, extensions: tuple[ExtensionFolder, ...], here: Here
     ) -> None:
         self._parts = parts
         self._turns = turns
@@ -158,9 +158,9 @@ class OwnCommands:
     def _model_of(self, name: str) -> str:
         """The model that a command names. Raises `ToolFailure` if it cannot be asked."""
         settings = self._parts.record.engine.settings
-        meant = meant_model(settings, name, self._parts.active.profile.name)
+        named = named_model(settings, name, self._parts.active.profile.name)
         try:
-            model = configured_model(settings, meant).profile.name
+            model = configured_model(settings, named).profile.name
         except UnknownModel as error:
             raise ToolFailure(error.message, "Name another `model` in the command's file, or none.") from error
         if (missing := catalogue_of(settings).missing_key(model)) is not None:

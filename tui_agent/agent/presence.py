@@ -34,7 +34,7 @@ MOST_BYTES: Final = 4_000_000
 State = Literal["idle", "working", "waiting"]
 
 
-class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+class SessionStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a session says of itself. Untrusted text.
 
     `turn`: names the running turn, `asked` the open question; what is told to the session names one of them. `since`:
@@ -60,13 +60,13 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: PermissionAnswer | None = None
 
 
-def statuses(home: Path) -> Mapping[str, Status]:
+def statuses(home: Path) -> Mapping[str, SessionStatus]:
     """What the sessions that are open now say of themselves, by their ids. Reads files."""
-    found: dict[str, Status] = {}
+    found: dict[str, SessionStatus] = {}
     for path in sorted((home / FOLDER).glob("*.json")):
         if SessionLock.is_held(home / SESSIONS_FOLDER / path.stem):
             with suppress(OSError, msgspec.MsgspecError):
-                found[path.stem] = msgspec.json.decode(read_bytes(path, MOST_BYTES), type=Status)
+                found[path.stem] = msgspec.json.decode(read_bytes(path, MOST_BYTES), type=SessionStatus)
     return found
 
 
@@ -85,7 +85,7 @@ class Presence:
         self._file, self._instructions = (home / FOLDER / f"{name}.{end}" for end in ("json", "told"))
         self._agent: Agent | None = None
         self._questions: dict[str, tuple[PermissionQuestion, asyncio.Future[PermissionAnswer]]] = {}
-        self._last = Status()
+        self._last = SessionStatus()
         self._turn = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -135,14 +135,14 @@ class Presence:
             with suppress(OSError):
                 await asyncio.to_thread(self._write, msgspec.json.encode(now))
 
-    def _status(self) -> Status:
+    def _status(self) -> SessionStatus:
         agent = self._agent
         if agent is None:
             return self._last
         busy, full = agent.busy, agent.context.fullness()
         asked, (question, _) = next(iter(self._questions.items()), ("", (None, None)))
         state: State = "waiting" if question is not None else "working" if busy else "idle"
-        return Status(
+        return SessionStatus(
             state=state,
             since=self._last.since if state == self._last.state and self._last.since else time.time(),
             model=agent.profile.name,

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.inbox import MOST_CHARS, Inbox
+from tui_agent.agent.inbox import MOST_CHARS, MemoryProposals
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message
 from tui_agent.resources import prompt_text
@@ -24,7 +24,7 @@ LEAST_CHARS: Final = 200
 class Remembering:
     """Follows one session. What is said is looked at once."""
 
-    def __init__(self, agent: "Agent", inbox: Inbox, session: str) -> None:
+    def __init__(self, agent: "Agent", inbox: MemoryProposals, session: str) -> None:
         self._agent, self._inbox, self._session = agent, inbox, session
         self._seen = len(agent.engine.view.log)
         self._waiting: asyncio.Task[None] | None = None

@@ -78,7 +78,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
     rows: tuple[Row, ...]
 
 
-class Line(msgspec.Struct, frozen=True):
+class SpendingLine(msgspec.Struct, frozen=True):
     """What one model, tool, server, project, day or command cost."""
 
     name: str
@@ -105,7 +105,7 @@ class Spending(msgspec.Struct, frozen=True):
     by: By
     sessions: int
     usd: float
-    lines: tuple[Line, ...]
+    lines: tuple[SpendingLine, ...]
     misses: tuple[Miss, ...]
     saved_usd: float
     unreadable: int = 0
@@ -131,7 +131,7 @@ def spending(home: Path, *, days: int, by: By, today: date | None = None) -> Spe
         usd += sums.usd if kind == "model" else 0.0
         saved_usd += sums.usd if kind == "saved" else 0.0
     found = (
-        Line(name, round(sums.calls), sums.usd, sums.input_tokens, sums.cached_tokens, sums.output_tokens)
+        SpendingLine(name, round(sums.calls), sums.usd, sums.input_tokens, sums.cached_tokens, sums.output_tokens)
         for name, sums in lines.items()
     )
     missed = (Miss(reason, round(sums.calls), sums.input_tokens, sums.usd) for reason, sums in misses.items())

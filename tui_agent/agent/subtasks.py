@@ -39,7 +39,7 @@ _SHOWN = 400
 _WAITING = SubtaskProgress("", "waiting: other subtasks are running")
 
 
-class Conversation(Protocol):
+class SubtaskHost(Protocol):
     """The part of `Agent` that a subtask uses."""
 
     @property
@@ -57,7 +57,7 @@ class OpenSubtask(NamedTuple):
 
     id: str
     model: str
-    conversation: Conversation
+    conversation: SubtaskHost
 
 
 Opener = Callable[[SubtaskSpec, str, Ask], AbstractAsyncContextManager[OpenSubtask]]
@@ -143,7 +143,7 @@ async def _followed(
     return story.result()
 
 
-async def _bound(story: "_Story", spec: SubtaskSpec, conversation: Conversation) -> None:
+async def _bound(story: "_Story", spec: SubtaskSpec, conversation: SubtaskHost) -> None:
     """Tell the subtask to wrap up, or stop it, if its steps run out."""
     cost = conversation.tracker.session.known_cost_usd
     if spec.budget_usd and cost is not None and cost >= spec.budget_usd:

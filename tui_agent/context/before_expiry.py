@@ -15,7 +15,7 @@ from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.view import View
 
 
-class WorthWriting(NamedTuple):
+class ExpirySummary(NamedTuple):
     """A summary to write before the cache expires. In USD: what writing it costs, and what the first message after the
     expiry costs then and without it.
     """
@@ -26,7 +26,9 @@ class WorthWriting(NamedTuple):
     without_usd: float
 
 
-def worth_writing(view: View, here: Situation, layers: Layers, writers: Writers, pauses: Pauses) -> WorthWriting | None:
+def worth_writing(
+    view: View, here: Situation, layers: Layers, writers: Writers, pauses: Pauses
+) -> ExpirySummary | None:
     """The summary that costs less now than reading what it replaces anew, once the cache has expired.
 
     None if the cache is too small for it to matter, the user seldom comes back so late, or it would not be cheaper.
@@ -54,7 +56,7 @@ def worth_writing(view: View, here: Situation, layers: Layers, writers: Writers,
     later += _rewriting_usd(here.model, after)
     then = _rewriting_usd(here.model, plan.likely_after)
     chance = pauses.returning(here.model.cache_ttl_s)
-    return WorthWriting(plan, writing, then, later) if chance * (later - then) > writing else None
+    return ExpirySummary(plan, writing, then, later) if chance * (later - then) > writing else None
 
 
 def _rewriting_usd(model: ModelProfile, tokens: int) -> float:

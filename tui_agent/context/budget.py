@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from tui_agent.conversation.profile import ModelProfile, Tier
-from tui_agent.settings import Clearing, Compaction, Context, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
 
 WindowSource: TypeAlias = Literal["setting", "provider", "catalogue", "default", "unknown"]
 
@@ -64,7 +64,7 @@ class Budget(NamedTuple):
         return not self.known or tokens <= self.limit
 
 
-def resolve_window(settings: Context, *, provider: int = 0, catalogue: int = 0) -> Window:
+def resolve_window(settings: ContextSettings, *, provider: int = 0, catalogue: int = 0) -> Window:
     """The window in force: from the setting, else the provider, else the catalogue, else the default.
 
     `provider`, `catalogue`: their figures in tokens; 0: unknown. A setting of -1 means unknown.
@@ -83,7 +83,7 @@ def budget(window: int, fixed: int, max_tokens: int, *, max_share: float = 0.25)
     return Budget(window, fixed, min(max_tokens, share))
 
 
-def budget_of(settings: Context, window: Window, fixed: int, *, max_output: int = 0) -> Budget:
+def budget_of(settings: ContextSettings, window: Window, fixed: int, *, max_output: int = 0) -> Budget:
     """The budget under these settings; `max_output`: the model's longest answer in tokens (0: unknown)."""
     most = min(settings.max_tokens, max_output) if max_output > 0 else settings.max_tokens
     if window.tokens > 0:
@@ -142,8 +142,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 def thresholds(
     budget: Budget,
-    clearing: Clearing,
-    compaction: Compaction,
+    clearing: ClearingSettings,
+    compaction: CompactionSettings,
     *,
     tier: Tier = "unknown",
     task: float | None = None,
@@ -197,7 +197,11 @@ def _checked(name: str, threshold: Threshold, budget: Budget) -> Threshold:
 
 
 def compaction_start(
-    compaction: Compaction, budget: Budget, tier: Tier, task: float | None = None, set_tiers: Collection[str] = ()
+    compaction: CompactionSettings,
+    budget: Budget,
+    tier: Tier,
+    task: float | None = None,
+    set_tiers: Collection[str] = (),
 ) -> tuple[int, str]:
     """The tokens of a known window at which compaction starts, and what set them.
 
@@ -221,7 +225,7 @@ def compaction_start(
     return round(window * compaction.threshold), "compaction.threshold"
 
 
-def keep_tokens(compaction: Compaction, budget: Budget, trigger: int) -> int:
+def keep_tokens(compaction: CompactionSettings, budget: Budget, trigger: int) -> int:
     """How many of the newest tokens a compaction keeps word for word: at most half of (trigger - fixed), and a share of
     the whole history, so that in a small window the next compaction is not due soon again.
     """

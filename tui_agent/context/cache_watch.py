@@ -29,7 +29,7 @@ WORDING: dict[Part, str] = {
 }
 
 
-class ColdSend(NamedTuple):
+class ColdCache(NamedTuple):
     """The next request has a cold cache: its size in `tokens`, its cost in USD, and `why`.
 
     compaction: the price of one first; None if it would free nothing.

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.sizes import Category, Size, size_of_block, size_of_text
+from tui_agent.conversation.sizes import Category, TextSize, size_of_block, size_of_text
 
 if TYPE_CHECKING:
     from tui_agent.conversation.view import View
@@ -52,12 +52,12 @@ CLASS_OF: dict[Category, ContentClass] = {
 }
 
 
-def estimate(size: Size, *, image_tokens: int = IMAGE_TOKENS) -> int:
+def estimate(size: TextSize, *, image_tokens: int = IMAGE_TOKENS) -> int:
     """Estimated tokens of a raw size, by the character-class rule."""
     return _estimate_text(size) + round(size.images * image_tokens)
 
 
-def _estimate_text(size: Size) -> int:
+def _estimate_text(size: TextSize) -> int:
     return math.ceil(size.ascii * ASCII_TOKENS + size.other * OTHER_TOKENS)
 
 
@@ -149,7 +149,7 @@ class Counter:
             case _:
                 return self.size(size_of_block(block), class_of(block))
 
-    def size(self, size: Size, content: ContentClass = "results") -> int:
+    def size(self, size: TextSize, content: ContentClass = "results") -> int:
         """Tokens of a raw size of this content class."""
         density = self._densities.get(content)
         ruled = _estimate_text(size)

@@ -23,7 +23,7 @@ MOST_TOKENS: Final = 3_000
 MOST_NAMES: Final = 40
 
 
-class Arranged(NamedTuple):
+class ArrangedTools(NamedTuple):
     """Definitions in order, with the `tokens` of those that are sent, and of those that are `deferred`."""
 
     definitions: tuple[ToolDefinition, ...]
@@ -31,17 +31,17 @@ class Arranged(NamedTuple):
     deferred: int
 
 
-def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> Arranged:
+def arranged(offered: Iterable[tuple[ToolDefinition, bool]], limit: int) -> ArrangedTools:
     """Arrange definitions for a request: send all if together they take at most `limit` tokens; otherwise send those
     offered with True, and defer the others.
     """
     given = sorted(offered, key=lambda each: each[0].name)
     everything = tokens_of(definition for definition, _ in given)
     if everything <= limit:
-        return Arranged(tuple(definition for definition, _ in given), everything, 0)
+        return ArrangedTools(tuple(definition for definition, _ in given), everything, 0)
     sent = tokens_of(definition for definition, always in given if always)
     definitions = tuple(msgspec.structs.replace(definition, deferred=not always) for definition, always in given)
-    return Arranged(definitions, sent, everything - sent)
+    return ArrangedTools(definitions, sent, everything - sent)
 
 
 def tokens_of(definitions: Iterable[ToolDefinition]) -> int:

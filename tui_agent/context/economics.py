@@ -19,7 +19,7 @@ from tui_agent.context.budget import Budget, Thresholds
 from tui_agent.context.counting import estimate
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION, ModelProfile, Rates
-from tui_agent.conversation.sizes import Size
+from tui_agent.conversation.sizes import TextSize
 from tui_agent.settings import Settings
 from tui_agent.text import money_text, price_or_time
 
@@ -74,9 +74,9 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates | None
     small_rates: Rates | None
     staying: int = 0
-    tokens_of: Callable[[Size], int]
-    mixed_tokens_of: Callable[[Size], int]
-    small_tokens_of: Callable[[Size], int] = estimate
+    tokens_of: Callable[[TextSize], int]
+    mixed_tokens_of: Callable[[TextSize], int]
+    small_tokens_of: Callable[[TextSize], int] = estimate
     cleared: Cleared | None = None
     least_results: float = 0.0
     task_done: TaskDone | None = None
@@ -276,7 +276,7 @@ def signing_extra(here: Situation, rates: Rates, *, replaced: int, replaced_by_u
     return signing_cost(here, rates, replaced) - ours
 
 
-class Worth(NamedTuple):
+class CompactionWorth(NamedTuple):
     """What a compaction costs, in tokens at the input price, and how many tokens it frees; `writing`: the part of the
     cost that its text is.
     """
@@ -291,7 +291,7 @@ class Worth(NamedTuple):
         return self.cost / self.freed if self.freed > 0 else float("inf")
 
 
-def compaction_worth(here: Situation, *, keep: int) -> Worth:
+def compaction_worth(here: Situation, *, keep: int) -> CompactionWorth:
     """Cost and gain of a compaction now that keeps `keep` tokens; free if prices are unknown."""
     rates, stays = here.rates or Rates(0.0, 0.0, 0.0, 0.0), here.budget.fixed + here.staying + keep
     replaced = max(0, here.tokens - stays)
@@ -301,10 +301,10 @@ def compaction_worth(here: Situation, *, keep: int) -> Worth:
     reads = 0.0 if here.cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
     rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)
-    return Worth(writing + rewriting, here.tokens - (stays + whole), writing)
+    return CompactionWorth(writing + rewriting, here.tokens - (stays + whole), writing)
 
 
-def pays_from(here: Situation, worth: Worth) -> float | None:
+def pays_from(here: Situation, worth: CompactionWorth) -> float | None:
     """How many tokens a compaction must free to pay off at this moment; None if that is unknown, or it never does."""
     settings, rates, growth = here.settings.compaction, here.rates, here.growth_of_all
     now = settings.thrift_between_turns if here.between_turns else settings.thrift_in_loop
@@ -315,7 +315,7 @@ def pays_from(here: Situation, worth: Worth) -> float | None:
     return factor * sqrt(2 * worth.cost * growth / carrying)
 
 
-def reason_it_pays(here: Situation, worth: Worth) -> str:
+def reason_it_pays(here: Situation, worth: CompactionWorth) -> str:
     """Why a compaction pays off at this moment; empty if it does not."""
     needed = pays_from(here, worth)
     if needed is None or worth.freed <= 0 or worth.freed < needed:

@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import structs
 
 from tui_agent.context import changes
-from tui_agent.context.before_expiry import WorthWriting, worth_writing
+from tui_agent.context.before_expiry import ExpirySummary, worth_writing
 from tui_agent.context.cache_life import Pauses
-from tui_agent.context.cache_watch import ColdSend
+from tui_agent.context.cache_watch import ColdCache
 from tui_agent.context.changes import PreviewedStep, StepPreview, preview_change
 from tui_agent.context.compaction.draft import Draft, accept_anew
 from tui_agent.context.compaction.forms import Prompts
@@ -546,7 +546,7 @@ class ContextEngine(KnownContext):
             step = step_due(self._decide(here), self.view, self.writers)
         return forecast(self.view, here, self.cache.state, step)
 
-    def cold_send(self) -> ColdSend | None:
+    def cold_send(self) -> ColdCache | None:
         """The warning if the next request has a cold cache; None if there is nothing to warn of."""
         if not self.cache.state.cold or self.view.last_call is None:
             return None
@@ -556,9 +556,9 @@ class ContextEngine(KnownContext):
             return None
         compaction = self.preview("compact")
         price = None if isinstance(compaction, Refusal) else compaction.price
-        return ColdSend(seen.tokens, cost, seen.cache.reason, price)
+        return ColdCache(seen.tokens, cost, seen.cache.reason, price)
 
-    def summary_before_expiry(self) -> WorthWriting | None:
+    def summary_before_expiry(self) -> ExpirySummary | None:
         """The summary that costs less now than reading what it replaces anew, once the cache has expired."""
         if self._summary is not None:
             return None

@@ -29,7 +29,7 @@ from tui_agent.conversation.entries import (
     Usage,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_text, size_of_tools
+from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_text, size_of_tools
 from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
@@ -84,7 +84,7 @@ class TokenMeter:
         self._moves = 0
         self._believed = True
         self._raised, self._raised_once = 1.0, False
-        self._coming: dict[Category, Size] = {}
+        self._coming: dict[Category, TextSize] = {}
 
     def expect(self, prefix: Prefix | None) -> None:
         """Count this system prompt and these tools for as long as the view has none."""
@@ -172,7 +172,7 @@ class TokenMeter:
 
     def fixed(self, view: View) -> int:
         """Tokens of the fixed part of the next request (system prompt and tools), for the active model."""
-        sizes: Mapping[Category, Size] = (self._coming if view.prefix is None else None) or view.sizes()
+        sizes: Mapping[Category, TextSize] = (self._coming if view.prefix is None else None) or view.sizes()
         ratio = self._ratio(view, "fixed")
         return sum(math.ceil(self.counter.size(sizes[each], "fixed") * ratio) for each in ("system", "tools"))
 
@@ -187,7 +187,7 @@ class TokenMeter:
         scaled[largest] += whole - sum(scaled.values())
         return scaled
 
-    def tokens_of(self, view: View, size: Size, content: ContentClass = "results") -> int:
+    def tokens_of(self, view: View, size: TextSize, content: ContentClass = "results") -> int:
         """A raw size in tokens of the active model."""
         return math.ceil(self.counter.size(size, content) * self._ratio(view, content))
 
@@ -195,7 +195,7 @@ class TokenMeter:
         """A text's tokens for the active model."""
         return math.ceil(self.counter.text(text, content) * self._ratio(view, content))
 
-    def mixed_tokens_of(self, view: View) -> Callable[[Size], int]:
+    def mixed_tokens_of(self, view: View) -> Callable[[TextSize], int]:
         """A function from raw sizes to tokens of the active model, for content mixed like the whole conversation."""
         known = self.categories(view)
         said = NOTHING
@@ -206,7 +206,7 @@ class TokenMeter:
         ratio = (sum(known.values()) - known["system"] - known["tools"]) / plain if plain else 1.0
         return lambda size: math.ceil(self.counter.size(size, "results") * ratio)
 
-    def tokens_for(self, model: str, size: Size) -> int:
+    def tokens_for(self, model: str, size: TextSize) -> int:
         """A raw size of prose in tokens of another model, named ``provider:id``."""
         return math.ceil(self.counter.size(size, "prose") * self.ratios.ratio(model, self.counter.shape, "prose"))
 

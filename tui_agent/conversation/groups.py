@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.conversation.entries import Kind, Role
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import Category, Size, total_size
+from tui_agent.conversation.sizes import Category, TextSize, total_size
 from tui_agent.conversation.states import Fingerprint, MessageState, RequestMessage, segments_of, unpack_fingerprints
 
 _NO_RESULTS: Mapping[str, int] = MappingProxyType({})
@@ -29,7 +29,7 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
     pinned: bool
     open: bool
     time: float
-    sizes: Mapping[Category, Size]
+    sizes: Mapping[Category, TextSize]
     results: Mapping[str, int]
     _fingerprints: bytes
     _state: MessageState
@@ -42,7 +42,7 @@ class Group(msgspec.Struct, frozen=True, eq=False, gc=False):
         return tuple(unpack_fingerprints(self._fingerprints))
 
     @property
-    def size(self) -> Size:
+    def size(self) -> TextSize:
         """The size of its part of the next request, when the group was made."""
         return total_size(self.sizes.values())
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
-from tui_agent.conversation.sizes import NOTHING, Category, Size, total_size
+from tui_agent.conversation.sizes import NOTHING, Category, TextSize, total_size
 from tui_agent.conversation.states import ItemState, MessageState
 
 
@@ -26,8 +26,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     category: Category
     state: ItemState
     pinned: bool
-    size: Size
-    full: Size
+    size: TextSize
+    full: TextSize
     time: float
     name: str = ""
 

@@ -21,7 +21,7 @@ from tui_agent.conversation.sizes import (
     CATEGORIES,
     NOTHING,
     Category,
-    Size,
+    TextSize,
     size_of_block,
     size_of_text,
     size_of_tools,
@@ -99,26 +99,26 @@ class ReasoningPolicy(NamedTuple):
     signed: bool = False
 
 
-class Until(NamedTuple):
+class RequestStart(NamedTuple):
     """The beginning of a request: its messages, its prefix hash and size. `whole`: what follows it, if anything, begins
     a message of its own.
     """
 
     messages: tuple["RequestMessage", ...]
     prefix_hash: str
-    size: Size
+    size: TextSize
     whole: bool
 
 
-class BeforeTail(NamedTuple):
+class RequestHead(NamedTuple):
     """A request split before its tail: the number of messages before it, the size and the number of the results among
     them, and the size of the tail.
     """
 
     messages: int
-    results: Size
+    results: TextSize
     result_count: int
-    tail: Size
+    tail: TextSize
 
 
 class _Totals(msgspec.Struct, frozen=True, gc=False):
@@ -130,8 +130,8 @@ class _Totals(msgspec.Struct, frozen=True, gc=False):
     blocks: int
     prefix: bytes
     bare: bytes
-    size: Size
-    results: Size = NOTHING
+    size: TextSize
+    results: TextSize = NOTHING
     result_count: int = 0
 
     @property
@@ -150,7 +150,7 @@ class Rendering:
     def __init__(self, policy: ReasoningPolicy) -> None:
         self.policy = policy
         self.messages = 0
-        self.sizes: dict[Category, Size] = dict.fromkeys(CATEGORIES, NOTHING)
+        self.sizes: dict[Category, TextSize] = dict.fromkeys(CATEGORIES, NOTHING)
         self.prefix_hash = ""
         self.live: dict[int, MessageState] = {}
         self.counts = NO_COUNTS
@@ -159,7 +159,7 @@ class Rendering:
         self._running: list[_Totals] = []
         self._written: list[RequestMessage] = []
         self._written_states = 0
-        self._boundary_sizes: dict[int, Size] = {}
+        self._boundary_sizes: dict[int, TextSize] = {}
         self._shown_words = (0, "", "")
 
     def copy(self, fold: Fold) -> "Rendering":
@@ -198,27 +198,27 @@ class Rendering:
         self._written_states = len(fold.states)
         return list(self._written)
 
-    def until(self, fold: Fold, index: int) -> Until:
+    def until(self, fold: Fold, index: int) -> RequestStart:
         """The request up to and including the state at `index`."""
         if index < 0:
-            return Until((), WITH_REASONING + self._root.hex(), NOTHING, True)
+            return RequestStart((), WITH_REASONING + self._root.hex(), NOTHING, True)
         totals, written = self._running[index], self.write(fold)
         messages = tuple(written[: totals.messages])
         whole = not messages or len(messages[-1].blocks) == totals.blocks
-        return Until(messages, WITH_REASONING + totals.prefix.hex(), totals.size, whole)
+        return RequestStart(messages, WITH_REASONING + totals.prefix.hex(), totals.size, whole)
 
-    def before_tail(self, fits: Callable[[Size], bool]) -> "BeforeTail":
+    def before_tail(self, fits: Callable[[TextSize], bool]) -> "RequestHead":
         """The part before the tail, which is as many of the newest states as `fits` accepts by their total size.
 
         Costs O(log n) in the conversation's length.
         """
         first = bisect_left(range(len(self._running)), True, key=lambda index: fits(self.after(index)))
         if not first:
-            return BeforeTail(0, NOTHING, 0, self._end.size)
+            return RequestHead(0, NOTHING, 0, self._end.size)
         totals = self._running[first - 1]
-        return BeforeTail(totals.messages, totals.results, totals.result_count, self.after(first - 1))
+        return RequestHead(totals.messages, totals.results, totals.result_count, self.after(first - 1))
 
-    def after(self, index: int) -> Size:
+    def after(self, index: int) -> TextSize:
         """The total size of the messages after the state at `index`."""
         return self._end.size.minus(self._running[index].size)
 
@@ -259,7 +259,7 @@ class Rendering:
             self.sizes["summaries"] = self.sizes["summaries"].minus(self._boundary_sizes.pop(place))
 
     def _total(
-        self, sizes: Mapping[Category, Size], counts: Counts, now: Mapping[Category, Size], counts_now: Counts
+        self, sizes: Mapping[Category, TextSize], counts: Counts, now: Mapping[Category, TextSize], counts_now: Counts
     ) -> None:
         """Change the totals by a state whose sizes and counts have changed."""
         for category, size in sizes.items():

@@ -13,7 +13,7 @@ Category: TypeAlias = Literal[
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 
-class Size(msgspec.Struct, frozen=True, gc=False):
+class TextSize(msgspec.Struct, frozen=True, gc=False):
     """Counts of ASCII characters, other characters, and images (a downscaled one counts as a fraction)."""
 
     ascii: int = 0
@@ -24,24 +24,24 @@ class Size(msgspec.Struct, frozen=True, gc=False):
     def characters(self) -> int:
         return self.ascii + self.other
 
-    def plus(self, more: "Size") -> "Size":
-        return Size(self.ascii + more.ascii, self.other + more.other, self.images + more.images)
+    def plus(self, more: "TextSize") -> "TextSize":
+        return TextSize(self.ascii + more.ascii, self.other + more.other, self.images + more.images)
 
-    def minus(self, less: "Size") -> "Size":
-        return Size(self.ascii - less.ascii, self.other - less.other, self.images - less.images)
-
-
-NOTHING = Size()
+    def minus(self, less: "TextSize") -> "TextSize":
+        return TextSize(self.ascii - less.ascii, self.other - less.other, self.images - less.images)
 
 
-def total_size(sizes: Iterable[Size]) -> Size:
+NOTHING = TextSize()
+
+
+def total_size(sizes: Iterable[TextSize]) -> TextSize:
     total = NOTHING
     for size in sizes:
         total = total.plus(size)
     return total
 
 
-def size_of_text(*texts: str) -> Size:
+def size_of_text(*texts: str) -> TextSize:
     plain = other = 0
     for text in texts:
         if text.isascii():
@@ -50,10 +50,10 @@ def size_of_text(*texts: str) -> Size:
             ascii_here = len(text.encode("ascii", "ignore"))
             plain += ascii_here
             other += len(text) - ascii_here
-    return Size(plain, other)
+    return TextSize(plain, other)
 
 
-def size_of_block(block: Block) -> Size:
+def size_of_block(block: Block) -> TextSize:
     """The size of a block as it is sent. The opaque payload of reasoning counts as text."""
     match block:
         case Text():
@@ -64,12 +64,12 @@ def size_of_block(block: Block) -> Size:
             return size_of_text(block.name, block.arguments)
         case ToolResult():
             size = size_of_text(block.text)
-            return size.plus(Size(images=sum(image.weight for image in block.images))) if block.images else size
+            return size.plus(TextSize(images=sum(image.weight for image in block.images))) if block.images else size
         case Image():
-            return Size(images=block.weight)
+            return TextSize(images=block.weight)
 
 
-def size_of_tools(tools: Iterable[ToolDefinition]) -> Size:
+def size_of_tools(tools: Iterable[ToolDefinition]) -> TextSize:
     """The total size of the tool definitions, without deferred ones."""
     undeferred = (tool for tool in tools if not tool.deferred)
     return size_of_text(*(part for tool in undeferred for part in (tool.name, tool.description, tool.schema)))

@@ -26,7 +26,7 @@ from tui_agent.conversation.entries import (
     Shortened,
 )
 from tui_agent.conversation.log import Log
-from tui_agent.conversation.sizes import NOTHING, Category, Size, size_of_block, size_of_text, total_size
+from tui_agent.conversation.sizes import NOTHING, Category, TextSize, size_of_block, size_of_text, total_size
 
 ItemState: TypeAlias = Literal[
     "verbatim", "preview", "cleared", "digested", "summarized", "checkpointed", "restored", "shortened"
@@ -86,7 +86,7 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_COUNTS = Counts()
-NO_SIZES: Mapping[Category, Size] = MappingProxyType({})
+NO_SIZES: Mapping[Category, TextSize] = MappingProxyType({})
 NO_RESULTS: "dict[str, ResultState]" = {}
 """Shared by all messages without results: an empty dictionary each would take as much memory as the text."""
 
@@ -100,13 +100,13 @@ class ResultState(msgspec.Struct, eq=False, gc=False):
 
     seq: int
     name: str
-    full: Size
+    full: TextSize
     artifact: Artifact | None
     agent_visible: bool
     time: float
     covers: tuple[Cleared | Digested | Restored | Shortened, ...] = ()
     state: ItemState = "verbatim"
-    size: Size = NOTHING
+    size: TextSize = NOTHING
 
 
 class MessageState(msgspec.Struct, eq=False, gc=False):
@@ -127,7 +127,7 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
     seq: int
     role: Role
     kind: Kind
-    full: Size
+    full: TextSize
     time: float
     model: str = ""
     prefix_hash: str = ""
@@ -145,7 +145,7 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
     with_reasoning: bool = False
     shortened: bool = False
     fingerprints: bytes = b""
-    sizes: Mapping[Category, Size] = msgspec.field(default_factory=lambda: NO_SIZES)
+    sizes: Mapping[Category, TextSize] = msgspec.field(default_factory=lambda: NO_SIZES)
     reasonings: int = 0
     counts: Counts = NO_COUNTS
     unshortened: tuple[int, ...] = ()
@@ -316,9 +316,9 @@ def segments_of(state: MessageState, log: Log, active: AbstractSet[int]) -> tupl
 def render(state: MessageState, log: Log, active: AbstractSet[int]) -> None:
     """Update a state's fingerprints, sizes and result states for the next request; see `with_reasoning`."""
     blocks = shown_blocks(state, log, active)
-    sizes: dict[Category, Size] = {}
+    sizes: dict[Category, TextSize] = {}
 
-    def count(category: Category, size: Size) -> None:
+    def count(category: Category, size: TextSize) -> None:
         sizes[category] = sizes[category].plus(size) if category in sizes else size
 
     own = _sent_blocks(state, blocks)

@@ -27,14 +27,14 @@ from tui_agent.conversation.items import Item, Items, items_of
 from tui_agent.conversation.log import BLOCK_ENTRIES, Log
 from tui_agent.conversation.request import (
     LIVE,
-    BeforeTail,
     ReasoningPolicy,
     Rendering,
+    RequestHead,
     RequestMessage,
-    Until,
+    RequestStart,
     role_of_last,
 )
-from tui_agent.conversation.sizes import Category, Size, total_size
+from tui_agent.conversation.sizes import Category, TextSize, total_size
 from tui_agent.conversation.states import (
     INTERRUPTED_SIZE,
     Counts,
@@ -59,8 +59,8 @@ class LiveResult(msgspec.Struct, frozen=True, gc=False):
     call: ToolCall
     state: ItemState
     pinned: bool
-    size: Size
-    after: Size
+    size: TextSize
+    after: TextSize
     artifact: Artifact | None
 
 
@@ -181,14 +181,14 @@ class View:
         count = self.message_count
         return role_of_last(count) if count else None
 
-    def before_tail(self, fits: Callable[[Size], bool]) -> BeforeTail:
+    def before_tail(self, fits: Callable[[TextSize], bool]) -> RequestHead:
         """The part of the request before its tail, which is as many of the newest groups as `fits` accepts.
 
         Costs O(log n) in the conversation's length.
         """
         return self._rendered().before_tail(fits)
 
-    def until(self, seq: int) -> "Until":
+    def until(self, seq: int) -> "RequestStart":
         """The part of the request up to and including everything before entry `seq + 1`."""
         return self._rendered().until(self._fold, self._fold.index_of(seq + 1) - 1)
 
@@ -196,7 +196,7 @@ class View:
         """The hash of the next request; the answer's `Message` stores it."""
         return self._rendered().prefix_hash
 
-    def sizes(self) -> dict[Category, Size]:
+    def sizes(self) -> dict[Category, TextSize]:
         """Raw sizes of the next request by category."""
         return dict(self._rendered().sizes)
 
@@ -248,7 +248,7 @@ class View:
         )
         return mine[same:] if same < len(theirs) else []
 
-    def pinned_size(self) -> Size:
+    def pinned_size(self) -> TextSize:
         self._rendered()
         states = [state for state in self._fold.states if state.pinned]
         return total_size(size for state in states for size in state.sizes.values() or (state.full,))
@@ -379,7 +379,7 @@ class View:
         self._rendered()
         return sum(state.reasonings for state in self._fold.states if state.with_reasoning and not state.covered_by)
 
-    def reasoning_after(self, seq: int) -> Size:
+    def reasoning_after(self, seq: int) -> TextSize:
         """The size of the reasoning that the next request contains behind entry `seq`."""
         self._rendered()
         states = self._fold.states[self._fold.index_of(seq + 1) :]

@@ -23,7 +23,7 @@ AGO_S: Final = 40.0
 """When its newest entry was said, before the demonstration is opened: its cache is still there."""
 
 
-class Recording(msgspec.Struct, frozen=True):
+class DemoRecording(msgspec.Struct, frozen=True):
     """The files of the project by their paths, as they are after the session, and the entries of its log."""
 
     files: dict[str, str]
@@ -50,7 +50,7 @@ def _lay_out(project: Path, home: Path) -> list[AnyEntry]:
     """Write the project's files; returns the entries of the session, as if it had ended a moment ago."""
     place = msgspec.json.encode(str(project)).decode()[1:-1]
     text = RECORDING.read_text(encoding="utf-8").replace(PLACE, place)
-    recording = msgspec.json.decode(text, type=Recording)
+    recording = msgspec.json.decode(text, type=DemoRecording)
     for name, content in recording.files.items():
         path = project / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ MAX_OUTPUT: Final = 64 * 1024 * 1024
 Format: TypeAlias = Literal["results", "swebench"]
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the tasks. folder: relative to that of the file, by default the current one; ref: where the worktree
     begins; max_usd: what it may cost alone; schema: of a structured answer, itself or a file's path. instance_id,
     problem_statement and base_commit, as SWE-bench names them, stand for id, prompt and ref.
@@ -62,7 +62,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return self.prompt or self.problem_statement
 
 
-class Options(NamedTuple):
+class BatchOptions(NamedTuple):
     """How a batch is run. words: options that each task's process gets besides."""
 
     tasks: Path
@@ -74,9 +74,9 @@ class Options(NamedTuple):
     words: Sequence[str] = ()
 
 
-def read_tasks(path: Path) -> list[Task]:
+def read_tasks(path: Path) -> list[BatchTask]:
     """The tasks in a file of JSON Lines. Raises `UsageError` that names the line."""
-    tasks: list[Task] = []
+    tasks: list[BatchTask] = []
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -85,7 +85,7 @@ def read_tasks(path: Path) -> list[Task]:
         if not line.strip():
             continue
         try:
-            task = msgspec.json.decode(line, type=Task)
+            task = msgspec.json.decode(line, type=BatchTask)
         except msgspec.DecodeError as error:
             raise UsageError(f"batch: line {number} of {path} is no task: {error}") from None
         if not task.words.strip():
@@ -100,7 +100,7 @@ def read_tasks(path: Path) -> list[Task]:
 class Batch:
     """One run of a batch. `show` is told of every change."""
 
-    def __init__(self, options: Options, tasks: Sequence[Task], show: Callable[["Batch"], None]) -> None:
+    def __init__(self, options: BatchOptions, tasks: Sequence[BatchTask], show: Callable[["Batch"], None]) -> None:
         self.options, self.tasks, self._show = options, tasks, show
         self.ledger = Ledger(options.results.with_name(f"{options.results.name}.state"))
         self.ledger.set_ceiling(options.max_usd)
@@ -142,7 +142,7 @@ class Batch:
             with suppress(ProcessLookupError):
                 process.terminate()
 
-    async def _do(self, task: Task) -> None:
+    async def _do(self, task: BatchTask) -> None:
         began = time.monotonic()
         self.running[task.name] = began
         self._show(self)
@@ -167,7 +167,7 @@ class Batch:
             self._write()
         self._show(self)
 
-    def _worktree(self, task: Task) -> Worktree:
+    def _worktree(self, task: BatchTask) -> Worktree:
         start = (self.options.tasks.parent / Path(task.folder).expanduser()).resolve() if task.folder else Path.cwd()
         name, ref = f"batch-{_key(task)[:12]}", task.ref or task.base_commit or "HEAD"
         found = open_worktree(start, name, ref)
@@ -176,7 +176,7 @@ class Batch:
             found = open_worktree(start, name, ref)
         return found
 
-    async def _run(self, task: Task, worktree: Worktree) -> dict[str, Any]:
+    async def _run(self, task: BatchTask, worktree: Worktree) -> dict[str, Any]:
         """Run the task's process to its end; the result, without its patch."""
         with TemporaryDirectory() as place:
             words = await asyncio.to_thread(self._words, task, Path(place))
@@ -203,7 +203,7 @@ class Batch:
                 self._processes.discard(process)
         return _result(task, process.returncode or 0, output, errors)
 
-    def _words(self, task: Task, place: Path) -> list[str]:
+    def _words(self, task: BatchTask, place: Path) -> list[str]:
         """What the task's process is started with; `place`: for a file of its schema."""
         words = ["-p", "--output-format", "json", *self.options.words]
         if model := task.model or self.options.model:
@@ -233,11 +233,11 @@ class Batch:
         write_file(self.options.results, b"".join(msgspec.json.encode(each) + b"\n" for each in done))
 
 
-def _key(task: Task) -> str:
+def _key(task: BatchTask) -> str:
     return sha256(msgspec.json.encode(task)).hexdigest()
 
 
-def _failed(task: Task, kind: str, message: str, code: int = 1) -> dict[str, Any]:
+def _failed(task: BatchTask, kind: str, message: str, code: int = 1) -> dict[str, Any]:
     error = {"kind": kind, "message": message, "retryable": False}
     return {
         "id": task.name, "answer": "", "structured": None, "patch": "", "model": "", "usage": None, "cost_usd": None,
@@ -245,7 +245,7 @@ def _failed(task: Task, kind: str, message: str, code: int = 1) -> dict[str, Any
     }  # fmt: skip
 
 
-def _result(task: Task, code: int, output: bytes, errors: bytes) -> dict[str, Any]:
+def _result(task: BatchTask, code: int, output: bytes, errors: bytes) -> dict[str, Any]:
     try:
         result = msgspec.json.decode(output.strip().rpartition(b"\n")[2])
         fields: Mapping[str, Any] = result if isinstance(result, dict) else {}
@@ -272,14 +272,14 @@ def _result(task: Task, code: int, output: bytes, errors: bytes) -> dict[str, An
     }
 
 
-def run(options: Options) -> int:
+def run(options: BatchOptions) -> int:
     """Run a batch to its end, with a board on standard error. Raises `UsageError`."""
     tasks = read_tasks(options.tasks)
     return asyncio.run(_run(options, tasks))
 
 
-async def _run(options: Options, tasks: Sequence[Task]) -> int:
-    with Board() as show:
+async def _run(options: BatchOptions, tasks: Sequence[BatchTask]) -> int:
+    with BatchDisplay() as show:
         batch = Batch(options, tasks, show)
         loop = asyncio.get_running_loop()
         stopped: list[int] = []
@@ -308,7 +308,7 @@ async def _run(options: Options, tasks: Sequence[Task]) -> int:
     return ExitCode.FAILED if left or failed else ExitCode.DONE
 
 
-class Board:
+class BatchDisplay:
     """A context that shows a batch: live on a terminal, else a line for each task that is done."""
 
     def __enter__(self) -> Callable[[Batch], None]:

@@ -120,7 +120,7 @@ class Keyboard:
         return bool(select.select([self._file], [], [], seconds)[0])
 
 
-class Telling:
+class PlainOutput:
     """Says each event as a line that begins with what it is; an answer comes by whole lines."""
 
     def __init__(self) -> None:
@@ -192,13 +192,13 @@ def _tell_result(event: events.ToolFinished) -> None:
         say(f"  and {counted(len(lines) - RESULT_LINES, 'more line')}")
 
 
-class Talk:
+class PlainConversation:
     """One conversation: what the user types, and the questions of the agent."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._keyboard = Keyboard()
-        self._telling = Telling()
+        self._telling = PlainOutput()
         self._one_question = asyncio.Lock()
         self._doing: asyncio.Task[None] | None = None
 
@@ -356,7 +356,7 @@ class Talk:
 
 
 async def _run(arguments: Arguments, settings: Settings) -> int:
-    talk, code = Talk(arguments), ExitCode.DONE
+    talk, code = PlainConversation(arguments), ExitCode.DONE
     try:
         session = await open_session(settings, arguments, talk.ask)
     except SessionError as error:

@@ -33,7 +33,7 @@ _SUBTYPES: Final = {
 """How it ended, in Claude Code's terms."""
 
 
-class Outcome:
+class RunReport:
     """What the events of a run have told so far, and which models were used meanwhile.
 
     `structured`: the valid result as JSON text; empty: there is none.

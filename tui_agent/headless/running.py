@@ -13,14 +13,14 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import nobody
-from tui_agent.agent.commands.command import Reply, is_command
+from tui_agent.agent.commands.command import CommandReply, is_command
 from tui_agent.agent.commands.table import errand, own_prompt, run_command
 from tui_agent.agent.own_commands import OwnPrompt
 from tui_agent.agent.turn.hints import IN_TEXT, unanswered
 from tui_agent.agent.turn.pictures import mentioned_pictures, read_pictures, smaller_text
 from tui_agent.arguments import Arguments, ExitCode, UsageError
 from tui_agent.conversation.blocks import Image
-from tui_agent.headless.report import CUT_OFF, Outcome, text_of
+from tui_agent.headless.report import CUT_OFF, RunReport, text_of
 from tui_agent.headless.standard_input import with_data
 from tui_agent.headless.structured import ResultSchema
 from tui_agent.models.catalogue import OFFLINE, catalogue_of
@@ -118,7 +118,7 @@ async def _answered(
     session: Session, arguments: Arguments, schema: ResultSchema | None, began: float, ready: Callable[[], None]
 ) -> int:
     """Run the prompt or command, print the result, and return the exit code."""
-    outcome = Outcome(session.agent.tracker)
+    outcome = RunReport(session.agent.tracker)
     as_command = _is_command(arguments)
     if as_command and (prompt := await own_prompt(session.agent, arguments.prompt or "")) is not None:
         as_command = False
@@ -146,7 +146,7 @@ def _is_command(arguments: Arguments) -> bool:
     return is_command(prompt) and not prompt[:1].isspace()
 
 
-async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: Outcome) -> Arguments:
+async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, outcome: RunReport) -> Arguments:
     """The arguments with the expanded command as the prompt; a failure is recorded in `outcome`."""
     typed = (arguments.prompt or "").strip()
     try:
@@ -159,7 +159,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     return arguments
 
 
-async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: Outcome) -> None:
+async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | None, outcome: RunReport) -> None:
     """Run the turn, and another one to correct the result if it is not valid under the schema."""
     _on_signals(session.agent.interrupt)
     if arguments.output_format == "stream-json":
@@ -193,7 +193,7 @@ async def _turns(session: Session, arguments: Arguments, schema: ResultSchema | 
 
 
 async def _turn(
-    session: Session, arguments: Arguments, outcome: Outcome, words: str, images: tuple[Image, ...], typed: str
+    session: Session, arguments: Arguments, outcome: RunReport, words: str, images: tuple[Image, ...], typed: str
 ) -> None:
     streaming = arguments.output_format == "stream-json"
     async with aclosing(session.agent.run(words, images, typed=typed)) as stream:
@@ -231,7 +231,7 @@ async def mentioned_images(session: Session, prompt: str, folder: Path) -> tuple
     return found.images
 
 
-async def _command(session: Session, arguments: Arguments, outcome: Outcome) -> None:
+async def _command(session: Session, arguments: Arguments, outcome: RunReport) -> None:
     """Run a slash command instead of a turn."""
     tracker = session.agent.tracker
     tracker.start_turn()
@@ -242,9 +242,9 @@ async def _command(session: Session, arguments: Arguments, outcome: Outcome) -> 
     try:
         reply = await doing
     except StorageError as error:
-        reply = Reply(error.message, error.hint, failed=True)
+        reply = CommandReply(error.message, error.hint, failed=True)
     except asyncio.CancelledError:
-        reply = Reply("")
+        reply = CommandReply("")
     text = "\n".join(part for part in (reply.title, reply.text) if part)
     if reply.failed:
         outcome.fail("command", text)
@@ -258,7 +258,7 @@ async def _command(session: Session, arguments: Arguments, outcome: Outcome) -> 
     )
 
 
-def _say_what_is_missing(outcome: Outcome) -> None:
+def _say_what_is_missing(outcome: RunReport) -> None:
     """Say which questions wait for an answer, and what failed."""
     for asked in outcome.questions:
         offered = [f"  {place}. {choice}" for place, choice in enumerate(asked.choices, 1) if asked.kind == "question"]

@@ -26,7 +26,7 @@ _PROBLEM_CHARACTERS: Final = 300
 JsonValue: TypeAlias = "Mapping[str, JsonValue] | Sequence[JsonValue] | str | float | bool | None"
 
 
-class Found(NamedTuple):
+class StructuredValue(NamedTuple):
     """The value in an answer as JSON text, or the problems with it."""
 
     value: str
@@ -72,7 +72,7 @@ class ResultSchema:
         """The text for the model after the prompt."""
         return instruction(self._text)
 
-    def find(self, answer: str) -> Found:
+    def find(self, answer: str) -> StructuredValue:
         """The value in an answer: either all of it, or its only code block."""
         problem = "the answer is not JSON"
         for text in candidates(answer):
@@ -82,8 +82,8 @@ class ResultSchema:
                 problem = f"the answer is not JSON: {error}" if text is answer else problem
                 continue
             problems = self._problems(value)
-            return Found("" if problems else json.dumps(value, ensure_ascii=False), problems)
-        return Found("", (problem,))
+            return StructuredValue("" if problems else json.dumps(value, ensure_ascii=False), problems)
+        return StructuredValue("", (problem,))
 
     def repair(self, problems: tuple[str, ...]) -> str:
         """The text for the model if its result is not valid."""

@@ -28,7 +28,7 @@ from tui_agent.models.base import (
     StreamEvent,
     ToolsRefused,
 )
-from tui_agent.models.encoding import Pieces, signature_digest, signed_texts, without_calls, without_signed
+from tui_agent.models.encoding import MessageCache, signature_digest, signed_texts, without_calls, without_signed
 from tui_agent.models.errors import (
     ErrorReply,
     ServerRefusedError,
@@ -83,8 +83,8 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         self._provider = provider
         self._profile = profile
         self._idle_timeout_s = idle_timeout_s
-        self._connection: Connection[Client] = Connection(self._connect, self._release)
-        self._changed: Pieces[RequestMessage] = Pieces()
+        self._connection: LazyClient[Client] = LazyClient(self._connect, self._release)
+        self._changed: MessageCache[RequestMessage] = MessageCache()
         self._refused_reasoning: frozenset[str] | None = None
         """Digests of the reasoning not to send; None: not read yet."""
 
@@ -282,7 +282,7 @@ class Adapter(ABC, Generic[Client, AnyReply]):
         return ConnectionLost(f"{self._provider.title} sent nothing for {self._idle_timeout_s:g} seconds: try again.")
 
 
-class Connection(Generic[Client]):
+class LazyClient(Generic[Client]):
     """A client that is made in a thread on first use, and again on first use after `close`.
 
     If a caller is cancelled while the client is made, the next caller or `close` gets it, so that no client is leaked

@@ -69,7 +69,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag_field="type", tag="tool_cal
     size: int
 
 
-class Retrying(msgspec.Struct, frozen=True):
+class ModelRetrying(msgspec.Struct, frozen=True):
     """The call failed and is retried after `delay_s` seconds, at most `retries` times; discard all deltas so far."""
 
     attempt: int
@@ -102,7 +102,7 @@ class Metered(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Metered | Retrying | Completed
+StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Metered | ModelRetrying | Completed
 
 
 class Model(Protocol):

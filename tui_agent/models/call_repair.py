@@ -43,7 +43,7 @@ _SEVERAL = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 
 _NAMES = ("name", "tool", "tool_name", "function")
 _ARGUMENTS = ("arguments", "parameters", "args", "input")
-_BESIDE = frozenset({"type", "id", "thought"})
+_IGNORED_KEYS = frozenset({"type", "id", "thought"})
 """Keys that a written call may have besides its name and arguments."""
 
 
@@ -54,7 +54,7 @@ class _Written(NamedTuple):
     arguments: dict[str, object]
 
 
-def as_meant(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
+def repaired_answer(completed: Completed, tools: Sequence[ToolDefinition], *, in_text: bool) -> Completed:
     """The answer with its calls repaired; `in_text`: see `repaired`."""
     ended = completed.stop_reason == "end_turn"
     blocks = repaired(completed.blocks, tools, in_text=in_text and ended)
@@ -98,7 +98,9 @@ def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_t
     """
     by_name = {tool.name: tool for tool in tools}
     mended = tuple(
-        each for block in blocks for each in (_meant_by(block, by_name) if isinstance(block, ToolCall) else (block,))
+        each
+        for block in blocks
+        for each in (_repaired_calls(block, by_name) if isinstance(block, ToolCall) else (block,))
     )
     last = mended[-1] if in_text and mended else None
     no_calls = not any(isinstance(block, ToolCall) for block in mended)
@@ -112,7 +114,7 @@ def repaired(blocks: tuple[Block, ...], tools: Sequence[ToolDefinition], *, in_t
     return blocks if same else mended
 
 
-def _meant_by(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[ToolCall, ...]:
+def _repaired_calls(call: ToolCall, tools: Mapping[str, ToolDefinition]) -> tuple[ToolCall, ...]:
     """The repaired call, or several: OpenAI's models sometimes invent a call that contains others."""
     if call.name in tools or call.name not in _SEVERAL:
         return (_mended(call, tools),)
@@ -172,11 +174,11 @@ def _call_of(value: object) -> _Written | None:
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
-    if isinstance(inner, dict) and value.keys() <= {"function"} | _BESIDE:
+    if isinstance(inner, dict) and value.keys() <= {"function"} | _IGNORED_KEYS:
         return _call_of(inner)
     name_key = next((key for key in _NAMES if key in value), "")
     arguments_key = next((key for key in _ARGUMENTS if key in value), "")
-    if not name_key or not arguments_key or value.keys() - {name_key, arguments_key} - _BESIDE:
+    if not name_key or not arguments_key or value.keys() - {name_key, arguments_key} - _IGNORED_KEYS:
         return None
     name, arguments = value[name_key], value[arguments_key]
     arguments = _read(arguments) if isinstance(arguments, str) else arguments

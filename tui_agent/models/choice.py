@@ -79,7 +79,7 @@ def model_of_tier(settings: Settings, provider: str, tier: Tier) -> str:
     return f"{provider}:{found}" if found else ""
 
 
-def meant_model(settings: Settings, name: str, session_model: str) -> str:
+def named_model(settings: Settings, name: str, session_model: str) -> str:
     """The model that a file of the user's own means by `name`.
 
     ``inherit`` is the session's model; a tier, or one of Claude Code's names for tiers (``opus``, ``sonnet``,

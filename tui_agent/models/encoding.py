@@ -36,7 +36,7 @@ _COMMON_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Media types of pictures that every provider accepts."""
 
 
-class Pieces(Generic[Piece]):
+class MessageCache(Generic[Piece]):
     """Caches a piece, such as the JSON, for each message of the latest request.
 
     Keyed by the identity of the message and of the one before it, whose calls it may answer. A view returns the same
@@ -126,7 +126,7 @@ def result_text(result: ToolResult) -> str:
     return f"Error: {text}" if result.is_error else text
 
 
-class UserMessage(NamedTuple):
+class UserParts(NamedTuple):
     """The parts of a message with role user: tool results, the user's text, and the pictures of both."""
 
     results: list[ToolResult]
@@ -134,7 +134,7 @@ class UserMessage(NamedTuple):
     pictures: list[Image]
 
 
-def user_message_of(message: RequestMessage, sees: bool) -> UserMessage:
+def user_message_of(message: RequestMessage, sees: bool) -> UserParts:
     """Split a message for APIs that accept pictures only in user messages; `sees`: the model accepts pictures."""
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
     texts = [valid_text(block.text) for block in message.blocks if isinstance(block, Text) and block.text.strip()]
@@ -144,7 +144,7 @@ def user_message_of(message: RequestMessage, sees: bool) -> UserMessage:
     if not sees:
         texts += [UNSEEN] * len(pictures)
         pictures = []
-    return UserMessage(results, "\n\n".join(texts) or (PICTURES if results and pictures else ""), pictures)
+    return UserParts(results, "\n\n".join(texts) or (PICTURES if results and pictures else ""), pictures)
 
 
 def unused_id(given: str, taken: set[str]) -> str:

@@ -8,7 +8,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.token_bounds import beyond_ascii, most_tokens
 
 
-class Known(NamedTuple):
+class KnownSize(NamedTuple):
     """A request's size: `tokens` were counted with the previous request, `rest` are the bytes added since, without
     pictures.
     """
@@ -17,7 +17,7 @@ class Known(NamedTuple):
     rest: int
 
 
-class Measured(NamedTuple):
+class MeasuredRequest(NamedTuple):
     """A request with a known number of tokens. `size`: its bytes, without pictures; `body`: all of them, if they were
     given.
     """
@@ -40,17 +40,17 @@ class LastMeasured:
     """Remembers the newest request with a known number of tokens."""
 
     def __init__(self) -> None:
-        self._last: Measured | None = None
+        self._last: MeasuredRequest | None = None
 
     def take(self, request: ModelRequest, size: int, tokens: int, body: bytes = b"") -> None:
         """Remember the tokens of a request of `size` bytes."""
         if not request.one_off:
-            self._last = Measured(request, size, tokens, body)
+            self._last = MeasuredRequest(request, size, tokens, body)
 
-    def known(self, request: ModelRequest, size: int) -> Known:
+    def known(self, request: ModelRequest, size: int) -> KnownSize:
         """What is known about a request of `size` bytes; nothing if it does not continue the last one."""
         if self._last is None:
-            return Known(0, size)
+            return KnownSize(0, size)
         last, last_size, tokens, _ = self._last
         before, here = last.messages, request.messages
         continues = (
@@ -60,7 +60,7 @@ class LastMeasured:
             and here[len(before) - 1] is before[-1]
             and (request.system, request.tools) == (last.system, last.tools)
         )
-        return Known(tokens, size - last_size) if continues else Known(0, size)
+        return KnownSize(tokens, size - last_size) if continues else KnownSize(0, size)
 
     def at_most(self, request: ModelRequest, size: int, body: bytes) -> int:
         """An upper estimate of the tokens of a request of `size` bytes, from what was counted before.

@@ -15,8 +15,8 @@ from tui_agent.models.base import (
     ConnectionLost,
     Model,
     ModelError,
+    ModelRetrying,
     ReasoningDelta,
-    Retrying,
     StreamEvent,
     TextDelta,
 )
@@ -40,10 +40,11 @@ async def stream_with_retries(
 ) -> AsyncGenerator[StreamEvent, None]:
     """Send a request, and send it again while it fails with a retryable error.
 
-    Before each retry it yields `Retrying`: discard what was streamed before. The delay is the provider's `retry_after`;
-    without one, it doubles from `FIRST_DELAY_S` (times 0.5 to 1, by `jitter`) up to `longest_delay_s` seconds. If a
-    provider asks for a longer wait, there is no retry. Ends with `Completed`, whatever the model does after it. Raises
-    the last `ModelError`; any other exception of a model becomes an `AdapterFailed`, which is never retried.
+    Before each retry it yields `ModelRetrying`: discard what was streamed before. The delay is the provider's
+    `retry_after`; without one, it doubles from `FIRST_DELAY_S` (times 0.5 to 1, by `jitter`) up to
+    `longest_delay_s` seconds. If a provider asks for a longer wait, there is no retry. Ends with `Completed`,
+    whatever the model does after it. Raises the last `ModelError`; any other exception of a model becomes an
+    `AdapterFailed`, which is never retried.
     """
     for attempt in range(1, attempts + 1):
         try:
@@ -63,7 +64,7 @@ async def stream_with_retries(
         else:
             delay = FIRST_DELAY_S * 2 ** (attempt - 1) * (0.5 + jitter() / 2)
         delay = min(delay, longest_delay_s)
-        yield Retrying(attempt, attempts - 1, delay, failed)
+        yield ModelRetrying(attempt, attempts - 1, delay, failed)
         await sleep(delay)
 
 

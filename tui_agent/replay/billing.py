@@ -62,7 +62,7 @@ class PromptPart:
         return self.depths.get(mention, 1) if self.kind in _WRITTEN else 0
 
 
-class Prompt:
+class RequestParts:
     """The parts of the next request. A place in it is the number of parts before it.
 
     `unchanged` is the number of leading parts that the last request had too, `sent` the number of parts that it had.
@@ -215,7 +215,7 @@ class PromptCache:
         """Whether all entries have expired."""
         return now - self._last >= self._last_ttl
 
-    def use(self, prompt: Prompt, now: float) -> CacheUse:
+    def use(self, prompt: RequestParts, now: float) -> CacheUse:
         """Send the prompt at this time, and mark it as sent."""
         self._forget(prompt.unchanged, now)
         hit = self._use_marked(prompt, now) if self._marked else self._use_implicit(prompt, now)
@@ -241,7 +241,7 @@ class PromptCache:
                 shared = min(place, unchanged)
                 self._ends[shared] = max(end, self._ends.get(shared, 0.0))
 
-    def _use_marked(self, prompt: Prompt, now: float) -> int:
+    def _use_marked(self, prompt: RequestParts, now: float) -> int:
         marks = {place for place in (1, *prompt.edges, len(prompt)) if 0 < place <= len(prompt)}
         hits = {self._nearest(mark) for mark in marks}
         hit = max(hits)
@@ -258,7 +258,7 @@ class PromptCache:
         """The longest entry at a mark or at most `LOOKBACK` blocks before it; 0 if there is none."""
         return max((place for place in self._ends if 0 <= mark - place < LOOKBACK), default=0)
 
-    def _use_implicit(self, prompt: Prompt, now: float) -> int:
+    def _use_implicit(self, prompt: RequestParts, now: float) -> int:
         longest = max(self._ends, default=0)
         hit = longest if prompt.size(longest) >= self._minimum else 0
         for place in (hit, len(prompt)):
@@ -284,7 +284,7 @@ class Bill:
     calls_over_window: int = 0
     summaries: int = 0
     summary_tokens: int = 0
-    written_beside: int = 0
+    written_meanwhile: int = 0
     waits: int = 0
     waited: int = 0
     longest_wait: int = 0
@@ -293,7 +293,7 @@ class Bill:
     @property
     def awaited_tokens(self) -> int:
         """The tokens of the summaries that calls had to wait for."""
-        return self.summary_tokens - self.written_beside
+        return self.summary_tokens - self.written_meanwhile
 
     @property
     def total(self) -> float:
@@ -301,7 +301,7 @@ class Bill:
         return self.call_cost_usd + self.summary_cost_usd + self.fetch_cost_usd
 
 
-class Ledger:
+class Billing:
     """Bills one policy on one model, and owns the cache. `small` is the model that may write summaries instead.
 
     `window` is the context window in tokens (0: the model's).
@@ -316,7 +316,7 @@ class Ledger:
         minimum = profile.cache_minimum if profile.cache != "none" else sys.maxsize
         self.cache = PromptCache(ttl_s=profile.cache_ttl_s, minimum=minimum, marked=profile.cache == "marked")
 
-    def call(self, prompt: Prompt, output: int, now: float) -> Usage:
+    def call(self, prompt: RequestParts, output: int, now: float) -> Usage:
         """Bill one of the session's own calls; returns its usage."""
         bill = self.bill
         bill.cold_calls += bill.calls > 0 and self.cache.is_cold(now)
@@ -330,7 +330,7 @@ class Ledger:
             bill.calls_over_window += 1
         return usage
 
-    def summary(self, prompt: Prompt, output: int, now: float) -> Usage:
+    def summary(self, prompt: RequestParts, output: int, now: float) -> Usage:
         """Bill a summary that the session's model writes continuing `prompt`, which includes the instruction."""
         return self._summarised(self.profile, self.cache.use(prompt, now).usage(output))
 
@@ -345,7 +345,7 @@ class Ledger:
             self.bill.waited += tokens
             self.bill.longest_wait = max(self.bill.longest_wait, tokens)
 
-    def fetch(self, results: Sequence[RecordedMessage], prompt: Prompt) -> None:
+    def fetch(self, results: Sequence[RecordedMessage], prompt: RequestParts) -> None:
         """Bill fetching results that had left the view, all in one step: one more call, and uncached tokens of text."""
         tokens = sum(min(result.tokens, LARGEST_FETCH) for result in results)
         asked = FETCH_OUTPUT * len(results)

@@ -130,7 +130,9 @@ def _examined(replay: Replay, settings: Settings, model: str) -> ModelProfile:
     return look_up(catalogue.quick_profile(model_name(settings)))
 
 
-async def _sit(planned: exam.Plan, settings: Settings, step: Callable[[], None]) -> tuple[float, list[exam.Sat]]:
+async def _sit(
+    planned: exam.ExamPlan, settings: Settings, step: Callable[[], None]
+) -> tuple[float, list[exam.ExamResult]]:
     model = configured_model(settings, planned.profile.name, small=True)
     examiner = exam.Examiner(model, planned.profile, planned.most_usd, step)
     try:

@@ -36,7 +36,7 @@ from tui_agent.context.effects import (
     carry_out,
 )
 from tui_agent.context.engine import ContextEngine
-from tui_agent.context.layers.limits import Evicted, Whole
+from tui_agent.context.layers.limits import Evicted, Uncut
 from tui_agent.context.requests import Prepared
 from tui_agent.conversation.blocks import Block, Text, ToolResult
 from tui_agent.conversation.entries import Artifact, Message, ModelSwitched, Usage
@@ -44,8 +44,8 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.wire import write_opaque
 from tui_agent.models.pictures import halved
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.billing import WRITING_SPEED, Prompt
-from tui_agent.replay.policies import Setup
+from tui_agent.replay.billing import WRITING_SPEED, RequestParts
+from tui_agent.replay.policies import PolicySetup
 from tui_agent.replay.script import RecordedCall, RecordedMessage, block_tokens, text_tokens
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
@@ -65,7 +65,7 @@ class EnginePolicy:
     `texts` are the saved texts by path, `summaries` the summaries written so far.
     """
 
-    def __init__(self, setup: Setup, settings: Settings) -> None:
+    def __init__(self, setup: PolicySetup, settings: Settings) -> None:
         self._script, self._ledger, self._window, self._write = setup
         context = msgspec.structs.replace(settings.context, context_window=setup.window)
         self._now = 0.0
@@ -74,7 +74,7 @@ class EnginePolicy:
             model=msgspec.structs.replace(self._ledger.profile, small=self._ledger.small),
             clock=lambda: self._now,
         )
-        self.prompt = Prompt(setup.script.fixed)
+        self.prompt = RequestParts(setup.script.fixed)
         self.compactions = self.before_expiry = 0
         self.clearings = 0
         self.texts: dict[str, str] = {}
@@ -155,7 +155,7 @@ class EnginePolicy:
         for block in message.blocks:
             if isinstance(block, ToolResult):
                 shortened = self.engine.shorten(block.text, paged=result.is_page)
-                if not isinstance(shortened, Whole):
+                if not isinstance(shortened, Uncut):
                     artifact = self._save(block.call_id, block.text, evicted=isinstance(shortened, Evicted))
                     entering = msgspec.structs.replace(block, text=shortened.text(artifact.path))
                     message = msgspec.structs.replace(message, blocks=(entering,), artifact=artifact)
@@ -219,7 +219,7 @@ class EnginePolicy:
         self._perform(started)
         self._carry_out(steps)
         if not awaited:
-            bill.written_beside += bill.summary_tokens - before
+            bill.written_meanwhile += bill.summary_tokens - before
 
     def _save(self, name: str, text: str, *, evicted: bool) -> Artifact:
         path = next((path for path, kept in self.texts.items() if kept == text), f"large_tool_results/{name}")

@@ -25,7 +25,7 @@ from tui_agent.replay.policies import written_by_rule
 from tui_agent.replay.questions import ABOUT, Question, Score, chosen, lines_in, questions, score
 from tui_agent.replay.replaying import Replay
 from tui_agent.replay.script import text_tokens
-from tui_agent.replay.simulation import Outcome
+from tui_agent.replay.simulation import ReplayOutcome
 from tui_agent.replay.tables import aligned
 from tui_agent.text import counted, money_text
 
@@ -70,11 +70,11 @@ class ExamStopped(Exception):
 class Planned(NamedTuple):
     """A policy's replay by rule, which is free: its end, and the tokens of what each summary replaces and may take."""
 
-    outcome: Outcome
+    outcome: ReplayOutcome
     summaries: tuple[tuple[int, int], ...]
 
 
-class Plan(NamedTuple):
+class ExamPlan(NamedTuple):
     """What will be asked, under which policies, and what that costs in USD, usually and at most (None: not known)."""
 
     replay: Replay
@@ -86,19 +86,19 @@ class Plan(NamedTuple):
     most_usd: float | None
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ExamReply(msgspec.Struct, frozen=True):
     """An answer of the model, and its score."""
 
     text: str
     score: Score
 
 
-class Sat(NamedTuple):
+class ExamResult(NamedTuple):
     """The exam under one policy. `outcome` is that of its replay with the model's own summaries."""
 
     policy: str
-    replies: tuple[Reply, ...]
-    outcome: Outcome | None
+    replies: tuple[ExamReply, ...]
+    outcome: ReplayOutcome | None
     view_tokens: int
 
     def scored(self, wanted: Score) -> int:
@@ -106,7 +106,7 @@ class Sat(NamedTuple):
         return sum(reply.score == wanted for reply in self.replies)
 
 
-def plan(replay: Replay, profile: ModelProfile, window: int, names: Sequence[str], most: int = QUESTIONS) -> Plan:
+def plan(replay: Replay, profile: ModelProfile, window: int, names: Sequence[str], most: int = QUESTIONS) -> ExamPlan:
     """Replay the session under these policies by rule, choose at most `most` questions, and work out the budget."""
     planned = [_planned(replay, profile, window, name) for name in names]
     views = [lines_in(each.outcome.view) for each in planned]
@@ -116,7 +116,7 @@ def plan(replay: Replay, profile: ModelProfile, window: int, names: Sequence[str
         for each in planned:
             costs = _budget(each, len(found), profile)
             usual, most_usd = usual + costs[0], most_usd + costs[1]
-    return Plan(replay, profile, window or profile.window, tuple(planned), tuple(found), usual, most_usd)
+    return ExamPlan(replay, profile, window or profile.window, tuple(planned), tuple(found), usual, most_usd)
 
 
 def _planned(replay: Replay, profile: ModelProfile, window: int, name: str) -> Planned:
@@ -160,13 +160,13 @@ class Examiner:
         self.spent_usd = 0.0
         self._model, self._profile, self._limit, self._step = model, profile, limit_usd, step
 
-    async def sit(self, plan: Plan) -> list[Sat]:
+    async def sit(self, plan: ExamPlan) -> list[ExamResult]:
         """The exam under every policy; views that are the same text are asked about once. Raises `ExamStopped`."""
-        asked: dict[str, asyncio.Task[tuple[Reply, ...]]] = {}
+        asked: dict[str, asyncio.Task[tuple[ExamReply, ...]]] = {}
         room = asyncio.Semaphore(AT_ONCE)
         stopped: Exception | None = None
 
-        async def under(planned: Planned | None) -> Sat:
+        async def under(planned: Planned | None) -> ExamResult:
             async with room:
                 outcome = None if planned is None else await self._replayed(plan, planned)
                 view = () if outcome is None else outcome.view
@@ -174,7 +174,7 @@ class Examiner:
                 if text not in asked:
                     asked[text] = asyncio.ensure_future(self._replies(text, plan.asked))
                 name = NO_SESSION if outcome is None else outcome.policy
-                return Sat(name, await asked[text], outcome, sum(part.tokens for part in view))
+                return ExamResult(name, await asked[text], outcome, sum(part.tokens for part in view))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -189,7 +189,7 @@ class Examiner:
             raise ExamStopped(f"{reason} {money_text(self.spent_usd)} were spent; no result is kept.") from stopped
         return [task.result() for task in tasks]
 
-    async def _replayed(self, plan: Plan, planned: Planned) -> Outcome:
+    async def _replayed(self, plan: ExamPlan, planned: Planned) -> ReplayOutcome:
         """The policy's replay, with the summaries that the model writes."""
         if not planned.summaries:
             return planned.outcome
@@ -198,7 +198,7 @@ class Examiner:
         def write(sources: Sequence[Source], tokens: int, factor: float) -> str:
             return asyncio.run_coroutine_threadsafe(self._summary(sources, tokens), loop).result()
 
-        def run() -> Outcome:
+        def run() -> ReplayOutcome:
             return plan.replay.run([planned.outcome.policy], plan.profile, plan.window, write)[0]
 
         return await asyncio.to_thread(run)
@@ -211,7 +211,7 @@ class Examiner:
         system = _SUMMARISE.format(words=tokens * 2 // 3)
         return await self._ask(ModelRequest(system, (), (message,), _limit(tokens), one_off=True))
 
-    async def _replies(self, text: str, asked: Sequence[Question]) -> tuple[Reply, ...]:
+    async def _replies(self, text: str, asked: Sequence[Question]) -> tuple[ExamReply, ...]:
         replies = []
         for question in asked:
             said = (_GIVEN + text, _READ, question.text) if text else (question.text,)
@@ -220,7 +220,7 @@ class Examiner:
             )
             edges = (0,) if text else ()
             reply = await self._ask(ModelRequest(_SYSTEM, (), messages, LONGEST_REPLY, edges))
-            replies.append(Reply(reply, score(question, reply)))
+            replies.append(ExamReply(reply, score(question, reply)))
         return tuple(replies)
 
     async def _ask(self, request: ModelRequest) -> str:
@@ -242,12 +242,12 @@ def transcript(view: Sequence[PromptPart]) -> str:
     return "\n\n".join(f"[{_LABELS.get(part.kind, part.kind)}]\n{part.shown}" for part in view)
 
 
-def calls_of(plan: Plan) -> int:
+def calls_of(plan: ExamPlan) -> int:
     """How many calls of the model an exam makes at most."""
     return len(plan.asked) * (len(plan.planned) + 1) + sum(len(each.summaries) for each in plan.planned)
 
 
-def budget_text(plan: Plan) -> str:
+def budget_text(plan: ExamPlan) -> str:
     """What will be asked, and what it costs."""
     summaries = sum(len(each.summaries) for each in plan.planned)
     dollars = "prices not known"
@@ -260,14 +260,14 @@ def budget_text(plan: Plan) -> str:
     )
 
 
-def questions_text(plan: Plan) -> str:
+def questions_text(plan: ExamPlan) -> str:
     """The questions with their answers."""
     return "\n\n".join(
         f"{number}. ({each.about}) {each.text}\n   = {each.answer}" for number, each in enumerate(plan.asked, 1)
     )
 
 
-def table(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
+def table(plan: ExamPlan, sat: Sequence[ExamResult], spent_usd: float) -> str:
     """The results as a table, beside those of the replay."""
     kinds = [about for about in ABOUT if any(each.about == about for each in plan.asked)]
     rows: list[Sequence[str]] = [("policy", "right", *kinds, "unknown", "wrong", "tokens", "cost", "evidence", "sum")]
@@ -293,12 +293,12 @@ _NOTE: Final = (
 )
 
 
-def _right_of(sat: Sat, plan: Plan, about: str) -> str:
+def _right_of(sat: ExamResult, plan: ExamPlan, about: str) -> str:
     scores = [reply.score for reply, each in zip(sat.replies, plan.asked, strict=True) if each.about == about]
     return f"{scores.count('right')}/{len(scores)}"
 
 
-def document(plan: Plan, sat: Sequence[Sat], spent_usd: float) -> str:
+def document(plan: ExamPlan, sat: Sequence[ExamResult], spent_usd: float) -> str:
     """The results as a JSON object, with the questions and every answer."""
     fields = {
         "model": plan.profile.id,

@@ -2,9 +2,9 @@
 
 Each call is predicted from the recorded figure of the call before it, what was added since, and what the documented
 rules of the cache (`billing`) would have kept. What a client and its provider do beyond these rules is learned as four
-rates (`Habits`): how often the cache is lost at a prompt, at any other call, after a pause longer than its time to
-live, and after an edit. What a call's own usage says is never used for it, except in the rates of a fit on all calls;
-`Forecast.rest` has the calls after the first third, predicted with the rates of that third.
+rates (`ClientHabits`): how often the cache is lost at a prompt, at any other call, after a pause longer than its time
+to live, and after an edit. What a call's own usage says is never used for it, except in the rates of a fit on all
+calls; `Forecast.rest` has the calls after the first third, predicted with the rates of that third.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.script import Measured, RecordedCall, Script
+from tui_agent.replay.script import MeasuredSizes, RecordedCall, Script
 from tui_agent.storage.recordings.recording import Recording, is_metered
 
 CLOSE_READ: Final = 0.05
@@ -66,23 +66,23 @@ class _Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ClientHabits:
     """What a client and its provider do beyond the rules.
 
     `losses`: the share of the cached tokens that is lost at each moment; `floor`: the tokens that are read even then.
     `growth`: tokens per token that the rules expect; `stripped`: the share of a turn that the provider removes at the
-    next prompt (its reasoning); `beside`: the tokens that a client sends beside a new summary more than at first.
+    next prompt (its reasoning); `resent`: the tokens that a client sends beside a new summary more than at first.
     """
 
     losses: dict[Moment, float]
     floor: int
     growth: float
     stripped: float
-    beside: int = 0
+    resent: int = 0
 
     def predict(self, step: _Step, *, marked: bool) -> tuple[Usage, int]:
         """The expected usage of a call, and its most likely cache read."""
-        total = max(1, step.added + self.beside) if step.edited else step.before + round(step.added * self.growth)
+        total = max(1, step.added + self.resent) if step.edited else step.before + round(step.added * self.growth)
         if step.starts and not step.edited:
             total -= round(self.stripped * step.turn)
         kept = min(step.kept, total)
@@ -112,7 +112,7 @@ class ComparedCall(NamedTuple):
         return abs(self.likely_read - recorded) <= CLOSE_READ * recorded
 
 
-class Lost(NamedTuple):
+class CacheLosses(NamedTuple):
     """How many calls there were at one moment, how many of them lost the cache, and the tokens lost."""
 
     calls: int
@@ -132,7 +132,7 @@ class Accuracy:
     model: str
     prices: Prices | None
     calls: tuple[ComparedCall, ...]
-    losses: dict[Moment, Lost] = field(default_factory=dict)
+    losses: dict[Moment, CacheLosses] = field(default_factory=dict)
     shrunk: tuple[int, ...] = ()
     rest: "Accuracy | None" = None
 
@@ -177,7 +177,7 @@ def error_of(predicted: float, recorded: float) -> float:
 
 
 def compare(
-    recording: Recording, measured: Measured, script: Script, used: Sequence[Usage], profile: ModelProfile
+    recording: Recording, measured: MeasuredSizes, script: Script, used: Sequence[Usage], profile: ModelProfile
 ) -> Accuracy | None:
     """Compare predicted with recorded usage for the calls of one model; None if none is recorded.
 
@@ -194,7 +194,7 @@ def compare(
     return replace(fitted, rest=rest)
 
 
-def _steps(recording: Recording, measured: Measured, script: Script, used: Sequence[Usage]) -> Iterable[_Step]:
+def _steps(recording: Recording, measured: MeasuredSizes, script: Script, used: Sequence[Usage]) -> Iterable[_Step]:
     edits = [entry.seq for entry in recording.log if isinstance(entry, ContextEntry)]
     last: Usage | None = None
     simulated_last, last_seq, turn, starts = 0, 0, 0, False
@@ -224,7 +224,7 @@ def _moment(call: RecordedCall) -> Moment:
     return "insert" if any(message.is_result for message in call.arrived) else "prompt"
 
 
-def habits(steps: Sequence[_Step], *, trust: float = 0.0) -> Habits:
+def habits(steps: Sequence[_Step], *, trust: float = 0.0) -> ClientHabits:
     """The habits that these calls show. The usual losses count as much as `trust` calls."""
     floors = [step.recorded.cache_read_tokens for step in steps[1:] if _is_lost(step)]
     floors = floors or [step.recorded.cache_read_tokens for step in steps[:1]]
@@ -241,8 +241,8 @@ def habits(steps: Sequence[_Step], *, trust: float = 0.0) -> Habits:
     grown = [(step.recorded.input_tokens - step.before, step.added) for step in later if step.moment == "step"]
     grown = [(found, expected) for found, expected in grown if found > 0 and expected > 0]
     growth = sum(found for found, _ in grown) / sum(expected for _, expected in grown) if grown else 1.0
-    beside = [step.recorded.input_tokens - step.added for step in later if step.edited]
-    return Habits(losses, floor, growth, _stripped(later, growth), round(fmean(beside)) if beside else 0)
+    resent = [step.recorded.input_tokens - step.added for step in later if step.edited]
+    return ClientHabits(losses, floor, growth, _stripped(later, growth), round(fmean(resent)) if resent else 0)
 
 
 def _stripped(steps: Sequence[_Step], growth: float) -> float:
@@ -263,7 +263,7 @@ def _is_lost(step: _Step) -> bool:
     return step.recorded.cache_read_tokens < _LOST * min(step.kept, step.recorded.input_tokens)
 
 
-def _compared(steps: Sequence[_Step], found: Habits, profile: ModelProfile) -> Accuracy:
+def _compared(steps: Sequence[_Step], found: ClientHabits, profile: ModelProfile) -> Accuracy:
     calls: list[ComparedCall] = []
     marked = profile.cache == "marked"
     for place, step in enumerate(steps):
@@ -282,6 +282,6 @@ def _compared(steps: Sequence[_Step], found: Habits, profile: ModelProfile) -> A
     return Accuracy(profile.id, profile.prices, tuple(calls), losses, shrunk)
 
 
-def _losses(steps: Sequence[_Step]) -> Lost:
+def _losses(steps: Sequence[_Step]) -> CacheLosses:
     lost = [step for step in steps if _is_lost(step)]
-    return Lost(len(steps), len(lost), sum(step.kept - step.recorded.cache_read_tokens for step in lost))
+    return CacheLosses(len(steps), len(lost), sum(step.kept - step.recorded.cache_read_tokens for step in lost))

@@ -89,7 +89,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.recording, self.policy, self.model, self.window, self.version
 
 
-class Task(msgspec.Struct, frozen=True):
+class ReplayTask(msgspec.Struct, frozen=True):
     """A recording on one model at one window, under these policies."""
 
     path: str
@@ -101,7 +101,7 @@ class Task(msgspec.Struct, frozen=True):
     settings: Settings
 
 
-class Found(NamedTuple):
+class RecordingFile(NamedTuple):
     """A recording: its file or folder, and the hash of its content."""
 
     path: Path
@@ -134,7 +134,7 @@ def version_of(settings: Settings) -> str:
     return f"{__version__}+{sha256(_code() + msgspec.json.encode(matter, order='sorted')).hexdigest()[:8]}"
 
 
-def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Found]:
+def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[RecordingFile]:
     """The recordings in these files, folders, globs and sessions, and of these agents: largest first, each once.
 
     Raises `UnreadableRecording` if one of them names nothing.
@@ -147,7 +147,10 @@ def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Found]
         for pattern in [str(home / "sessions" / "*" / LOG_NAME)] if agent == OWN_SESSIONS else FOLDERS[agent]:
             paths.update(dict.fromkeys(_matches(pattern)))
     found = {hash_of(path): path for path in reversed(paths) if path.is_file()}
-    return [Found(path, content) for content, path in sorted(found.items(), key=lambda each: -each[1].stat().st_size)]
+    return [
+        RecordingFile(path, content)
+        for content, path in sorted(found.items(), key=lambda each: -each[1].stat().st_size)
+    ]
 
 
 def _matches(pattern: str) -> list[Path]:
@@ -213,14 +216,14 @@ class Results:
 
 
 def tasks(
-    found: Iterable[Found],
+    found: Iterable[RecordingFile],
     known: Mapping[Key, Result],
     settings: Settings,
     *,
     names: Sequence[str],
     models: Sequence[str] = (OWN,),
     windows: Sequence[int] = (0,),
-) -> Iterator[Task]:
+) -> Iterator[ReplayTask]:
     """What is left to be replayed."""
     version = version_of(settings)
     for path, content in found:
@@ -228,10 +231,10 @@ def tasks(
             for window in windows:
                 left = tuple(name for name in names if (content, name, model, window, version) not in known)
                 if left:
-                    yield Task(str(path), content, left, model, window, version, settings)
+                    yield ReplayTask(str(path), content, left, model, window, version, settings)
 
 
-def replayed(task: Task) -> list[Result]:
+def replayed(task: ReplayTask) -> list[Result]:
     """The results of a task. What cannot be replayed has results that say so, so that it is not tried again."""
 
     def nothing(policy: str, problem: str) -> Result:
@@ -295,7 +298,7 @@ def replayed(task: Task) -> list[Result]:
 
 def _work(task: bytes) -> bytes:
     """`replayed` as bytes, which any executor can send."""
-    return msgspec.json.encode(replayed(msgspec.json.decode(task, type=Task)))
+    return msgspec.json.encode(replayed(msgspec.json.decode(task, type=ReplayTask)))
 
 
 async def policy_costs(folder: Path, settings: Settings, model: str, *, window: int) -> list[Result]:
@@ -304,7 +307,7 @@ async def policy_costs(folder: Path, settings: Settings, model: str, *, window: 
     Slow for a long session: about 3 s per policy for 500 calls; cancelling ends it. Nothing is returned if there is no
     answer yet, or the model's prices are not known. `window` is in tokens.
     """
-    task = Task(str(folder), "", tuple(POLICIES), model, window, "", settings)
+    task = ReplayTask(str(folder), "", tuple(POLICIES), model, window, "", settings)
     try:
         results = msgspec.json.decode(await in_own_process(__name__, msgspec.json.encode(task)), type=list[Result])
     except (OSError, msgspec.DecodeError):
@@ -312,14 +315,14 @@ async def policy_costs(folder: Path, settings: Settings, model: str, *, window: 
     return [each for each in results if not each.problem]
 
 
-class Stopped(Exception):
+class WorkerDied(Exception):
     """A worker process died. What was done is in the results."""
 
 
-def run(left: Iterable[Task], executor: Executor, workers: int) -> Iterator[list[Result]]:
+def run(left: Iterable[ReplayTask], executor: Executor, workers: int) -> Iterator[list[Result]]:
     """The results of tasks, as they come. Few are handed over at a time, so memory does not grow with their number.
 
-    Raises `Stopped`.
+    Raises `WorkerDied`.
     """
     waiting: set[Future[bytes]] = set()
     rest = iter(left)
@@ -335,7 +338,9 @@ def run(left: Iterable[Task], executor: Executor, workers: int) -> Iterator[list
             for future in done:
                 yield msgspec.json.decode(future.result(), type=list[Result])
     except BrokenProcessPool as error:
-        raise Stopped("A worker process ended. What was done is kept: the same command goes on from there.") from error
+        raise WorkerDied(
+            "A worker process ended. What was done is kept: the same command goes on from there."
+        ) from error
     finally:
         for future in waiting:
             future.cancel()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-from tui_agent.replay.simulation import OURS, Outcome
+from tui_agent.replay.simulation import OURS, ReplayOutcome
 
 WIDTH: Final = 760
 PANEL_HEIGHT: Final = 440
@@ -57,7 +57,7 @@ class Dot(NamedTuple):
     fits: bool = True
 
 
-def dots(outcomes: Iterable[Outcome]) -> list[Dot]:
+def dots(outcomes: Iterable[ReplayOutcome]) -> list[Dot]:
     """These outcomes as dots."""
     return [
         Dot(

@@ -18,9 +18,9 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sizes import NOTHING, size_of_block, total_size
 from tui_agent.conversation.view import View
-from tui_agent.replay.billing import Prompt, PromptPart, common
-from tui_agent.replay.policies import INSTRUCTION_TOKENS, Setup
-from tui_agent.replay.script import Measured, RecordedCall, text_tokens, tokens_of
+from tui_agent.replay.billing import PromptPart, RequestParts, common
+from tui_agent.replay.policies import INSTRUCTION_TOKENS, PolicySetup
+from tui_agent.replay.script import MeasuredSizes, RecordedCall, text_tokens, tokens_of
 from tui_agent.replay.showing import ShownBlocks
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.recording import Recording
@@ -42,7 +42,7 @@ class AsRecorded:
     recordings of other systems.
     """
 
-    def __init__(self, setup: Setup, recording: Recording, protected: int) -> None:
+    def __init__(self, setup: PolicySetup, recording: Recording, protected: int) -> None:
         self._script, self._ledger = setup[:2]
         self._log = recording.log
         self._protected = protected
@@ -56,7 +56,7 @@ class AsRecorded:
         self._head = (PromptPart("fixed", setup.script.fixed - self._shared),) if self._shared else ()
         self._edge = -1, 0
         self._sent = 0
-        self.prompt = Prompt(self._shared or setup.script.fixed)
+        self.prompt = RequestParts(self._shared or setup.script.fixed)
         self.compactions = 0
         self.clearings = 0
 
@@ -134,7 +134,7 @@ class AsRecorded:
         return self._edge[1]
 
 
-def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], AsRecorded]:
+def as_recorded(recording: Recording, settings: Settings) -> Callable[[PolicySetup], AsRecorded]:
     """The policy that repeats a recording's requests; `settings` give the protected tail of this program's sessions."""
     ours = recording.format == "session"
     return lambda setup: AsRecorded(setup, recording, protected_tokens(settings.clearing, setup.window) if ours else 0)
@@ -143,7 +143,7 @@ def as_recorded(recording: Recording, settings: Settings) -> Callable[[Setup], A
 # Sizes
 
 
-def measure(recording: Recording) -> Measured | None:
+def measure(recording: Recording) -> MeasuredSizes | None:
     """The sizes derived from the recorded usage; None if no usage is recorded.
 
     New content of a request is as large as the request has grown; system prompt and tools are the rest of the first
@@ -186,7 +186,7 @@ def measure(recording: Recording) -> Measured | None:
             )
             earlier = messages
         view.apply(entry)
-    return Measured(fixed, factor, sizes, surprises)
+    return MeasuredSizes(fixed, factor, sizes, surprises)
 
 
 def _usual_factor(recording: Recording, metered: Mapping[int, Usage]) -> float:

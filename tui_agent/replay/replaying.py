@@ -15,7 +15,7 @@ from tui_agent.replay.forecast import Accuracy, compare
 from tui_agent.replay.policies import Write, written_by_rule
 from tui_agent.replay.recorded import AS_RECORDED, as_recorded, measure
 from tui_agent.replay.script import make_script
-from tui_agent.replay.simulation import Outcome, policies, simulate
+from tui_agent.replay.simulation import ReplayOutcome, policies, simulate
 from tui_agent.settings import Settings
 from tui_agent.storage.recordings.recording import Recording, UnreadableRecording
 
@@ -33,7 +33,7 @@ class Replay:
         self.recording = recording
         self.measured = measure(recording)
         self.script = make_script(recording, self.measured)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ReplayOutcome] = []
         self.accuracies: dict[tuple[str, int], Accuracy] = {}
         self._settings = settings
         self._step = step
@@ -60,13 +60,13 @@ class Replay:
 
     def run(
         self, names: Iterable[str], profile: ModelProfile, window: int = 0, write: Write = written_by_rule
-    ) -> list[Outcome]:
+    ) -> list[ReplayOutcome]:
         """Replay it under these policies on a model; `window` is in tokens (0: the model's)."""
-        found: list[Outcome] = []
+        found: list[ReplayOutcome] = []
         known = policies([name for name in names if name != AS_RECORDED], self._settings)
         for name in names:
             make = as_recorded(self.recording, self._settings) if name == AS_RECORDED else known[name]
-            small = small_beside(profile, self._settings)
+            small = small_profile(profile, self._settings)
             outcome = simulate(
                 self.script, name, make, profile, small=small, window=window, write=write, step=self._step
             )
@@ -88,7 +88,7 @@ class Replay:
             return False
 
 
-def _as_billed(outcome: Outcome, accuracy: Accuracy) -> Outcome:
+def _as_billed(outcome: ReplayOutcome, accuracy: Accuracy) -> ReplayOutcome:
     """The outcome with the recorded usage of its calls in place of the simulated one."""
     recorded = {call.number: call for call in accuracy.calls}
     simulated = [used for number, used in enumerate(outcome.used, 1) if number in recorded]
@@ -123,7 +123,7 @@ def priced_profile(settings: Settings, name: str) -> ModelProfile:
     return profile
 
 
-def small_beside(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
+def small_profile(profile: ModelProfile, settings: Settings) -> ModelProfile | None:
     """The small model that may write summaries instead, as in a session."""
     name = settings.agentic.small_model or model_of_tier(settings, profile.provider, "small")
     return priced_profile(settings, name) if name else None

@@ -16,7 +16,7 @@ from tui_agent.context.compaction.facts import count_mentions, mentions
 from tui_agent.context.compaction.material import strings_in
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolDefinition, ToolResult
 from tui_agent.conversation.entries import Message, Prefix
-from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
+from tui_agent.conversation.sizes import TextSize, size_of_block, size_of_text, size_of_tools
 from tui_agent.storage.recordings.recording import Recording
 
 CHARS_PER_TOKEN = 2.9
@@ -35,7 +35,7 @@ PAGING_TOOLS = frozenset(("read_file", "recall"))
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSizes:
     """Sizes derived from a recording's usage: tokens of system prompt and tools, `Script.factor`, tokens of each block.
 
     `surprises` gives for a call, by its answer's number in the log, how many tokens its new content had more than the
@@ -141,7 +141,7 @@ class Script:
         return known
 
 
-def tokens_of(size: Size, factor: float = 1.0) -> int:
+def tokens_of(size: TextSize, factor: float = 1.0) -> int:
     """The tokens of a size, as billed for every policy; `factor` is that of `Script`."""
     text = (size.ascii / CHARS_PER_TOKEN + size.other * 1.5) * factor
     return math.ceil(text) + round(size.images * IMAGE_TOKENS)
@@ -157,7 +157,7 @@ def block_tokens(blocks: Iterable[Block], factor: float = 1.0) -> int:
     return sum(tokens_of(size_of_block(block), factor) for block in blocks)
 
 
-def make_script(recording: Recording, measured: Measured | None = None) -> Script:
+def make_script(recording: Recording, measured: MeasuredSizes | None = None) -> Script:
     """The script of a recording, with the sizes `measured` in it; if None, with estimated sizes."""
     factor, sizes = (measured.factor, measured.sizes) if measured else (1.0, dict[Block, int]())
     messages = [_without_reasoning(message) for message in recording.messages]
@@ -265,7 +265,7 @@ def _calls_answered(messages: list[Message]) -> list[ToolCall | None]:
     return answered
 
 
-def _prefix(recording: Recording, measured: Measured | None) -> tuple[Prefix, int, tuple[str, ...]]:
+def _prefix(recording: Recording, measured: MeasuredSizes | None) -> tuple[Prefix, int, tuple[str, ...]]:
     if recording.prefix is not None:
         size = size_of_text(recording.prefix.system).plus(size_of_tools(recording.prefix.tools))
         fixed = measured.fixed if measured else tokens_of(size)

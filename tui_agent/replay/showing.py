@@ -6,7 +6,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolResult
 from tui_agent.conversation.entries import Role, Shortened
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.view import View
-from tui_agent.replay.billing import PartKind, Prompt, PromptPart, common
+from tui_agent.replay.billing import PartKind, PromptPart, RequestParts, common
 from tui_agent.replay.policies import depths_after
 from tui_agent.replay.script import RecordedMessage, Script, text_of
 
@@ -47,7 +47,7 @@ class ShownBlocks:
 
     def show(
         self,
-        prompt: Prompt,
+        prompt: RequestParts,
         view: View,
         messages: Sequence[RequestMessage],
         edges: Iterable[int] = (),

@@ -9,9 +9,17 @@ import msgspec
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.replay.billing import Bill, Ledger, PromptPart
+from tui_agent.replay.billing import Bill, Billing, PromptPart
 from tui_agent.replay.engine_policy import EnginePolicy
-from tui_agent.replay.policies import COMPARED, Keeping, MakePolicy, Policy, Setup, Write, written_by_rule
+from tui_agent.replay.policies import (
+    COMPARED,
+    KeepingPolicy,
+    MakePolicy,
+    PolicySetup,
+    ReplayPolicy,
+    Write,
+    written_by_rule,
+)
 from tui_agent.replay.script import RecordedCall, RecordedMessage, Script
 from tui_agent.settings import POLICIES, PolicyName, Preset, Settings, with_policy
 from tui_agent.storage.recordings.recording import UnreadableRecording
@@ -41,7 +49,7 @@ def preset_policy(name: Preset | PolicyName, settings: Settings) -> MakePolicy:
 
 def policies(names: Sequence[str], settings: Settings) -> dict[str, MakePolicy]:
     """The policies with these names; all if none are given. Raises `UnknownPolicy`."""
-    known: dict[str, MakePolicy] = {"none": Keeping, **COMPARED}
+    known: dict[str, MakePolicy] = {"none": KeepingPolicy, **COMPARED}
     known |= {name: preset_policy(name, settings) for name in (*PRESETS, *POLICIES)}
     for name in names:
         if name not in known:
@@ -96,7 +104,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """The result of a policy for a recording on one model: the usage of each call, and the prompt at the end."""
 
     policy: str
@@ -120,11 +128,11 @@ def simulate(
     window: int = 0,
     write: Write = written_by_rule,
     step: Step | None = None,
-) -> Outcome:
+) -> ReplayOutcome:
     """Replay the script under a policy. `window` (tokens) overrides the model's; `step` is called after each call."""
     window = window or profile.window
-    ledger = Ledger(profile, small, window)
-    policy = make(Setup(script, ledger, window, write))
+    ledger = Billing(profile, small, window)
+    policy = make(PolicySetup(script, ledger, window, write))
     search = _Search(script, policy, ledger)
     usages: list[Usage] = []
     for call in script.calls:
@@ -140,7 +148,7 @@ def simulate(
     search.look_for_the_users_words()
     counts = policy.compactions, policy.clearings
     view = tuple(policy.prompt.parts[1:])
-    return Outcome(name, profile.id, window, ledger.bill, search.evidence, *counts, tuple(usages), view)
+    return ReplayOutcome(name, profile.id, window, ledger.bill, search.evidence, *counts, tuple(usages), view)
 
 
 @dataclass(slots=True)
@@ -151,8 +159,8 @@ class _Search:
     """
 
     script: Script
-    policy: Policy
-    ledger: Ledger
+    policy: ReplayPolicy
+    ledger: Billing
     evidence: Evidence = field(default_factory=Evidence)
     fetched: set[int] = field(default_factory=set)
     edits: int = 0

@@ -11,7 +11,7 @@ from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, error_of
 from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import Replay
-from tui_agent.replay.simulation import Outcome
+from tui_agent.replay.simulation import ReplayOutcome
 from tui_agent.text import compact_count, money_text, printable
 
 SHOWN_PROBLEMS: Final = 5
@@ -205,7 +205,7 @@ def _error(predicted: float, recorded: float) -> float | None:
     return error if math.isfinite(error) else None
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
+def _row(outcome: ReplayOutcome) -> tuple[str, ...]:
     bill, evidence = outcome.bill, outcome.evidence
     return (
         outcome.policy,
@@ -223,7 +223,7 @@ def _row(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def _record(outcome: Outcome) -> dict[str, object]:
+def _record(outcome: ReplayOutcome) -> dict[str, object]:
     bill, evidence = asdict(outcome.bill), outcome.evidence
     del bill["usage"]
     return {

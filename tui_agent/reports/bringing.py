@@ -22,10 +22,10 @@ from tui_agent.settings.keys import settings_by_key
 from tui_agent.settings.writing import keep_servers, keep_setting
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
-from tui_agent.tools.mcp.importing import Foreign, foreign, read_settings
+from tui_agent.tools.mcp.importing import ForeignServers, foreign, read_settings
 
 
-class Agent(NamedTuple):
+class OtherAgent(NamedTuple):
     """Another agent: its name, and its files of settings and of instructions below the user's home."""
 
     name: str
@@ -33,10 +33,10 @@ class Agent(NamedTuple):
     memory: str
 
 
-AGENTS: Final[Mapping[str, Agent]] = {
-    "claude-code": Agent("Claude Code", ".claude/settings.json", ".claude/CLAUDE.md"),
-    "codex": Agent("codex", ".codex/config.toml", ".codex/AGENTS.md"),
-    "gemini": Agent("Gemini CLI", ".gemini/settings.json", ".gemini/GEMINI.md"),
+AGENTS: Final[Mapping[str, OtherAgent]] = {
+    "claude-code": OtherAgent("Claude Code", ".claude/settings.json", ".claude/CLAUDE.md"),
+    "codex": OtherAgent("codex", ".codex/config.toml", ".codex/AGENTS.md"),
+    "gemini": OtherAgent("Gemini CLI", ".gemini/settings.json", ".gemini/GEMINI.md"),
 }
 _SERVERS: Final = frozenset(("mcpServers", "mcp_servers", "projects"))
 _LISTS: Final = ("allow", "ask", "deny")
@@ -55,7 +55,7 @@ _ELSEWHERE: Final = {
 NOT_HERE: Final = "there is no such setting, or it means something else here"
 
 
-class Brought(NamedTuple):
+class ImportedFiles(NamedTuple):
     """What another agent's files bring: a model, servers, rules by list, and the file of the user's instructions; and
     sentences on what is left.
     """
@@ -86,7 +86,7 @@ def import_report(agent: str, user_home: Path, home: Path, project: Path, settin
     return "\n".join(report)
 
 
-def _changes(found: Brought, settings: Settings) -> Iterator[str]:
+def _changes(found: ImportedFiles, settings: Settings) -> Iterator[str]:
     if found.model:
         before = f" (instead of {settings.model.id})" if settings.model.id else ""
         yield f"model.id = {found.model}{before}"
@@ -100,7 +100,7 @@ def _changes(found: Brought, settings: Settings) -> Iterator[str]:
         yield from (f"permissions.{kind} + {rule}" for rule in rules)
 
 
-def _write(found: Brought, home: Path, settings: Settings) -> None:
+def _write(found: ImportedFiles, home: Path, settings: Settings) -> None:
     """Raises SettingsError, and OSError."""
     if found.memory is not None:
         make_private_folder(home)
@@ -121,7 +121,7 @@ def _users(settings: Settings, kind: str) -> tuple[str, ...]:
     return lists[kind]
 
 
-def _brought(agent: Agent, user_home: Path, home: Path, project: Path, settings: Settings) -> Brought:
+def _brought(agent: OtherAgent, user_home: Path, home: Path, project: Path, settings: Settings) -> ImportedFiles:
     path = user_home / agent.settings
     left: list[str] = []
     try:
@@ -152,7 +152,7 @@ def _brought(agent: Agent, user_home: Path, home: Path, project: Path, settings:
     effort = "low" if asked == "minimal" else str(asked)
     if effort not in settings_by_key()["model.effort"].allowed.choices or effort == settings.model.effort:
         effort = ""
-    return Brought(model, effort, servers, rules, memory, tuple(left), tuple(said))
+    return ImportedFiles(model, effort, servers, rules, memory, tuple(left), tuple(said))
 
 
 def _others(document: Mapping[str, object]) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _others(document: Mapping[str, object]) -> Iterator[str]:
             yield key
 
 
-def _new_servers(listed: list[Foreign], settings: Settings, left: list[str]) -> dict[str, ToolServer]:
+def _new_servers(listed: list[ForeignServers], settings: Settings, left: list[str]) -> dict[str, ToolServer]:
     found: dict[str, ToolServer] = {}
     for each in listed:
         left += [problem for problem in each.problems if problem not in left]

@@ -50,7 +50,7 @@ class PluginError(Exception):
     """It cannot be done; the text says why, and what to do."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class PluginOrigin(msgspec.Struct, frozen=True):
     """Where a copy is from."""
 
     url: str
@@ -181,7 +181,7 @@ class Plugins:
         for copy in self._all_copies():
             if not any(path.is_relative_to(copy) for path in left):
                 shutil.rmtree(copy)
-                _beside(copy).unlink(missing_ok=True)
+                _origin_file(copy).unlink(missing_ok=True)
         self._say(f"Off from the next session: {', '.join(_names(map(self._resolved, removed)))}.")
 
     def _list(self) -> None:
@@ -203,7 +203,7 @@ class Plugins:
         return self._working / Path(named).expanduser()
 
     def _all_copies(self) -> list[Path]:
-        return sorted(path for path in self._copies.glob("*") if _beside(path).is_file() and path.is_dir())
+        return sorted(path for path in self._copies.glob("*") if _origin_file(path).is_file() and path.is_dir())
 
     def _on_from(self, copy: Path) -> list[Path]:
         return [path for each in self._settings.session.plugins if (path := self._resolved(each)).is_relative_to(copy)]
@@ -217,12 +217,12 @@ class Plugins:
         names = (name or "plugin", *(f"{name or 'plugin'}-{number}" for number in range(2, 1_000)))
         return next(self._copies / each for each in names if not (self._copies / each).exists())
 
-    def _replace(self, new: Path, place: Path, origin: Origin) -> None:
+    def _replace(self, new: Path, place: Path, origin: PluginOrigin) -> None:
         """Put a new copy in its place; the old one, if any, goes with the temporary folder."""
         if place.exists():
             place.rename(new.parent / "old")
         new.rename(place)
-        write_file(_beside(place), msgspec.json.encode(origin))
+        write_file(_origin_file(place), msgspec.json.encode(origin))
 
 
 def address(source: str, folder: Path) -> str:
@@ -335,7 +335,7 @@ def _unused(about: dict[str, object]) -> Iterator[str]:
             yield f"{name} at other places, which plugin.json names"
 
 
-def _copied(url: str, ref: str, place: Path) -> Origin:
+def _copied(url: str, ref: str, place: Path) -> PluginOrigin:
     """Copy the files of a repository. Raises `PluginError`."""
     environ = {name: value for name, value in with_search_path(os.environ).items() if not name.startswith("GIT_")}
     environ |= {
@@ -360,7 +360,7 @@ def _copied(url: str, ref: str, place: Path) -> Origin:
         raise PluginError(f"{url} cannot be copied: {why or f'git ended with {error.returncode}'}") from None
     shutil.rmtree(place / ".git")
     shutil.rmtree(place / _PICKED, ignore_errors=True)
-    return Origin(url, ref, commit)
+    return PluginOrigin(url, ref, commit)
 
 
 def _changed(old: Path, new: Path) -> list[str]:
@@ -381,16 +381,16 @@ def _git(words: Sequence[str], environ: dict[str, str]) -> str:
     return done.stdout
 
 
-def _beside(copy: Path) -> Path:
+def _origin_file(copy: Path) -> Path:
     return copy.with_name(f"{copy.name}.json")
 
 
-def _origin(copy: Path) -> Origin:
+def _origin(copy: Path) -> PluginOrigin:
     """Raises `PluginError`."""
     try:
-        return msgspec.json.decode(_beside(copy).read_bytes(), type=Origin)
+        return msgspec.json.decode(_origin_file(copy).read_bytes(), type=PluginOrigin)
     except (OSError, msgspec.MsgspecError) as error:
-        raise PluginError(f"{_beside(copy)} cannot be read: {error}; remove the plugin and add it again") from None
+        raise PluginError(f"{_origin_file(copy)} cannot be read: {error}; remove the plugin and add it again") from None
 
 
 def _document(path: Path) -> dict[str, object]:

@@ -17,7 +17,7 @@ from rich.progress import TextColumn
 from tui_agent.models.prices import all_models
 from tui_agent.replay.command import progress
 from tui_agent.replay.many import (
-    Found,
+    RecordingFile,
     Result,
     Results,
     executor_of,
@@ -279,7 +279,7 @@ def _row(row: PolicySums) -> Sequence[str]:
     )
 
 
-def leaks(report: str, found: Iterable[Found], own: Iterable[str] = ()) -> list[str]:
+def leaks(report: str, found: Iterable[RecordingFile], own: Iterable[str] = ()) -> list[str]:
     """The words of these sessions, their paths and names that stand in a report and are not a report's own; the words
     of `own` texts count as its own too.
 
@@ -324,7 +324,7 @@ def _words_of(path: Path) -> set[str]:
     return {word.casefold() for text in texts for word in _WORD.findall(text)}
 
 
-class Wanted(NamedTuple):
+class ReplayRequest(NamedTuple):
     """What is to be replayed: recordings and agents, policies, models and windows (empty: all; each one's own)."""
 
     named: Sequence[str]
@@ -336,7 +336,7 @@ class Wanted(NamedTuple):
 
 
 def replay_many(
-    wanted: Wanted, home: Path, settings: Settings, *, results: Path, jobs: int = 0, executor: str = ""
+    wanted: ReplayRequest, home: Path, settings: Settings, *, results: Path, jobs: int = 0, executor: str = ""
 ) -> Summary:
     """Replay all that has no result yet, and report on all that was wanted.
 
@@ -374,7 +374,7 @@ def replay_many(
     return summarise(current(), version)
 
 
-def recordings_of(wanted: Wanted, home: Path) -> list[Found]:
+def recordings_of(wanted: ReplayRequest, home: Path) -> list[RecordingFile]:
     """The recordings of this shard. Raises `UnreadableRecording` if there are none."""
     found = find(wanted.named, wanted.agents, home)
     if not found:

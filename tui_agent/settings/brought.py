@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.regular import read_bytes
-from tui_agent.settings.schema import Context
+from tui_agent.settings.schema import ContextSettings
 from tui_agent.settings.servers import listed_servers, plain_json
 from tui_agent.settings.trust import (
     CLAUDE_FOLDER,
@@ -75,7 +75,7 @@ _HOOK_MORE: Final = ("server", "input", "headers", "allowedEnvVars")
 """Keys of a hook that say more on it."""
 
 
-class Brought(NamedTuple):
+class BroughtFile(NamedTuple):
     """A file or folder, by path from the project's root, and what it does once the project is trusted.
 
     details: what it runs, and every setting and name in it, a line for each.
@@ -86,7 +86,7 @@ class Brought(NamedTuple):
     details: tuple[str, ...] = ()
 
 
-class Standing(NamedTuple):
+class TrustAnswer(NamedTuple):
     """What the user answered about a project: they trust all of it, or refuse it, or neither.
 
     new: what it runs or sets beyond what they were shown when they said yes, a line for each.
@@ -97,12 +97,12 @@ class Standing(NamedTuple):
     new: tuple[str, ...] = ()
 
 
-def standing(project: Path, home: Path) -> Standing:
+def standing(project: Path, home: Path) -> TrustAnswer:
     """The user's answer about a project, for what it runs and sets now. Raises TrustError."""
     if not is_trusted(project, home):
-        return Standing(False, is_refused(project, home))
+        return TrustAnswer(False, is_refused(project, home))
     new = not_covered(project, home, running(project))
-    return Standing(not new, False, new)
+    return TrustAnswer(not new, False, new)
 
 
 def running(project: Path) -> tuple[str, ...]:
@@ -145,13 +145,15 @@ def plugin_starts(plugin: Path) -> list[str]:
     return list(_servers_started(plugin_servers(plugin)))
 
 
-def brought(folder: Path, instruction_files: Iterable[str] = Context().instruction_files) -> tuple[Brought, ...]:
+def brought(
+    folder: Path, instruction_files: Iterable[str] = ContextSettings().instruction_files
+) -> tuple[BroughtFile, ...]:
     """What waits for trust, from the project's root down to `folder`; if empty, there is nothing to ask the user."""
     root, resolved = project_root(folder), folder.resolve()
     on_the_way = [place for place in (resolved, *resolved.parents) if place.is_relative_to(root)]
     names = tuple(instruction_files)
     return tuple(
-        Brought(str(path.relative_to(root)), does, _details(path))
+        BroughtFile(str(path.relative_to(root)), does, _details(path))
         for place in reversed(on_the_way)
         for path, does in (
             *_instructions(place, names),

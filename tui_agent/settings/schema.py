@@ -22,7 +22,7 @@ TaskClassName = Literal["debug", "implement", "chat", "research", "review"]
 Tier = Literal["frontier", "mid", "small"]
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class ModelSettings(Struct, frozen=True, kw_only=True):
     """The model."""
 
     id: str = ""
@@ -35,7 +35,7 @@ class Model(Struct, frozen=True, kw_only=True):
     """Models that go on instead of waiting, in this order, if the model's limit is reached or it stays overloaded."""
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class ContextSettings(Struct, frozen=True, kw_only=True):
     """The token budget, and what is part of every request."""
 
     context_window: Annotated[int, Meta(ge=-1)] = 0
@@ -72,7 +72,7 @@ class Context(Struct, frozen=True, kw_only=True):
     """Names of project instruction files; in each folder, the first that exists is read."""
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class OutputSettings(Struct, frozen=True, kw_only=True):
     """How much of a tool result enters the conversation."""
 
     max_lines: Positive = 2_000
@@ -99,7 +99,7 @@ class Output(Struct, frozen=True, kw_only=True):
     """Bytes of a command's raw output stored in a file."""
 
 
-class Clearing(Struct, frozen=True, kw_only=True):
+class ClearingSettings(Struct, frozen=True, kw_only=True):
     """Clearing of old tool results."""
 
     threshold: Threshold = 0.6
@@ -120,7 +120,7 @@ class Clearing(Struct, frozen=True, kw_only=True):
     """Tools whose results stay, besides reads of memory and skills; the lists of all sources are combined."""
 
 
-class Digests(Struct, frozen=True, kw_only=True):
+class DigestSettings(Struct, frozen=True, kw_only=True):
     """Digests of old tool results; only with the preset `digest`."""
 
     cutoff: Count = 10
@@ -146,7 +146,7 @@ class ThresholdByTier(Struct, frozen=True, kw_only=True):
     """Share of the window for small models; by default at least 64,000 tokens of conversation, if there is room."""
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
+class CompactionSettings(Struct, frozen=True, kw_only=True):
     """Summaries of older turns."""
 
     auto: bool = True
@@ -190,7 +190,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """Longest pause, in turns, after failed compactions (2, 4, … up to this)."""
 
 
-class Checkpoints(Struct, frozen=True, kw_only=True):
+class CheckpointSettings(Struct, frozen=True, kw_only=True):
     """Completion records of finished tasks."""
 
     enabled: bool = True
@@ -199,7 +199,7 @@ class Checkpoints(Struct, frozen=True, kw_only=True):
     """Offer the tool episode: the model names a piece of work, whose calls leave the view once it is finished."""
 
 
-class Agentic(Struct, frozen=True, kw_only=True):
+class AgenticSettings(Struct, frozen=True, kw_only=True):
     """Subtasks that read on the model's behalf."""
 
     enabled: bool = True
@@ -208,7 +208,7 @@ class Agentic(Struct, frozen=True, kw_only=True):
     """Model for subtasks; empty: the small model of the session's provider."""
 
 
-class Agent(Struct, frozen=True, kw_only=True):
+class AgentSettings(Struct, frozen=True, kw_only=True):
     """Limits of a turn and of a session; costs include subtasks."""
 
     max_calls: Positive = 100
@@ -221,7 +221,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     """US dollars that a session may cost; null: no ceiling."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class LimitSettings(Struct, frozen=True, kw_only=True):
     """Limits of all sessions together."""
 
     day_usd: Dollars | None = None
@@ -277,7 +277,7 @@ class Endpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Its models by id; you can also use others."""
 
 
-class Models(Struct, frozen=True, kw_only=True):
+class ModelsSettings(Struct, frozen=True, kw_only=True):
     """Which model of a provider is used for each tier, and your own endpoints."""
 
     anthropic: TierModels = TierModels(frontier="claude-opus-5-5", mid="claude-sonnet-5-5", small="claude-haiku-5-5")
@@ -288,14 +288,14 @@ class Models(Struct, frozen=True, kw_only=True):
     """Your own servers, by the name before the colon: `url`, `key` (a variable), `api`, `models`."""
 
 
-class Ollama(Struct, frozen=True, kw_only=True):
+class OllamaSettings(Struct, frozen=True, kw_only=True):
     """Local models."""
 
     host: str = ""
     """Ollama's address if `OLLAMA_HOST` is not set; empty: http://127.0.0.1:11434."""
 
 
-class Tiers(Struct, frozen=True, kw_only=True):
+class TierSettings(Struct, frozen=True, kw_only=True):
     """Tiers of models whose provider does not report one, by a part of the id (`*` stands for anything)."""
 
     frontier: tuple[str, ...] = ("opus", "fable", "mythos", "gemini-3*-pro")
@@ -317,7 +317,7 @@ class TaskClass(Struct, frozen=True, kw_only=True):
     """Permission mode if none is set."""
 
 
-class Tasks(Struct, frozen=True, kw_only=True):
+class TaskSettings(Struct, frozen=True, kw_only=True):
     """Defaults for each kind of work (`--task`)."""
 
     debug: TaskClass = TaskClass(tier="frontier", threshold=0.65)
@@ -327,7 +327,7 @@ class Tasks(Struct, frozen=True, kw_only=True):
     review: TaskClass = TaskClass(tier="frontier", threshold=0.75)
 
 
-class Safety(Struct, frozen=True, kw_only=True):
+class SafetySettings(Struct, frozen=True, kw_only=True):
     """Guards at the start of a session."""
 
     small_tier_parent: Literal["warn", "refuse", "allow"] = "warn"
@@ -336,7 +336,7 @@ class Safety(Struct, frozen=True, kw_only=True):
     """Show the notices of the guards."""
 
 
-class Permissions(Struct, frozen=True, kw_only=True):
+class PermissionSettings(Struct, frozen=True, kw_only=True):
     """What may happen without asking. A rule is a tool name or TOOL(PATTERN)."""
 
     mode: PermissionMode = "auto"
@@ -361,7 +361,7 @@ class Permissions(Struct, frozen=True, kw_only=True):
     """What runs unasked in mode auto: commands that a full sandbox confines (sandboxed), or only known ones (known)."""
 
 
-class FileHistory(Struct, frozen=True, kw_only=True):
+class FileHistorySettings(Struct, frozen=True, kw_only=True):
     """Copies of files, made before tools change them, so that they can be restored."""
 
     enabled: bool = True
@@ -428,7 +428,7 @@ class ToolServer(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
             raise ValueError("its url must begin with http:// or https://")
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class SearchSettings(Struct, frozen=True, kw_only=True):
     """Who searches for the tool web_search."""
 
     service: Literal["", "off", "searxng", "brave", "tavily"] = ""
@@ -443,21 +443,21 @@ class Search(Struct, frozen=True, kw_only=True):
     """The price of a search in USD; null: what the service's page says."""
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """What is remembered of a project."""
 
     by_model: bool = False
     """Have the small model propose notes too, from what you said, once a session was idle for two minutes."""
 
 
-class Worktree(Struct, frozen=True, kw_only=True):
+class WorktreeSettings(Struct, frozen=True, kw_only=True):
     """Sessions in a git worktree of their own (`--worktree`)."""
 
     setup: str = ""
     """A shell command that is run in each new worktree, such as `npm ci`."""
 
 
-class Diagnostics(Struct, frozen=True, kw_only=True):
+class DiagnosticsSettings(Struct, frozen=True, kw_only=True):
     """What an edit newly broke, from language servers (with the extra tui-agent[lsp]) and from checks of yours."""
 
     enabled: bool = True
@@ -470,7 +470,7 @@ class Diagnostics(Struct, frozen=True, kw_only=True):
     """Tell warnings too, not only errors."""
 
 
-class Mcp(Struct, frozen=True, kw_only=True):
+class McpSettings(Struct, frozen=True, kw_only=True):
     """MCP servers."""
 
     servers: dict[str, ToolServer] = field(default_factory=dict)
@@ -487,7 +487,7 @@ class Mcp(Struct, frozen=True, kw_only=True):
     """Seconds that one call of a server's tool may take."""
 
 
-class Watchdog(Struct, frozen=True, kw_only=True):
+class WatchdogSettings(Struct, frozen=True, kw_only=True):
     """Detects a model that is stuck."""
 
     mode: Literal["warn", "off", "prompt", "auto"] = "warn"
@@ -504,7 +504,7 @@ class Watchdog(Struct, frozen=True, kw_only=True):
     """US dollars per minute, over a turn, that raise an alert; 0: off."""
 
 
-class Session(Struct, frozen=True, kw_only=True):
+class SessionSettings(Struct, frozen=True, kw_only=True):
     """The kind of work, and how answers are written."""
 
     task_class: TaskClassName | None = None
@@ -517,7 +517,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """Folders of Claude Code's plugins: their commands, agents, skills, styles and hooks are used, never changed."""
 
 
-class Telemetry(Struct, frozen=True, kw_only=True):
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """OpenTelemetry (docs/telemetry.md); needs the extra `otel`."""
 
     enabled: Literal["auto", "on", "off"] = "auto"
@@ -526,7 +526,7 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     """Send what was said, too: prompts, answers, arguments and results, without keys."""
 
 
-class Ui(Struct, frozen=True, kw_only=True):
+class UiSettings(Struct, frozen=True, kw_only=True):
     """The full-screen app."""
 
     theme: str = "dark"
@@ -550,32 +550,32 @@ class Ui(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     """All effective settings, and where each came from."""
 
-    model: Model = Model()
-    context: Context = Context()
-    output: Output = Output()
-    clearing: Clearing = Clearing()
-    digests: Digests = Digests()
-    compaction: Compaction = Compaction()
-    checkpoints: Checkpoints = Checkpoints()
-    agentic: Agentic = Agentic()
-    agent: Agent = Agent()
-    limits: Limits = Limits()
-    models: Models = Models()
-    ollama: Ollama = Ollama()
-    tiers: Tiers = Tiers()
-    tasks: Tasks = Tasks()
-    safety: Safety = Safety()
-    permissions: Permissions = Permissions()
-    file_history: FileHistory = FileHistory()
-    mcp: Mcp = Mcp()
-    search: Search = Search()
-    diagnostics: Diagnostics = Diagnostics()
-    memory: Memory = Memory()
-    worktree: Worktree = Worktree()
-    watchdog: Watchdog = Watchdog()
-    session: Session = Session()
-    telemetry: Telemetry = Telemetry()
-    ui: Ui = Ui()
+    model: ModelSettings = ModelSettings()
+    context: ContextSettings = ContextSettings()
+    output: OutputSettings = OutputSettings()
+    clearing: ClearingSettings = ClearingSettings()
+    digests: DigestSettings = DigestSettings()
+    compaction: CompactionSettings = CompactionSettings()
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    agentic: AgenticSettings = AgenticSettings()
+    agent: AgentSettings = AgentSettings()
+    limits: LimitSettings = LimitSettings()
+    models: ModelsSettings = ModelsSettings()
+    ollama: OllamaSettings = OllamaSettings()
+    tiers: TierSettings = TierSettings()
+    tasks: TaskSettings = TaskSettings()
+    safety: SafetySettings = SafetySettings()
+    permissions: PermissionSettings = PermissionSettings()
+    file_history: FileHistorySettings = FileHistorySettings()
+    mcp: McpSettings = McpSettings()
+    search: SearchSettings = SearchSettings()
+    diagnostics: DiagnosticsSettings = DiagnosticsSettings()
+    memory: MemorySettings = MemorySettings()
+    worktree: WorktreeSettings = WorktreeSettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
+    session: SessionSettings = SessionSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    ui: UiSettings = UiSettings()
 
     sources: dict[str, str] = field(default_factory=dict)
     """Where a value that is not built in came from: key → file, environment variable or flag."""

@@ -170,33 +170,33 @@ def _write(path: Path, answers: _Answers) -> None:
         raise TrustError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-class Stricter(NamedTuple):
+class OnlyStricter(NamedTuple):
     """A choice may move towards the end of this order, from loose to strict; no other value may be set."""
 
     order: tuple[str, ...]
 
 
-class Lower(NamedTuple):
+class OnlyLower(NamedTuple):
     """A number may only go down; null means no limit."""
 
 
-class More(NamedTuple):
+class OnlyLonger(NamedTuple):
     """A list may only grow."""
 
 
-TIGHTENING: Mapping[str, Stricter | Lower | More] = {
-    "permissions.mode": Stricter(("allow", "auto", "ask", "plan")),
-    "permissions.ask": More(),
-    "permissions.deny": More(),
-    "permissions.sandbox": Stricter(("off", "auto", "required")),
-    "permissions.unasked": Stricter(("sandboxed", "known")),
-    "agent.max_turns": Lower(),
-    "agent.max_turn_cost_usd": Lower(),
-    "agent.max_session_cost_usd": Lower(),
-    "limits.day_usd": Lower(),
-    "context.max_tokens": Lower(),
-    "safety.small_tier_parent": Stricter(("allow", "warn", "refuse")),
-    "watchdog.mode": Stricter(("off", "warn", "prompt")),
+TIGHTENING: Mapping[str, OnlyStricter | OnlyLower | OnlyLonger] = {
+    "permissions.mode": OnlyStricter(("allow", "auto", "ask", "plan")),
+    "permissions.ask": OnlyLonger(),
+    "permissions.deny": OnlyLonger(),
+    "permissions.sandbox": OnlyStricter(("off", "auto", "required")),
+    "permissions.unasked": OnlyStricter(("sandboxed", "known")),
+    "agent.max_turns": OnlyLower(),
+    "agent.max_turn_cost_usd": OnlyLower(),
+    "agent.max_session_cost_usd": OnlyLower(),
+    "limits.day_usd": OnlyLower(),
+    "context.max_tokens": OnlyLower(),
+    "safety.small_tier_parent": OnlyStricter(("allow", "warn", "refuse")),
+    "watchdog.mode": OnlyStricter(("off", "warn", "prompt")),
 }
 """The keys that an untrusted project's file may set, and which direction is tighter. All other keys wait for trust:
 they could redirect requests, raise the cost of a session, or let something happen without a question.
@@ -215,7 +215,7 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
     """The usable part of the value that an untrusted project gives `key`, and what was left out: an invalid rule must
     not keep the program from starting.
     """
-    if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), More):
+    if not isinstance(value, tuple) or not isinstance(TIGHTENING.get(key), OnlyLonger):
         return value, ""
     usable = (each for each in value if len(str(each)) <= MAX_RULE and re.fullmatch(RULE, str(each).strip()))
     good = tuple(islice(usable, MAX_RULES))
@@ -226,13 +226,13 @@ def readable(key: str, value: Value) -> tuple[Value, str]:
 def tightens(key: str, before: Value, value: Value) -> bool:
     """Whether an untrusted project may change `key` from the user's value `before` to `value`."""
     match TIGHTENING.get(key):
-        case Stricter(order):
+        case OnlyStricter(order):
             return value in order and before in order and order.index(str(value)) > order.index(str(before))
-        case Lower():
+        case OnlyLower():
             return isinstance(value, int | float) and (
                 before is None or (isinstance(before, int | float) and value < before)
             )
-        case More():
+        case OnlyLonger():
             return bool(value)
         case None:
             return False

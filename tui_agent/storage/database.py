@@ -49,7 +49,7 @@ class Schema(NamedTuple):
         )
 
 
-class Found(NamedTuple):
+class DatabaseState(NamedTuple):
     """What was found at the path of a database."""
 
     state: Literal["absent", "ours", "older", "newer", "foreign", "damaged"]
@@ -172,9 +172,9 @@ def _opened(path: Path, schema: Schema, *, read_only: bool, salvage: bool, vfs: 
         return _Opened(read_connection(path), found.reason or f"{path} is open for reading only.")
     if found.state == "damaged" and salvage and _has_header(path):
         return _Opened(damaged_connection(path), found.reason, found.reason)
-    aside: Path | None = None
+    quarantined: Path | None = None
     if found.state in {"foreign", "damaged", "older"}:
-        aside = quarantine(path, "earlier" if found.state == "older" else "damaged")
+        quarantined = quarantine(path, "earlier" if found.state == "older" else "damaged")
     if found.state != "ours":
         path.touch(mode=PRIVATE_FILE)
     connection = _connect(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
@@ -183,7 +183,7 @@ def _opened(path: Path, schema: Schema, *, read_only: bool, salvage: bool, vfs: 
     except BaseException:
         connection.close()
         raise
-    return _Opened(connection, quarantined=aside)
+    return _Opened(connection, quarantined=quarantined)
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema, *, new: bool) -> None:
@@ -200,7 +200,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema, *, new:
         connection.executescript(schema.creation)
 
 
-def inspect(path: Path, schema: Schema) -> Found:
+def inspect(path: Path, schema: Schema) -> DatabaseState:
     """Find out what is at `path` without changing it. Raises `StorageError` if that fails."""
     found = _found_without_opening(path)
     if found is not None:
@@ -211,7 +211,7 @@ def inspect(path: Path, schema: Schema) -> Found:
     except sqlite3.Error as error:
         explanation = explain_sqlite_error(error, path)
         if isinstance(explanation, Damaged):
-            return Found("damaged", explanation.message)
+            return DatabaseState("damaged", explanation.message)
         raise explanation from error
 
 
@@ -259,33 +259,33 @@ def _objects(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in rows}
 
 
-def _found_without_opening(path: Path) -> Found | None:
+def _found_without_opening(path: Path) -> DatabaseState | None:
     with explained(path):
         if not path.exists() or (path.is_file() and path.stat().st_size == 0):
-            return Found("absent")
+            return DatabaseState("absent")
     # sqlite treats a file that is too short for a database as empty, and would overwrite it.
     if path.is_file() and not _has_header(path):
-        return Found("damaged", f"{path} is not a database.")
+        return DatabaseState("damaged", f"{path} is not a database.")
     return None
 
 
-def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> Found:
+def _found(connection: sqlite3.Connection, path: Path, schema: Schema) -> DatabaseState:
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application_id == 0 and version == 0 and tables == 0:
-        return Found("absent")
+        return DatabaseState("absent")
     if application_id != schema.application_id:
-        return Found("foreign", f"{path} is a database of another program.")
+        return DatabaseState("foreign", f"{path} is a database of another program.")
     if version > schema.version:
-        return Found(
+        return DatabaseState(
             "newer",
             f"{path} was written by a newer version of tui-agent (layout {version}, this version knows "
             f"{schema.version}). It is open for reading only.",
         )
     if version < schema.version:
-        return Found("older", f"{path} was written by an earlier version.")
-    return Found("ours")
+        return DatabaseState("older", f"{path} was written by an earlier version.")
+    return DatabaseState("ours")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -337,9 +337,9 @@ def quarantine(path: Path, why: str = "damaged") -> Path:
         count += 1
         target = path.with_name(f"{path.name}.{why}-{stamp}-{count}")
     for ending in ("-wal", "-shm"):
-        beside = path.with_name(path.name + ending)
-        if beside.exists():
-            beside.rename(target.with_name(target.name + ending))
+        companion = path.with_name(path.name + ending)
+        if companion.exists():
+            companion.rename(target.with_name(target.name + ending))
     path.rename(target)
     return target
 

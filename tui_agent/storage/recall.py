@@ -103,7 +103,7 @@ class _Stopped(Exception):
 # What is searched
 
 
-class Rank(IntEnum):
+class TextRank(IntEnum):
     """Which text of an entry to show if several match: the one with the lowest value."""
 
     FILE = 0
@@ -121,7 +121,7 @@ class _Passage(msgspec.Struct, frozen=True, kw_only=True):
     tool: str = ""
     call: str = ""
     path: str = ""
-    rank: Rank = Rank.TEXT
+    rank: TextRank = TextRank.TEXT
 
 
 _Calls: TypeAlias = dict[str, tuple[str, str]]
@@ -168,7 +168,7 @@ def _passages(entries: Sequence[AnyEntry], artifacts: Artifacts) -> Iterator[_Pa
                 artifacts.path_of(Artifact(passage.path, 0, "")).open("rb") as raw,
             ):
                 text = raw.read(RAW_BYTES).decode(errors="replace")
-                yield msgspec.structs.replace(passage, role="raw_output", rank=Rank.RAW, text=text)
+                yield msgspec.structs.replace(passage, role="raw_output", rank=TextRank.RAW, text=text)
 
 
 def _passages_in(message: Message, block: Block, calls: _Calls) -> Iterator[_Passage]:
@@ -199,7 +199,7 @@ def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:
     tool, call = calls.get(answered, ("", ""))
     role = "tool_result" if answered else message.role
     return _Passage(
-        seq=message.seq, time=message.time, role=role, text="", tool=tool, call=call, path=path, rank=Rank.FILE
+        seq=message.seq, time=message.time, role=role, text="", tool=tool, call=call, path=path, rank=TextRank.FILE
     )
 
 
@@ -344,12 +344,12 @@ def _folded(text: str) -> str:
 
 def _arranged(found: Sequence[_Found], unseen: _Unseen) -> list[tuple[_Found, _Standing]]:
     """Sort: what the model does not see first, one text per entry, and every entry once before any twice."""
-    best: dict[int, Rank] = {}
+    best: dict[int, TextRank] = {}
     in_text: set[int] = set()
     for one in found:
         seq, rank = one.passage.seq, one.passage.rank
         best[seq] = min(rank, best.get(seq, rank))
-        if rank is Rank.TEXT:
+        if rank is TextRank.TEXT:
             in_text.add(seq)
     seen: Counter[int] = Counter()
     ranked: list[tuple[_Standing, int, int, _Found]] = []

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.telemetry import names
-from tui_agent.telemetry.spans import Measured, Signal, Span
+from tui_agent.telemetry.spans import MetricValue, Signal, Span
 from tui_agent.tracing import SpanContext
 from tui_agent.version import __version__
 
@@ -105,14 +105,14 @@ class _Sdk:
         return decision is Decision.RECORD_AND_SAMPLE
 
     def take(self, signal: Signal) -> None:
-        if isinstance(signal, Measured):
+        if isinstance(signal, MetricValue):
             self._measure(signal)
         elif self.samples(signal.here, signal.remote):
             span = readable(signal, self._resource)
             for processor in self._processors:
                 processor.on_end(span)
 
-    def _measure(self, measured: Measured) -> None:
+    def _measure(self, measured: MetricValue) -> None:
         name = measured.metric.name
         if name in self._histograms:
             self._histograms[name].record(measured.value, measured.attributes)

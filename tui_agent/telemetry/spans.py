@@ -42,7 +42,7 @@ _OWN_ERRORS: Final = frozenset(("context", "internal", "listener", "tool", "writ
 _STEPS: Final = {Summarized: "summary", Checkpointed: "checkpoint", Digested: "digest", Cleared: "cleared"}
 
 
-class Moment(NamedTuple):
+class SpanEvent(NamedTuple):
     """Something that happened in a span, at a time in seconds since 1970."""
 
     name: str
@@ -64,11 +64,11 @@ class Span(NamedTuple):
     attributes: Attributes
     error: str = ""
     outward: bool = False
-    moments: tuple[Moment, ...] = ()
+    moments: tuple[SpanEvent, ...] = ()
     remote: SpanContext | None = None
 
 
-class Measured(NamedTuple):
+class MetricValue(NamedTuple):
     """A value of a metric."""
 
     metric: names.Metric
@@ -76,7 +76,7 @@ class Measured(NamedTuple):
     attributes: Attributes
 
 
-Signal: TypeAlias = Span | Measured
+Signal: TypeAlias = Span | MetricValue
 
 
 class _Note(msgspec.Struct):
@@ -90,7 +90,7 @@ class _Turn:
     def __init__(self, here: SpanContext, start: float) -> None:
         self.here, self.start, self.last = here, start, start
         self.usage, self.cost, self.calls, self.model = Usage(), 0.0, 0, ""
-        self.moments: list[Moment] = []
+        self.moments: list[SpanEvent] = []
         self.error = self.said = self.answer = ""
         self.answered = False
 
@@ -183,7 +183,7 @@ class Spans:
             remote=self.parent,
         )
         common = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: self._agent}
-        yield Measured(names.TURN_DURATION, duration, {**common, **({names.ERROR: error} if error else {})})
+        yield MetricValue(names.TURN_DURATION, duration, {**common, **({names.ERROR: error} if error else {})})
 
     def _begin(self, seq: int, time: float, said: str) -> _Turn:
         """The running turn, which begins now if none runs."""
@@ -254,13 +254,13 @@ class Spans:
         here = here or self._child(parent, "call", entry.seq)
         yield Span(name, here, parent.span, entry.time - seconds, entry.time, attributes, error, outward=True)
         measured = {key: value for key, value in names_of_call.items() if key != names.CONVERSATION}
-        yield Measured(names.TOKENS, usage.input_tokens, {**measured, names.TOKEN_TYPE: "input"})
-        yield Measured(names.TOKENS, usage.output_tokens, {**measured, names.TOKEN_TYPE: "output"})
-        yield Measured(names.CACHE_READS, usage.cache_read_tokens, measured)
-        yield Measured(names.CACHE_WRITES, usage.cache_write_tokens, measured)
-        yield Measured(names.DOLLARS, cost, measured)
+        yield MetricValue(names.TOKENS, usage.input_tokens, {**measured, names.TOKEN_TYPE: "input"})
+        yield MetricValue(names.TOKENS, usage.output_tokens, {**measured, names.TOKEN_TYPE: "output"})
+        yield MetricValue(names.CACHE_READS, usage.cache_read_tokens, measured)
+        yield MetricValue(names.CACHE_WRITES, usage.cache_write_tokens, measured)
+        yield MetricValue(names.DOLLARS, cost, measured)
         if duration_ms:
-            yield Measured(names.CALL_DURATION, seconds, measured)
+            yield MetricValue(names.CALL_DURATION, seconds, measured)
 
     def _results(self, message: Message) -> Iterator[Signal]:
         for block in message.blocks:
@@ -280,7 +280,7 @@ class Spans:
             seconds = message.duration_ms / 1000
             name, start = f"{names.EXECUTE_TOOL} {call.name}", message.time - seconds
             yield Span(name, here, asked, start, message.time, attributes, error)
-            yield Measured(names.TOOL_DURATION, seconds, {**common, **({names.ERROR: error} if error else {})})
+            yield MetricValue(names.TOOL_DURATION, seconds, {**common, **({names.ERROR: error} if error else {})})
 
     def _step(self, entry: ContextEntry) -> Iterator[Signal]:
         """The signals of a context step, with the model calls that it needed."""
@@ -321,8 +321,8 @@ class Spans:
             self._turn.error = note.kind
             return
         attributes: Attributes = {names.ERROR: note.kind, names.WAIT_S: note.retry_s}
-        self._turn.moments.append(Moment(names.WAIT, entry.time, attributes))
-        yield Measured(names.WAITS, note.retry_s, {names.ERROR: note.kind})
+        self._turn.moments.append(SpanEvent(names.WAIT, entry.time, attributes))
+        yield MetricValue(names.WAITS, note.retry_s, {names.ERROR: note.kind})
 
     def _of_model(self, operation: str, model: str) -> dict[str, Value]:
         provider, colon, name = model.partition(":")

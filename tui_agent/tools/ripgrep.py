@@ -119,8 +119,8 @@ async def search(arguments: Sequence[str], folder: int, stdin: BinaryIO | None =
 @cache
 def find_rg() -> str:
     """The path of ``rg``: beside this Python, in the package, or on PATH. Raises ToolFailure."""
-    beside = (folder / "rg" for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))))
-    for candidate in chain(beside, _of_package()):
+    with_python = (folder / "rg" for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))))
+    for candidate in chain(with_python, _of_package()):
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return str(candidate)
     if on_path := find_program("rg"):

@@ -11,11 +11,11 @@ GRACE = 2.0
 """Seconds a cancelled call waits for its thread: enough for a read or a rename, short if the file system hangs."""
 
 
-class Stopped(Exception):
+class ThreadCancelled(Exception):
     """Raised in the thread of a cancelled call, before it changes anything else."""
 
 
-class Stop:
+class Cancellation:
     """Tells the thread of a call that the call was cancelled."""
 
     def __init__(self) -> None:
@@ -27,15 +27,15 @@ class Stop:
     def check(self) -> None:
         """Raises Stopped if the call was cancelled. Call it in every long loop and before every change."""
         if self._event.is_set():
-            raise Stopped
+            raise ThreadCancelled
 
 
-async def in_thread(work: Callable[[Stop], Result]) -> Result:
+async def in_thread(work: Callable[[Cancellation], Result]) -> Result:
     """Run `work` in a thread. If this is cancelled, tell `work` to stop, and wait for that at most `GRACE` seconds.
 
     So unless it hangs, `work` changes nothing any more once the cancellation is reported. Raises what `work` raises.
     """
-    stop = Stop()
+    stop = Cancellation()
     thread = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
         return await asyncio.shield(thread)

@@ -48,11 +48,11 @@ DIALOGS: Final[tuple[Place, ...]] = (
 )  # fmt: skip
 """Places that are dialogs: actions of the place "everywhere" do not work there."""
 
-ASIDE: Final = "&"
+BACKGROUND_SIGN: Final = "&"
 SIGNS: Final = (
     ("@", "name a file, a folder or a picture"),
     ("!", "run a shell command; the model sees the output"),
-    (ASIDE, "begin a session in the background with what follows"),
+    (BACKGROUND_SIGN, "begin a session in the background with what follows"),
     ("/", "commands; Tab completes"),
 )
 """The signs with a meaning at the start of a text in the prompt, and what they do."""

@@ -18,7 +18,7 @@ from tui_agent.context.effects import Answer, AskModel, MemoryHost, Refusal, Ste
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Usage, tool_result, user_message
-from tui_agent.settings import Compaction, Settings
+from tui_agent.settings import CompactionSettings, Settings
 
 MODEL = model_named("bench:model", window=200_000, source="provider", tier="frontier")
 NOTHING = "Everything went well so far, and the work goes on as it was planned. There is nothing else to tell."
@@ -53,7 +53,7 @@ class Play:
     """A session of the kit told to the engine; `real`: with the tool calls a turn of real work has."""
 
     def __init__(self, *, real: bool) -> None:
-        self._engine = ContextEngine(Settings(compaction=Compaction(auto=False)), model=MODEL)
+        self._engine = ContextEngine(Settings(compaction=CompactionSettings(auto=False)), model=MODEL)
         self._host = MemoryHost(self._engine, ask=self._nothing)
         self._engine.extend([ModelSwitched(model=MODEL.name), Prefix(system="You are a coding assistant.")])
         self._real = real

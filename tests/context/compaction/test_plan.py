@@ -35,7 +35,7 @@ from tui_agent.conversation.groups import Group
 from tui_agent.conversation.request import WORDS_HEADING as WORDS
 from tui_agent.conversation.request import words_block
 from tui_agent.conversation.view import View
-from tui_agent.settings import Compaction
+from tui_agent.settings import CompactionSettings
 
 
 def demanding_talk(turns: int = 12) -> Talk:
@@ -221,7 +221,7 @@ def test_earlier_summaries_stay_as_they_are_byte_for_byte() -> None:
     talk = long_talk()
     texts: list[str] = []
     for round_ in range(5):
-        done = talk.apply(accepted(compaction(talk), talk.view, settings=Compaction(facts_tokens=300)))
+        done = talk.apply(accepted(compaction(talk), talk.view, settings=CompactionSettings(facts_tokens=300)))
         texts.append(done.boundary.text)
         assert [each.text for each in talk.view.boundaries()] == texts
         further(talk, round_)
@@ -236,8 +236,8 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
         talk.apply(accepted(compaction(talk), talk.view))
         further(talk, round_)
     newest = talk.view.boundaries()[-1]
-    assert plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=100_000))) is None
-    plan = plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=500)))
+    assert plan_merge(talk.view, situation(talk.view, settings=CompactionSettings(summaries_tokens=100_000))) is None
+    plan = plan_merge(talk.view, situation(talk.view, settings=CompactionSettings(summaries_tokens=500)))
     assert plan is not None
     made = material(plan, talk.view)
     told = "".join(made.parts)
@@ -257,7 +257,7 @@ def test_summaries_that_have_become_too_large_are_merged_from_the_original_turns
 def test_a_merge_is_put_together_from_what_was_written_of_the_turns_never_from_a_merge() -> None:
     talk = long_talk()
     written: list[str] = []
-    budget = Compaction(summaries_tokens=500)
+    budget = CompactionSettings(summaries_tokens=500)
     for round_ in range(6):
         written.append(talk.apply(accepted(compaction(talk), talk.view)).boundary.text)
         if round_ >= 2:
@@ -281,7 +281,7 @@ def test_turns_of_which_nothing_was_written_directly_are_read_anew() -> None:
         first = replace(done.boundary, depth=2) if round_ == 0 else done.boundary
         talk.apply(replace(done, boundary=first))
         further(talk, round_)
-    plan = plan_merge(talk.view, situation(talk.view, settings=Compaction(summaries_tokens=500)))
+    plan = plan_merge(talk.view, situation(talk.view, settings=CompactionSettings(summaries_tokens=500)))
     assert plan is not None
     assert material(plan, talk.view).notes == ()
 
@@ -379,7 +379,7 @@ def test_figures_after_an_edit_are_of_the_new_view() -> None:
 
 def test_the_outline_has_its_four_sections() -> None:
     talk = long_talk()
-    chosen = Compaction(handover="outline")
+    chosen = CompactionSettings(handover="outline")
     here = situation(talk.view, window=20_000, settings=chosen)
     plan = plan_compaction(talk.view, here, trigger=8_000)
     done = accepted(plan, talk.view, "# Key decisions\nNone were needed so far.", settings=chosen)
@@ -394,7 +394,7 @@ def test_the_separate_model_sees_results_cut_and_the_facts_see_them_whole() -> N
         talk.tool(FILLER * 40, path=f"f{number}.py")
     plan = planned(compaction(talk))
     made = material(plan, talk.view)
-    assert max(len(part) for part in made.parts) < 2 * Compaction().summary_result_chars
+    assert max(len(part) for part in made.parts) < 2 * CompactionSettings().summary_result_chars
     assert "hidden_name_here" not in "".join(made.parts)
     assert "hidden_name_here" in made.archive
     assert "hidden_name_here" in talk.apply(accepted(plan, talk.view)).boundary.text
@@ -481,7 +481,7 @@ def check(view: View, plan: Plan, made: Material, done: Draft) -> None:
 def test_any_compaction_of_any_conversation(drawn: object, keep: int, extracted: bool, facts_tokens: int) -> None:
     assert isinstance(drawn, View)
     view = with_planted_facts(drawn)
-    knobs = replace(Compaction(), facts_tokens=facts_tokens)
+    knobs = replace(CompactionSettings(), facts_tokens=facts_tokens)
     plan = plan_compaction(view, situation(view, window=4_000, settings=knobs), trigger=3_000, keep=keep, asked=True)
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)

@@ -17,8 +17,8 @@ from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Message, ModelSwitched, Prefix, Words, user_message
 from tui_agent.conversation.request import said_text, words_block
-from tui_agent.conversation.sizes import Size, size_of_text
-from tui_agent.settings import Compaction, Settings
+from tui_agent.conversation.sizes import TextSize, size_of_text
+from tui_agent.settings import CompactionSettings, Settings
 
 MODEL = model_named("test:model", window=200_000, source="provider", tier="frontier")
 SUMMARY = "Everything went well so far, and the work goes on as it was planned. There is nothing else to tell."
@@ -32,7 +32,7 @@ def pairs() -> list[tuple[str, str]]:
         return [(row["first"], row["second"]) for row in csv.DictReader(lines, delimiter="\t")]
 
 
-def tokens_of(size: Size) -> int:
+def tokens_of(size: TextSize) -> int:
     return round(size.ascii * 0.33 + size.other * 1.5)
 
 
@@ -43,7 +43,7 @@ def told(engine: ContextEngine) -> str:
 
 def compacted(sentences: list[str], user_words_tokens: int) -> ContextEngine:
     """A conversation in which the user says these sentences, one a message, with five compactions on the way."""
-    settings = Settings(compaction=Compaction(auto=False, user_words_tokens=user_words_tokens))
+    settings = Settings(compaction=CompactionSettings(auto=False, user_words_tokens=user_words_tokens))
     engine = ContextEngine(settings, model=MODEL)
     caller = Performer(engine, written(SUMMARY))
     engine.extend([ModelSwitched(model=MODEL.name), Prefix(system="You are a coding assistant.")])

@@ -15,8 +15,8 @@ from tui_agent.context.compaction.plan import Plan
 from tui_agent.context.compaction.writing import (
     MOST_PARTS,
     Order,
-    Way,
     Writers,
+    WritingAttempt,
     choose_writer,
     chunks,
     ways,
@@ -28,7 +28,7 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Summarized, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 from tui_agent.conversation.view import View
 
 PATH = "conversation_history/main.md"
@@ -59,7 +59,7 @@ def tokens(text: str) -> int:
     return estimate(size_of_text(text))
 
 
-def doubled(size: Size) -> int:
+def doubled(size: TextSize) -> int:
     return 2 * estimate(size)
 
 
@@ -78,7 +78,7 @@ def moment(room: int, *, small: ModelProfile | None = None, cold: bool = False) 
     return structs.replace(here, model=model(room, small=small), tokens=50_000, cold=cold, small_tokens_of=estimate)
 
 
-def found_ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[Way, ...]:
+def found_ways(case: Case, room: int, *, same_prefix: bool = False) -> tuple[WritingAttempt, ...]:
     return ways(case.made, moment(room), same_prefix=same_prefix)
 
 

@@ -20,17 +20,17 @@ from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned,
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Clearing, Compaction, Settings
+from tui_agent.settings import ClearingSettings, CompactionSettings, Settings
 
 OPUS = Prices(4, 20, 0.20, 5).rates
-SETTINGS = Clearing()
+SETTINGS = ClearingSettings()
 ROOM = budget(200_000, 0, 16_384)
 RESULT = "r" * 9_000
-FEW = Clearing(protect_tokens=0, min_batch_share=0.0)
+FEW = ClearingSettings(protect_tokens=0, min_batch_share=0.0)
 
 
-def trigger(room: Budget = ROOM, settings: Clearing = SETTINGS) -> Threshold:
-    return thresholds(room, settings, Compaction(), tier="frontier").clear
+def trigger(room: Budget = ROOM, settings: ClearingSettings = SETTINGS) -> Threshold:
+    return thresholds(room, settings, CompactionSettings(), tier="frontier").clear
 
 
 def session(results: int, text: str = RESULT) -> Session:
@@ -41,14 +41,14 @@ def session(results: int, text: str = RESULT) -> Session:
     return made
 
 
-def at(here: Situation, settings: Clearing, threshold: Threshold, least: float = 0.0) -> Situation:
+def at(here: Situation, settings: ClearingSettings, threshold: Threshold, least: float = 0.0) -> Situation:
     """The moment under these settings, with clearing from this threshold on."""
     limits = structs.replace(here.limits, clear=threshold)
     return structs.replace(here, settings=Settings(clearing=settings), limits=limits, least_results=least)
 
 
 def plan_clearing(
-    view: View, here: Situation, settings: Clearing, threshold: Threshold, *, force: bool = False
+    view: View, here: Situation, settings: ClearingSettings, threshold: Threshold, *, force: bool = False
 ) -> Cleared | None:
     layer, here = ClearingLayer(), at(here, settings, threshold)
     found = layer.asked_for(view, here) if force else layer.plan(view, here)
@@ -56,7 +56,7 @@ def plan_clearing(
 
 
 def candidates(
-    view: View, here: Situation, settings: Clearing, *, never: NeverCleared | None = None, force: bool = False
+    view: View, here: Situation, settings: ClearingSettings, *, never: NeverCleared | None = None, force: bool = False
 ) -> list[Candidate]:
     return ClearingLayer(never).candidates(
         view, structs.replace(here, settings=Settings(clearing=settings)), force=force
@@ -148,12 +148,14 @@ def test_pins_named_tools_memory_and_skills_stay() -> None:
     made.add(Pinned(items=(pinned,)))
     plain = made.step(RESULT)
     newest = [made.step(RESULT) for _ in range(3)]
-    settings_ = Clearing(never_clear=("mark_task_done", "my_log"), protect_tokens=0)
+    settings_ = ClearingSettings(never_clear=("mark_task_done", "my_log"), protect_tokens=0)
     never = never_cleared(settings_, ("/home/someone/memory",))
     for force in (False, True):
         found = candidates(made.view, situation(made.view, ROOM), settings_, never=never, force=force)
         assert [each.seq for each in found] == [plain]
-    everything = candidates(made.view, situation(made.view, ROOM), Clearing(never_clear=(), protect_tokens=0, keep=0))
+    everything = candidates(
+        made.view, situation(made.view, ROOM), ClearingSettings(never_clear=(), protect_tokens=0, keep=0)
+    )
     assert {each.seq for each in everything} == {done, memory, mine, plain, *newest}
     assert skill not in {each.seq for each in everything}
 
@@ -190,7 +192,7 @@ def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices
     assert found.reason == "cache is cold: clearing is free"
     assert plan_clearing(made.view, situation(made.view, ROOM, rates=OPUS, growth=3_000), SETTINGS, trigger()) is None
     assert plan_clearing(made.view, situation(made.view, ROOM, cold=True), SETTINGS, trigger()) is None
-    assert plan_clearing(made.view, cold, Clearing(by_price=False), trigger()) is None
+    assert plan_clearing(made.view, cold, ClearingSettings(by_price=False), trigger()) is None
     small = session(15)
     assert plan_clearing(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger()) is None
 
@@ -251,7 +253,7 @@ def test_a_placeholder_says_how_to_get_the_result_back() -> None:
     made.step(RESULT, path="a.py")
     made.step(RESULT, "run_command", command="make\ntest " + "x" * 500)
     made.step(RESULT, artifact=Artifact("large_tool_results/c3", 90_000, "0", evicted=True))
-    found = candidates(made.view, situation(made.view, ROOM), Clearing(keep=0, protect_tokens=0))
+    found = candidates(made.view, situation(made.view, ROOM), ClearingSettings(keep=0, protect_tokens=0))
     read, command, kept = (each.text for each in found)
     assert read.startswith('[cleared] read_file {"path":') or read.startswith("[cleared] read_file {")
     assert "9,000 characters" in read
@@ -299,7 +301,7 @@ def grown(draw: st.DrawFn) -> Session:
 def test_clearing_never_touches_what_stays_and_frees_what_it_says(
     made: Session, keep: int, protect: int, force: bool, cold: bool
 ) -> None:
-    settings_ = Clearing(keep=keep, protect_tokens=protect, min_batch_share=0.01)
+    settings_ = ClearingSettings(keep=keep, protect_tokens=protect, min_batch_share=0.01)
     room = budget(60_000, 0, 4_000)
     moment = situation(made.view, room, cold=cold, rates=OPUS if cold else None)
     live = made.view.live_results()

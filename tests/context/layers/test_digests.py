@@ -12,7 +12,7 @@ from tui_agent.context.effects import Refusal
 from tui_agent.context.layers.digests import COMPACTION_PREFIX, PLACEHOLDER, DigestPlan, accept_digest, plan_digest
 from tui_agent.conversation.entries import Cleared, Digested, Pinned, Restored
 from tui_agent.conversation.view import View
-from tui_agent.settings import Digests
+from tui_agent.settings import DigestSettings
 
 
 def talk(results: int, size: int = 10) -> Talk:
@@ -28,7 +28,7 @@ def results_of(made: Talk) -> list[int]:
 
 
 def plan(made: Talk, **knobs: Any) -> DigestPlan | Refusal:
-    return plan_digest(made.view, Digests(**knobs), PROMPTS.digest)
+    return plan_digest(made.view, DigestSettings(**knobs), PROMPTS.digest)
 
 
 def test_fires_at_the_eleventh_visible_result_and_not_before() -> None:
@@ -100,7 +100,7 @@ def test_a_model_that_says_nothing_gives_way_to_the_heuristic(text: str) -> None
 def test_inside_a_compaction_the_recent_window_is_digested() -> None:
     made = talk(30)
     kept_from = results_of(made)[15]
-    planned = plan_digest(made.view, Digests(), PROMPTS.digest, first=kept_from, prefix=COMPACTION_PREFIX)
+    planned = plan_digest(made.view, DigestSettings(), PROMPTS.digest, first=kept_from, prefix=COMPACTION_PREFIX)
     assert isinstance(planned, DigestPlan)
     assert planned.results == tuple(results_of(made)[15:20])
     assert accept_digest(planned).text.startswith("[Compaction tool digest]\n")
@@ -109,10 +109,10 @@ def test_inside_a_compaction_the_recent_window_is_digested() -> None:
 @given(logs(steps=40), st.integers(0, 3))
 @settings(deadline=None)
 def test_any_digest_of_any_conversation_ends_at_the_cutoff(view: View, cutoff: int) -> None:
-    planned = plan_digest(view, Digests(cutoff=cutoff), PROMPTS.digest)
+    planned = plan_digest(view, DigestSettings(cutoff=cutoff), PROMPTS.digest)
     if isinstance(planned, DigestPlan):
         digest = accept_digest(planned)
         assert isinstance(digest, Digested)
         view.apply(view.log.stamp(digest, 0.0))
         assert broken_rules(view.messages()) == []
-        assert isinstance(plan_digest(view, Digests(cutoff=cutoff), PROMPTS.digest), Refusal)
+        assert isinstance(plan_digest(view, DigestSettings(cutoff=cutoff), PROMPTS.digest), Refusal)

@@ -10,11 +10,11 @@ from tui_agent.context.budget import Budget
 from tui_agent.context.counting import estimate
 from tui_agent.context.cutting import head, head_bytes, tail, tail_bytes
 from tui_agent.context.effects import Effect, SaveText, carry_out
-from tui_agent.context.layers.limits import Cut, Entering, Evicted, Whole, eviction_tokens, fitted, shorten
+from tui_agent.context.layers.limits import Cut, Entering, Evicted, Uncut, eviction_tokens, fitted, shorten
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, user_message
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.settings import Output
+from tui_agent.settings import OutputSettings
 
 PATH = "/home/someone/.local/share/tui-agent/sessions/20261121-x/large_tool_results/call_1"
 PLENTY = 1_000_000
@@ -24,8 +24,8 @@ def tokens_of(text: str) -> int:
     return estimate(size_of_text(text))
 
 
-def short(text: str, limits: Output | None = None, history: int = PLENTY, *, paged: bool = False) -> Entering:
-    return shorten(text, limits or Output(), history_budget=history, tokens_of=tokens_of, paged=paged)
+def short(text: str, limits: OutputSettings | None = None, history: int = PLENTY, *, paged: bool = False) -> Entering:
+    return shorten(text, limits or OutputSettings(), history_budget=history, tokens_of=tokens_of, paged=paged)
 
 
 def said(text: str, history: int) -> tuple[str, list[str]]:
@@ -37,7 +37,7 @@ def said(text: str, history: int) -> tuple[str, list[str]]:
         saved.append(effect.text)
         return Artifact("large_tool_results/p", len(effect.text), "")
 
-    steps = fitted(user_message(text), Output(), Budget(history, 0, 0), name="p", tokens_of=tokens_of)
+    steps = fitted(user_message(text), OutputSettings(), Budget(history, 0, 0), name="p", tokens_of=tokens_of)
     (block,) = carry_out(steps, save).blocks
     assert isinstance(block, Text)
     return block.text, saved
@@ -50,14 +50,14 @@ def lines(count: int, width: int = 1) -> str:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        (lines(2_000), Whole),
+        (lines(2_000), Uncut),
         (lines(2_001), Cut),
-        ("x" * 51_200, Whole),
+        ("x" * 51_200, Uncut),
         ("x" * 51_201, Cut),
         ("é" * 25_600, Evicted),
         ("x" * 60_606, Cut),
         ("x" * 60_607, Evicted),
-        ("", Whole),
+        ("", Uncut),
     ],
 )
 def test_limits_apply_at_their_numbers(text: str, kind: type) -> None:
@@ -69,22 +69,22 @@ def test_a_result_over_the_character_limit_is_evicted_without_being_counted() ->
         raise AssertionError("counted")
 
     big = "x" * 204_801
-    assert isinstance(shorten(big, Output(), history_budget=PLENTY, tokens_of=never), Evicted)
-    generous = Output(evict_tokens=10**9, max_bytes=10**9)
-    assert isinstance(short("x" * 204_800, generous, 10**10), Whole)
+    assert isinstance(shorten(big, OutputSettings(), history_budget=PLENTY, tokens_of=never), Evicted)
+    generous = OutputSettings(evict_tokens=10**9, max_bytes=10**9)
+    assert isinstance(short("x" * 204_800, generous, 10**10), Uncut)
     assert isinstance(short("x" * 204_801, generous, 10**10), Evicted)
 
 
 def test_eviction_is_at_most_a_third_of_the_history_budget() -> None:
-    assert eviction_tokens(Output(), 200_000) == 20_000
-    assert eviction_tokens(Output(), 40_000) == 13_200
+    assert eviction_tokens(OutputSettings(), 200_000) == 20_000
+    assert eviction_tokens(OutputSettings(), 40_000) == 13_200
     text = "word " * 6_000
-    assert isinstance(short(text, Output(evict_share=0.25), 4 * tokens_of(text)), Whole)
-    assert isinstance(short(text, Output(evict_share=0.25), 4 * tokens_of(text) - 4), Evicted)
+    assert isinstance(short(text, OutputSettings(evict_share=0.25), 4 * tokens_of(text)), Uncut)
+    assert isinstance(short(text, OutputSettings(evict_share=0.25), 4 * tokens_of(text) - 4), Evicted)
 
 
 def test_what_is_smaller_than_a_preview_is_never_evicted() -> None:
-    assert isinstance(short("x" * 4_700, history=0), Whole)
+    assert isinstance(short("x" * 4_700, history=0), Uncut)
     assert isinstance(short("x" * 4_701, history=0), Evicted)
 
 
@@ -101,7 +101,7 @@ def test_a_preview_says_how_large_the_whole_is_and_how_to_read_it() -> None:
     assert f'read_file(path="{PATH}")' in shown
     assert "350,020 characters" in shown
     assert "50,002 lines" in shown
-    assert isinstance(short(shown), Whole)
+    assert isinstance(short(shown), Uncut)
 
 
 def test_a_cut_names_the_limit_and_keeps_both_ends() -> None:
@@ -116,21 +116,21 @@ def test_a_cut_names_the_limit_and_keeps_both_ends() -> None:
 
 
 def test_a_beginning_alone_has_no_marker() -> None:
-    for limits in (Output(truncate_mode="head"), Output(max_lines=3)):
+    for limits in (OutputSettings(truncate_mode="head"), OutputSettings(max_lines=3)):
         found = short(lines(5_000), limits)
         assert isinstance(found, Cut)
         assert found.tail == ""
         assert "left out" not in found.text(PATH)
         assert found.text(PATH).startswith("0\n1\n2\n")
-    assert isinstance(both := short(lines(5_000), Output(max_lines=4)), Cut)
+    assert isinstance(both := short(lines(5_000), OutputSettings(max_lines=4)), Cut)
     assert (both.head, both.tail) == ("0\n1\n", "4998\n4999")
 
 
 def test_limits_apply_one_after_another() -> None:
     wide = "\n".join("é" * 100 for _ in range(2_500))
-    found = short(wide, Output(evict_tokens=10**9), 10**10)
+    found = short(wide, OutputSettings(evict_tokens=10**9), 10**10)
     assert isinstance(found, Evicted)
-    found = short(wide, Output(evict_tokens=10**9, large_output_threshold=10**9), 10**10)
+    found = short(wide, OutputSettings(evict_tokens=10**9, large_output_threshold=10**9), 10**10)
     assert isinstance(found, Cut)
     assert found.limits == ("2,000 lines", "204,800 characters", "51,200 bytes")
     assert len(found.text(PATH).encode()) <= 51_200
@@ -139,7 +139,7 @@ def test_limits_apply_one_after_another() -> None:
 
 @pytest.mark.parametrize("text", [lines(9_000), "x" * 150_000, "x" * 500_000])
 def test_a_page_is_never_shortened(text: str) -> None:
-    assert short(text, paged=True) == Whole(text)
+    assert short(text, paged=True) == Uncut(text)
 
 
 PIECES = st.sampled_from(
@@ -147,7 +147,7 @@ PIECES = st.sampled_from(
 )
 TEXTS = st.lists(PIECES, max_size=400).map("".join)
 LIMITS = st.builds(
-    Output,
+    OutputSettings,
     max_lines=st.integers(8, 60),
     max_chars=st.integers(1_400, 9_000),
     max_bytes=st.integers(1_400, 9_000),
@@ -160,22 +160,22 @@ LIMITS = st.builds(
 
 @given(TEXTS, LIMITS)
 @settings(deadline=None)
-def test_what_enters_is_within_all_limits_and_of_the_source(text: str, limits: Output) -> None:
+def test_what_enters_is_within_all_limits_and_of_the_source(text: str, limits: OutputSettings) -> None:
     found = short(text, limits)
-    if isinstance(found, Whole):
+    if isinstance(found, Uncut):
         assert found.text == text
     else:
         assert found.source == text
         assert text.startswith(found.head)
         assert text.endswith(found.tail)
         assert len(found.head) + len(found.tail) <= len(text)
-    shown = found.text if isinstance(found, Whole) else found.text(PATH)
+    shown = found.text if isinstance(found, Uncut) else found.text(PATH)
     if not isinstance(found, Evicted):
         assert len(shown) <= limits.max_chars
         assert len(shown.encode()) <= limits.max_bytes
         assert shown.count("\n") + (not shown.endswith("\n")) <= limits.max_lines
     shortened_again = short(shown, limits)
-    assert isinstance(shortened_again, Whole if isinstance(found, Whole | Cut) else Whole | Cut)
+    assert isinstance(shortened_again, Uncut if isinstance(found, Uncut | Cut) else Uncut | Cut)
 
 
 @given(TEXTS, st.integers(0, 500))

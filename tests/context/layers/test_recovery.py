@@ -24,7 +24,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.view import View
-from tui_agent.settings import Context, Settings
+from tui_agent.settings import ContextSettings, Settings
 
 MODEL = "anthropic:claude-opus-5-5"
 LINE = "please read this line of text\n"
@@ -210,7 +210,7 @@ def test_each_long_text_of_a_message_is_kept() -> None:
 
 
 def test_a_result_that_lies_in_a_file_points_there_and_is_not_kept_twice() -> None:
-    here = engine(16_000, Settings(context=Context(max_tokens_share=0.5)))
+    here = engine(16_000, Settings(context=ContextSettings(max_tokens_share=0.5)))
     here.extend([user_message("go")])
     asked = tuple(ToolCall(f"c{number}", "read_file", "{}") for number in range(8))
     answer(here, *asked)
@@ -256,7 +256,7 @@ def test_what_the_provider_does_not_take_is_made_smaller_though_it_seems_to_fit(
 
 
 def test_of_an_unknown_window_the_request_only_gets_smaller() -> None:
-    here = engine(0, Settings(context=Context(context_window=-1, max_context_tokens=0)))
+    here = engine(0, Settings(context=ContextSettings(context_window=-1, max_context_tokens=0)))
     pasted(here)
     caller, before = Performer(here), here.tokens
     assert caller.run(here.recover())

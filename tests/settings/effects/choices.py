@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.settings.effects.context import FACTS, thresholds
 from tests.settings.effects.probe import Observe, Probe
-from tui_agent.agent.briefing.briefing import Knowledge
+from tui_agent.agent.briefing.briefing import SectionReader
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.turn.watchdog import (
     ModelAnswered,
@@ -57,7 +57,7 @@ def styled(settings: Settings, folder: Path) -> object:
     (folder / "styles/brief.md").write_text("Be brief.")
     notes = Notes(folder / "memory")
     extensions = (ExtensionFolder(folder, "yours"),)
-    return Knowledge(folder, folder, (), (), notes, extensions, settings.session.style).sections().style
+    return SectionReader(folder, folder, (), (), notes, extensions, settings.session.style).sections().style
 
 
 def other_folders(settings: Settings, folder: Path) -> object:

@@ -214,7 +214,7 @@ def merged(settings: Settings, folder: Path) -> object:
     return len(ready.view.boundaries())
 
 
-def written_beside(settings: Settings, folder: Path) -> object:
+def written_meanwhile(settings: Settings, folder: Path) -> object:
     """Whether a summary that is due is written while the conversation goes on."""
     ready = engine(settings, reading(175_000))
     steps = ready.prepare()
@@ -297,7 +297,7 @@ PROBES: Mapping[str, Probe] = {
     "digests.heuristic_chars": Probe(400, lambda settings, _: digest(settings, "").text, DIGESTS),
     "compaction.auto": Probe(False, kinds, SUMMARIES),
     "compaction.before_expiry": Probe(False, before_expiry, {"compaction.thrift": 0, "clearing.by_price": False}),
-    "compaction.background": Probe(False, written_beside, SUMMARIES),
+    "compaction.background": Probe(False, written_meanwhile, SUMMARIES),
     "compaction.by_provider": Probe(
         False, lambda settings, _: bool(compaction(settings, reading(190_000), SIGNING).through), SUMMARIES
     ),

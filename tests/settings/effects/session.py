@@ -28,7 +28,7 @@ from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp import programs
 from tui_agent.tools.notes.memory import memory_folder
-from tui_agent.tools.sandbox.sandbox import Mechanism, mechanism
+from tui_agent.tools.sandbox.sandbox import SandboxMechanism, mechanism
 from tui_agent.tools.web.web_search import WebSearch
 from tui_agent.worktrees import session_worktree
 
@@ -177,7 +177,7 @@ async def confinement(settings: Settings, folder: Path) -> object:
 async def unasked(settings: Settings, folder: Path) -> object:
     """Whether commands run unasked where a full sandbox confines them."""
     async with talking(folder, settings) as session:
-        session.sandbox._offered = Mechanism("namespaces", "whatever this machine has")
+        session.sandbox._offered = SandboxMechanism("namespaces", "whatever this machine has")
         return session.agent.permissions.runs_confined
 
 

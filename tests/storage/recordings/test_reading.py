@@ -16,7 +16,7 @@ from tui_agent.conversation.log import Log
 from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.recordings.reading import read_file, read_recording
-from tui_agent.storage.recordings.recording import Problem, Recording, UnreadableRecording
+from tui_agent.storage.recordings.recording import LineProblem, Recording, UnreadableRecording
 from tui_agent.storage.sessions import create_session
 
 
@@ -85,7 +85,7 @@ def test_malformed_lines_are_named_and_left_out(tmp_path: Path) -> None:
     recording = read_file(path)
     assert said(recording) == ["user: hi", 'assistant: run({"command":"ls"})=1', "user: 1->a"]
     assert [problem.line for problem in recording.problems] == [2, 4, 5, 6, 7, 8, 11, 12, 13]
-    assert Problem(7, "a result of a call that was not made") in recording.problems
+    assert LineProblem(7, "a result of a call that was not made") in recording.problems
     assert not recording.timed
 
 

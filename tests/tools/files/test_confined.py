@@ -4,7 +4,7 @@ import pytest
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import identity, open_file, open_folder, write_atomically
-from tui_agent.tools.threads import Stop, Stopped
+from tui_agent.tools.threads import Cancellation, ThreadCancelled
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_no_link_is_followed_to_what_is_opened(swapped: Path) -> None:
         pytest.fail("it was opened")
     for path in (swapped, swapped.parent / "new", swapped.parent / "new" / "deeper"):
         with pytest.raises(ToolFailure):
-            write_atomically(path, b"x", Stop())
+            write_atomically(path, b"x", Cancellation())
     outside = swapped.parent.parent.parent / "outside"
     assert [path.name for path in outside.rglob("*")] == ["sub", "f"]
     assert (outside / "sub" / "f").read_text() == "outside"
@@ -39,7 +39,7 @@ def test_a_file_swapped_for_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ToolFailure, match="link"), open_file(tmp_path / "f"):
         pytest.fail("it was opened")
     with pytest.raises(ToolFailure, match="link"):
-        write_atomically(tmp_path / "f", b"x", Stop())
+        write_atomically(tmp_path / "f", b"x", Cancellation())
     assert (tmp_path / "secret").read_text() == "secret"
 
 
@@ -50,14 +50,14 @@ def test_a_file_changed_by_someone_else_is_left_alone(tmp_path: Path) -> None:
         before = identity(stream)
     path.write_text("by someone else")
     with pytest.raises(ToolFailure, match="changed by someone else"):
-        write_atomically(path, b"mine", Stop(), expected=before)
+        write_atomically(path, b"mine", Cancellation(), expected=before)
     assert path.read_text() == "by someone else"
 
 
 def test_a_stopped_write_changes_nothing(tmp_path: Path) -> None:
-    stop = Stop()
+    stop = Cancellation()
     stop.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(ThreadCancelled):
         write_atomically(tmp_path / "f", b"x", stop)
     assert list(tmp_path.iterdir()) == []
 

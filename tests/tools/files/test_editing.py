@@ -16,7 +16,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.replacing import replaced
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.threads import Stop
+from tui_agent.tools.threads import Cancellation
 
 
 def names(folder: Path) -> list[str]:
@@ -274,7 +274,7 @@ async def test_an_edit_never_undoes_what_someone_else_wrote_meanwhile(tmp_path: 
     workspace = Workspace(tmp_path)
     tool, text = EditFile(), '{"path":"f","old":"one","new":"1"}'
 
-    class Meddling(Stop):
+    class Meddling(Cancellation):
         """Where a real edit looks whether it was cancelled, someone else writes to the file."""
 
         @override

@@ -13,7 +13,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.encodings import FileKind, decode, encode, sniff
 from tui_agent.tools.files.paging import PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.files.reading import ReadFile
-from tui_agent.tools.threads import Stop
+from tui_agent.tools.threads import Cancellation
 
 LINES = st.lists(
     st.one_of(st.text(max_size=12), st.text(alphabet="aé漢😀\r\u2028\x0b\x85", max_size=80), st.just("x" * 900)),
@@ -45,7 +45,7 @@ def test_pages_together_are_the_file(text: str, kind: FileKind, limits: PageLimi
     joined = ""
     with stored(encode(text, kind)) as stream:
         while place is not None:
-            page = read_page(stream, kind, *place, limits, Stop())
+            page = read_page(stream, kind, *place, limits, Cancellation())
             assert page.parts
             assert (page.parts[0].line, page.parts[0].start) == place
             joined += "".join(part.text + part.ending for part in page.parts)
@@ -57,7 +57,7 @@ def test_pages_together_are_the_file(text: str, kind: FileKind, limits: PageLimi
                 assert "\n" not in part.text
             place = page.following
         assert joined == text
-        assert count_lines(stream, kind, Stop()) == text.count("\n") + (not text.endswith("\n"))
+        assert count_lines(stream, kind, Cancellation()) == text.count("\n") + (not text.endswith("\n"))
 
 
 @given(TEXTS, st.integers(1, 40), st.integers(0, 1_000))
@@ -65,7 +65,7 @@ def test_any_start_is_that_place_or_refused(text: str, line: int, character: int
     lines = text.split("\n")
     with stored(text.encode()) as stream:
         try:
-            page = read_page(stream, FileKind("utf-8"), line, character, PageLimits(), Stop())
+            page = read_page(stream, FileKind("utf-8"), line, character, PageLimits(), Cancellation())
         except PastTheEnd:
             body = lines[line - 1].removesuffix("\r") if line <= len(lines) else None
             last = line == len(lines)

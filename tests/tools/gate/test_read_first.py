@@ -9,7 +9,15 @@ import pytest
 from tests.tools.gate.test_rules import PROJECT
 from tui_agent.tools.base import Change
 from tui_agent.tools.gate.judging import PlainCommand
-from tui_agent.tools.gate.read_first import MAX_BYTES, MAX_FILES, Approved, Seen, contents_of, read_first, scripts_in
+from tui_agent.tools.gate.read_first import (
+    MAX_BYTES,
+    MAX_FILES,
+    Approved,
+    FilesRunFirst,
+    contents_of,
+    read_first,
+    scripts_in,
+)
 from tui_agent.tools.gate.workspace import Workspace
 
 PYTHON = ["conftest.py", "tools/gen.py", "tools/json.py"]
@@ -98,7 +106,7 @@ def test_of_a_large_file_only_its_beginning_size_and_time_are_compared(size: int
 
 @pytest.mark.parametrize(("files", "end"), [(5, "f4."), (6, "f4 and 1 more.")])
 def test_five_changed_files_are_named(files: int, end: str) -> None:
-    assert Seen((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)
+    assert FilesRunFirst((), tuple(Change(f"f{number} is new", "") for number in range(files))).reason.endswith(end)
 
 
 @pytest.mark.parametrize(

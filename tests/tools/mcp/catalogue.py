@@ -7,7 +7,7 @@ from typing import Final
 from tests.tools.mcp.connecting import faulty
 from tui_agent.settings import ToolServer
 from tui_agent.tools.mcp.known import KnownTool
-from tui_agent.tools.mcp.search import Entry
+from tui_agent.tools.mcp.search import SearchableTool
 
 _SERVERS: Final = {
     "github": "issue pull_request repository branch commit release workflow_run gist code_review label",
@@ -51,7 +51,7 @@ ASKED: Final = {
 """What somebody may want, and the tool for it."""
 
 
-def three_hundred() -> list[Entry]:
+def three_hundred() -> list[SearchableTool]:
     found = []
     for server, things in _SERVERS.items():
         for thing in things.split():
@@ -60,7 +60,7 @@ def three_hundred() -> list[Entry]:
                 described = f"{text.format(thing=plain, things=f'{plain}s')} Works on {server.title()}. " + _DETAIL
                 properties = {name: {"type": "string", "description": f"The {name} to use."} for name in _ARGUMENTS}
                 schema = json.dumps({"type": "object", "properties": properties})
-                found.append(Entry(server, KnownTool(f"{verb}_{thing}", described, schema)))
+                found.append(SearchableTool(server, KnownTool(f"{verb}_{thing}", described, schema)))
     return found
 
 

@@ -21,7 +21,7 @@ from tests.tools.support import Call
 from tui_agent.settings.servers import server_from
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mcp.configuration import Limits, Unavailable
+from tui_agent.tools.mcp.configuration import ServerTimeouts, ServerUnavailable
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 MAX_SIGN_INS = 3
@@ -54,7 +54,7 @@ async def _signed_in(talk: Talk, ask: Any) -> Any:
     for _ in range(MAX_SIGN_INS):
         try:
             return await ask()
-        except Unavailable as error:
+        except ServerUnavailable as error:
             print(f"unavailable: {error}")
             if "sign in" not in str(error):
                 raise
@@ -93,7 +93,7 @@ async def main(url: str) -> None:
     server = server_from({"url": url, **({"oauth": oauth} if oauth else {})}).server
     with tempfile.TemporaryDirectory() as kept:
         folder = Path(kept)
-        talk = Talk(server, folder, Limits(start=20.0, call=20.0))
+        talk = Talk(server, folder, ServerTimeouts(start=20.0, call=20.0))
         try:
             await _signed_in(talk, talk.connection.start)
             user = Agreeable(Workspace(folder), (), folder)

@@ -10,7 +10,7 @@ from tests.tools.support import Call
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mcp.configuration import Configured, Limits
+from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerTimeouts
 from tui_agent.tools.mcp.connection import Connection
 from tui_agent.tools.mcp.known import KnownServer
 from tui_agent.tools.mcp.results import output_of
@@ -26,11 +26,11 @@ def faulty(*faults: str) -> ToolServer:
 class Talk:
     """A connection, and what it told: the newest list last."""
 
-    def __init__(self, server: ToolServer, folder: Path, limits: Limits) -> None:
+    def __init__(self, server: ToolServer, folder: Path, limits: ServerTimeouts) -> None:
         self.lists: list[KnownServer] = []
         self.news = asyncio.Event()
         self.log = folder / "test.log"
-        configured = Configured("test", server, "user", folder)
+        configured = ConfiguredServer("test", server, "user", folder)
         self.connection = Connection(configured, limits, self.log, self._take, [folder])
 
     async def call(self, tool: str, context: Call | None = None, **given: object) -> ToolOutput:
@@ -42,11 +42,11 @@ class Talk:
         self.news.set()
 
 
-PATIENT = Limits(start=300.0, call=300.0)
+PATIENT = ServerTimeouts(start=300.0, call=300.0)
 
 
 @asynccontextmanager
-async def talking(server: ToolServer, folder: Path, limits: Limits = PATIENT) -> AsyncIterator[Talk]:
+async def talking(server: ToolServer, folder: Path, limits: ServerTimeouts = PATIENT) -> AsyncIterator[Talk]:
     talk = Talk(server, folder, limits)
     try:
         yield talk

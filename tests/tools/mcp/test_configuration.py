@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from tui_agent.settings import ToolServer, load_settings
 from tui_agent.settings.brought import brought
 from tui_agent.settings.writing import keep_servers
-from tui_agent.tools.mcp.configuration import Choices, Configured, configured, servers_in
+from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, servers_in
 from tui_agent.tools.mcp.importing import foreign
 
 
@@ -21,17 +21,17 @@ def test_a_projects_servers_wait_for_the_user_and_for_that_very_definition(tmp_p
     users = {"mine": ToolServer(command="mine")}
     (mine, theirs), problems = configured(users, project, project)
     assert not problems
-    choices = Choices(home)
+    choices = ServerSwitches(home)
     assert choices.is_on(mine)
     assert not choices.is_on(theirs)
     assert choices.is_new(theirs)
     choices.turn(theirs, on=True)
-    assert Choices(home).is_on(theirs), "it is remembered"
-    changed = Configured("theirs", ToolServer(command="run", args=("something else",)), "project", project)
-    assert not Choices(home).is_on(changed)
-    assert Choices(home).is_new(changed)
+    assert ServerSwitches(home).is_on(theirs), "it is remembered"
+    changed = ConfiguredServer("theirs", ToolServer(command="run", args=("something else",)), "project", project)
+    assert not ServerSwitches(home).is_on(changed)
+    assert ServerSwitches(home).is_new(changed)
     choices.turn(mine, on=False)
-    assert not Choices(home).is_on(mine)
+    assert not ServerSwitches(home).is_on(mine)
 
 
 def test_only_the_user_may_believe_a_server(tmp_path: Path) -> None:

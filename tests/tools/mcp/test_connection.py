@@ -19,7 +19,7 @@ from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, SubtaskPr
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp import connection as mcp_connection
 from tui_agent.tools.mcp import process as mcp_process
-from tui_agent.tools.mcp.configuration import Limits, Unavailable
+from tui_agent.tools.mcp.configuration import ServerTimeouts, ServerUnavailable
 from tui_agent.tracing import SpanContext, within
 
 
@@ -85,11 +85,11 @@ async def test_what_a_server_asks_is_put_to_the_user_thing_by_thing(tmp_path: Pa
 
 
 async def test_a_call_that_takes_too_long_is_stopped_at_the_server_too(tmp_path: Path) -> None:
-    async with talking(faulty(), tmp_path, Limits(start=300.0, call=0.5)) as talk:
-        with pytest.raises(Unavailable, match=r"did not answer within 0\.5 s"):
+    async with talking(faulty(), tmp_path, ServerTimeouts(start=300.0, call=0.5)) as talk:
+        with pytest.raises(ServerUnavailable, match=r"did not answer within 0\.5 s"):
             await talk.call("wait")
         while True:
-            with suppress(Unavailable):  # on a slow machine this, too, may take longer than that
+            with suppress(ServerUnavailable):  # on a slow machine this, too, may take longer than that
                 assert (await talk.call("cancelled")).text == "1"
                 break
 
@@ -105,7 +105,7 @@ async def test_a_server_that_dies_is_named_and_started_again(tmp_path: Path) -> 
     async with talking(faulty(), tmp_path) as talk:
         # Its output ends before it does.
         ended = r"test ended: (it ended by itself \(exit code 7\)|it closed its output): I have had enough"
-        with pytest.raises(Unavailable, match=ended):
+        with pytest.raises(ServerUnavailable, match=ended):
             await talk.call("die")
         assert talk.connection.state == "stopped"
         assert (await talk.call("echo", text="again")).text == "again"
@@ -124,7 +124,7 @@ async def test_a_server_that_does_not_come_up_is_started_a_second_time_and_no_th
         if failures == 1:
             assert (await talk.call("echo", text="up")).text == "up"
         else:
-            with pytest.raises(Unavailable, match="exit code 7"):
+            with pytest.raises(ServerUnavailable, match="exit code 7"):
                 await talk.call("echo", text="up")
     assert len(starts.read_text().splitlines()) == 2
 
@@ -150,8 +150,10 @@ async def test_a_server_that_cannot_be_used_is_named_with_the_reason(
     fault: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mcp_process, "PERIOD_S", math.inf)  # on a slow machine it takes longer to flood
-    async with talking(faulty(fault), tmp_path, Limits(start=2.0 if fault == "hangs" else 300.0, call=5.0)) as talk:
-        with pytest.raises(Unavailable, match="The server test cannot be used") as failure:
+    async with talking(
+        faulty(fault), tmp_path, ServerTimeouts(start=2.0 if fault == "hangs" else 300.0, call=5.0)
+    ) as talk:
+        with pytest.raises(ServerUnavailable, match="The server test cannot be used") as failure:
             await talk.connection.start()
         assert said in str(failure.value)
         assert talk.connection.state == "failed"
@@ -209,10 +211,10 @@ async def test_no_process_is_left_not_even_one_that_fled(tmp_path: Path) -> None
 
 async def test_programs_that_are_not_there_are_named(tmp_path: Path) -> None:
     async with talking(ToolServer(command="no-such-program"), tmp_path) as talk:
-        with pytest.raises(Unavailable, match="there is no program no-such-program"):
+        with pytest.raises(ServerUnavailable, match="there is no program no-such-program"):
             await talk.connection.start()
     async with talking(ToolServer(command="${NOT_SET}"), tmp_path) as talk:
-        with pytest.raises(Unavailable, match="the variable NOT_SET is not set"):
+        with pytest.raises(ServerUnavailable, match="the variable NOT_SET is not set"):
             await talk.connection.start()
 
 

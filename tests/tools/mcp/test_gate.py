@@ -6,13 +6,13 @@ import pytest
 
 from tests.tools.mcp.connecting import faulty
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.settings import Mcp
+from tui_agent.settings import McpSettings
 from tui_agent.settings.schema import ToolServer
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tools.gate.permissions import Mode, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.configuration import configured
-from tui_agent.tools.mcp.known import KnownServer, KnownTool, Lists
+from tui_agent.tools.mcp.known import KnownServer, KnownTool, ServerListCache
 from tui_agent.tools.mcp.servers import ToolServers
 
 
@@ -20,8 +20,10 @@ def opened(server: ToolServer, folder: Path) -> ToolServers:
     """Servers of which is known what they offer: nothing is started."""
     (given,), _ = configured({"test": server}, folder, None)
     known = KnownServer(tools=(KnownTool("look", reads=True), KnownTool("change")))
-    Lists(folder / "home").save(given, known)
-    return ToolServers.opened(Mcp(servers={"test": server}), folder / "home", folder / "session", [folder], None)
+    ServerListCache(folder / "home").save(given, known)
+    return ToolServers.opened(
+        McpSettings(servers={"test": server}), folder / "home", folder / "session", [folder], None
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 
 from tests.servers.mcp_http import serving
 from tests.tools.mcp.connecting import talking
-from tui_agent.settings import Mcp, OAuth, ToolServer
+from tui_agent.settings import McpSettings, OAuth, ToolServer
 from tui_agent.tools.mcp import process
-from tui_agent.tools.mcp.configuration import Unavailable
+from tui_agent.tools.mcp.configuration import ServerUnavailable
 from tui_agent.tools.mcp.servers import ToolServers
 
 
@@ -34,7 +34,7 @@ async def test_an_answer_at_an_address_is_bounded_as_one_of_a_program_is(tool: s
     with serving() as server:
         async with talking(ToolServer(url=f"{server.url}/mcp"), tmp_path) as talk:
             assert len((await talk.call(tool, size=10_000_000)).text) == 10_000_000
-            with pytest.raises(Unavailable, match=r"server test answers cannot be read: .* more than 32 MB"):
+            with pytest.raises(ServerUnavailable, match=r"server test answers cannot be read: .* more than 32 MB"):
                 await talk.call(tool, size=40_000_000)
             assert (await talk.call("echo", text="on")).text == "on"
 
@@ -43,14 +43,14 @@ async def test_a_flood_from_an_address_is_named_and_ended(tmp_path: Path, monkey
     monkeypatch.setattr(process, "PERIOD_S", math.inf)  # on a slow machine it takes longer to flood
     with serving() as server:
         async with talking(ToolServer(url=f"{server.url}/mcp"), tmp_path) as talk:
-            with pytest.raises(Unavailable, match="more than 2,000 messages in 10 s that nobody asked for"):
+            with pytest.raises(ServerUnavailable, match="more than 2,000 messages in 10 s that nobody asked for"):
                 await talk.call("flood")
             assert (await talk.call("echo", text="on")).text == "on"
 
 
 async def test_an_address_where_nobody_listens_is_named(tmp_path: Path) -> None:
     async with talking(ToolServer(url="http://127.0.0.1:9/mcp"), tmp_path) as talk:
-        with pytest.raises(Unavailable, match="The server test cannot be used"):
+        with pytest.raises(ServerUnavailable, match="The server test cannot be used"):
             await talk.connection.start()
 
 
@@ -59,7 +59,7 @@ async def test_signing_in_is_asked_for_done_once_and_remembered(
 ) -> None:
     monkeypatch.setenv("BROWSER", "true")
     with serving(oauth=True) as server:
-        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp")})
+        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp")})
         servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
         await servers.learn()
         (status,) = servers.statuses()
@@ -86,7 +86,7 @@ async def test_a_token_that_is_refused_later_asks_to_sign_in_again(
 ) -> None:
     monkeypatch.setenv("BROWSER", "true")
     with serving(oauth=True) as server:
-        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp")})
+        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp")})
         servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
         for _ in range(2):
             address = await servers.sign_in("web")
@@ -94,7 +94,7 @@ async def test_a_token_that_is_refused_later_asks_to_sign_in_again(
                 pass
             await servers._signing_in["web"]
             server.tokens.clear()
-            with pytest.raises(Unavailable, match="asks you to sign in: /mcp login web"):
+            with pytest.raises(ServerUnavailable, match="asks you to sign in: /mcp login web"):
                 await servers._connections["web"].read("x://y")
         await servers.close()
 
@@ -116,7 +116,7 @@ async def test_a_registered_client_signs_in_with_its_secret_scopes_and_port(
         port = free.getsockname()[1]
     with serving(oauth=True, secret="s-1") as server:
         oauth = OAuth(client_id="mine", client_secret="${SECRET_OF_MINE}", scopes=("read", "write"), callback_port=port)
-        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
+        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
         servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
         address = await servers.sign_in("web")
         with await asyncio.to_thread(urllib.request.urlopen, address):
@@ -136,7 +136,7 @@ async def test_a_token_that_expired_between_two_runs_is_renewed_without_the_user
     monkeypatch.setenv("BROWSER", "true")
     with serving(oauth=True, secret="s-1") as server:
         oauth = OAuth(client_id="mine", client_secret="s-1")
-        settings = Mcp(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
+        settings = McpSettings(servers={"web": ToolServer(url=f"{server.url}/mcp", oauth=oauth)})
         servers = ToolServers.opened(settings, tmp_path / "home", tmp_path / "session", [tmp_path], None)
         address = await servers.sign_in("web")
         with await asyncio.to_thread(urllib.request.urlopen, address):

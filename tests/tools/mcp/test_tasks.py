@@ -13,7 +13,7 @@ from tests.tools.support import Call
 from tui_agent.settings import ToolServer
 from tui_agent.tools.base import CallStopped, PermissionAnswer, PermissionQuestion, SubtaskProgress
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.mcp.configuration import Unavailable
+from tui_agent.tools.mcp.configuration import ServerUnavailable
 
 SERVER = Path(__file__).parents[2] / "servers" / "mcp_tasks.py"
 
@@ -66,7 +66,7 @@ async def test_a_task_is_followed_to_its_end_also_over_a_server_that_dies(tmp_pa
         assert (await talk.call("build", Waiting(tmp_path), what="a house")).text == "built a house in red"
         (tasks / "answer").unlink()
         call = await begun(talk, tmp_path)
-        with suppress(Unavailable):
+        with suppress(ServerUnavailable):
             await talk.call("die")
         (tasks / "failed").touch()
         with pytest.raises(ValueError, match="the task failed: no more disk"):

@@ -20,13 +20,13 @@ from tui_agent.tools.files.editing import WriteFile
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guarded import common_git_folder
 from tui_agent.tools.sandbox.home import PIP, cargo_settings, settings_of
-from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, SandboxAware
+from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxAware, SandboxFolders, SandboxMechanism
 from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
 from tui_agent.tools.shell.run_command import RunCommand
 
 __all__ = ["outside"]
 
-NONE = Mechanism("none", "the kernel says no")
+NONE = SandboxMechanism("none", "the kernel says no")
 GIT = "git -c user.name=x -c user.email=x@x"
 
 
@@ -36,7 +36,7 @@ class Shell:
     def __init__(self, place: Outside, kind: Kind) -> None:
         self.place, self.kind = place, kind
         self.plan = False
-        self.sandbox = Sandbox("auto", place.places, offered=Mechanism(kind, ""))
+        self.sandbox = Sandbox("auto", place.places, offered=SandboxMechanism(kind, ""))
         self.background = BackgroundCommands()
         self.tool = RunCommand(background=self.background, sandbox=self.sandbox, only_reads=lambda: self.plan)
         self.workspace = Workspace(place.project)
@@ -295,7 +295,7 @@ async def test_what_is_left_running_can_be_stopped(shell: Shell) -> None:
 
 async def test_the_network_is_there_where_it_is_allowed(outside: Outside) -> None:
     for kind in kinds():
-        sandbox = Sandbox("auto", outside.places, network=("*",), offered=Mechanism(kind, ""))
+        sandbox = Sandbox("auto", outside.places, network=("*",), offered=SandboxMechanism(kind, ""))
         connect = f"import socket; socket.create_connection(('127.0.0.1', {outside.facts['ipv4']}), 5)"
         command = json.dumps({"command": f'{sys.executable} -c "{connect}"; touch {outside.outside}/x'})
         context = Call(Workspace(outside.project), (), outside.state / "session")
@@ -309,8 +309,8 @@ async def test_a_worktree_can_commit_and_a_file_that_claims_to_be_one_opens_noth
     project, state = shell.place.project, shell.place.state
     tree = shell.place.place / "worktree"
     git(project, "worktree", "add", "-q", str(tree))
-    places = Places(folders=(tree,), project=tree, program=state, session=state / "session")
-    tool = RunCommand(sandbox=Sandbox("auto", places, offered=Mechanism(shell.kind, "")))
+    places = SandboxFolders(folders=(tree,), project=tree, program=state, session=state / "session")
+    tool = RunCommand(sandbox=Sandbox("auto", places, offered=SandboxMechanism(shell.kind, "")))
     line = f"echo x > y; {GIT} add y && {GIT} commit -qm inner; echo x >> {project}/.git/config"
     text = (await tool.run(json.dumps({"command": line}), Call(Workspace(tree), (), state / "session"))).text
     assert "inner" in git(tree, "log", "--oneline"), text
@@ -327,9 +327,14 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def test_where_there_is_none_it_says_so(tmp_path: Path) -> None:
-    places = Places(folders=(tmp_path,), project=tmp_path, program=tmp_path / "state", session=tmp_path / "state")
+    places = SandboxFolders(
+        folders=(tmp_path,), project=tmp_path, program=tmp_path / "state", session=tmp_path / "state"
+    )
     command, workspace = json.dumps({"command": "true", "outside": True}), Workspace(tmp_path)
-    for choice, offered, trouble in (("auto", NONE, "the kernel says no"), ("off", Mechanism("landlock", ""), "")):
+    for choice, offered, trouble in (
+        ("auto", NONE, "the kernel says no"),
+        ("off", SandboxMechanism("landlock", ""), ""),
+    ):
         sandbox = Sandbox(choice, places, offered=offered)  # type: ignore[arg-type]
         assert (sandbox.confines, sandbox.trouble) == (False, trouble)
         # Outside of what is not there is nothing that would be asked about apart.
@@ -345,12 +350,12 @@ async def test_a_home_as_project_keeps_its_start_files_and_keys(outside: Outside
     (outside.home / ".bashrc").write_text("alias x=y\n")
     (outside.home / "work").mkdir()
     session = outside.state / "session"
-    places = Places(
+    places = SandboxFolders(
         folders=(outside.home,), project=outside.home, program=outside.state, session=session, home=outside.home
     )
     line = "echo evil >> .bashrc; echo evil > .zshrc; cat .ssh/id_ed25519; echo work > work/notes.txt"
     for kind in kinds():
-        tool = RunCommand(sandbox=Sandbox("auto", places, offered=Mechanism(kind, "")))
+        tool = RunCommand(sandbox=Sandbox("auto", places, offered=SandboxMechanism(kind, "")))
         text = (await tool.run(json.dumps({"command": line}), Call(Workspace(outside.home), (), session))).text
         assert "SECRET" not in text
         assert (outside.home / ".bashrc").read_text() == "alias x=y\n"

@@ -12,7 +12,7 @@ from tests.tools.sandbox.test_ways_out import EACH_KIND, Outside, outside, run
 from tests.tools.world import tree
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox
+from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxFolders, SandboxMechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -24,8 +24,8 @@ async def changed_by(lines: Iterable[str], place: Outside, kind: Kind) -> list[s
     root = hostile_tree(place.place / "hostile")
     (root / "hard").unlink()  # a name in the project of a file outside: what is done to it is done there
     session = place.state / "session"
-    places = Places(folders=(root,), project=root, program=place.state, session=session, home=place.home)
-    background, sandbox = BackgroundCommands(), Sandbox("auto", places, offered=Mechanism(kind, ""))
+    places = SandboxFolders(folders=(root,), project=root, program=place.state, session=session, home=place.home)
+    background, sandbox = BackgroundCommands(), Sandbox("auto", places, offered=SandboxMechanism(kind, ""))
     tool = RunCommand(background=background, sandbox=sandbox)
 
     def state() -> dict[str, object]:

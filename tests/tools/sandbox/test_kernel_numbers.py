@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tui_agent.tools.sandbox import kernel, landlock, system_calls
-from tui_agent.tools.sandbox.landlock import beside
+from tui_agent.tools.sandbox.landlock import paths_around
 from tui_agent.tools.sandbox.system_calls import LandlockOnly, command_filter
 
 HEADERS = Path("/usr/include")
@@ -258,7 +258,7 @@ def test_what_is_beside_a_hidden_path_is_named(tmp_path: Path) -> None:
     for name in ("a/b/c", "a/b/d", "a/e", "f"):
         (tmp_path / name).mkdir(parents=True)
     here = str(tmp_path)
-    assert sorted(beside(here, [f"{here}/a/b/c"])) == [f"{here}/a/b/d", f"{here}/a/e", f"{here}/f"]
-    assert beside(here, ["/elsewhere", f"{here}x/a"]) == [here]
-    assert sorted(beside(here, [f"{here}/a", f"{here}/f"])) == []
+    assert sorted(paths_around(here, [f"{here}/a/b/c"])) == [f"{here}/a/b/d", f"{here}/a/e", f"{here}/f"]
+    assert paths_around(here, ["/elsewhere", f"{here}x/a"]) == [here]
+    assert sorted(paths_around(here, [f"{here}/a", f"{here}/f"])) == []
     assert system_calls.is_known() == (kernel.machine() in ("x86_64", "aarch64"))

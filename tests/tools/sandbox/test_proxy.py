@@ -16,7 +16,7 @@ from tests.tools.sandbox.test_ways_out import Outside, kinds, outside
 from tests.tools.support import Call
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.proxy import Ask, Proxy
-from tui_agent.tools.sandbox.sandbox import Mechanism, Sandbox
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
 from tui_agent.tools.shell.run_command import RunCommand
 from tui_agent.tools.web.addresses import Address, WebAddress
 
@@ -155,7 +155,7 @@ async def test_a_connection_takes_little_time() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in kinds() if kind != "landlock"])
 async def test_a_command_reaches_what_is_allowed_and_is_told_what_is_not(outside: Outside, kind: str) -> None:
     async with server() as (port, told):
-        sandbox = Sandbox("auto", outside.places, offered=Mechanism(kind, ""))  # type: ignore[arg-type]
+        sandbox = Sandbox("auto", outside.places, offered=SandboxMechanism(kind, ""))  # type: ignore[arg-type]
         sandbox.proxy = Proxy([f"a.example:{port}"], resolver=here, reaches=lambda address: True)
         tool = RunCommand(sandbox=sandbox)
         fetch = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=60).read())"

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from tests.tools.sandbox.test_ways_out import ROOT, Outside, kinds, outside
-from tui_agent.tools.sandbox.landlock import Parts
+from tui_agent.tools.sandbox.landlock import ReachableFolders
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import launcher_of
-from tui_agent.tools.sandbox.sandbox import Mechanism, Sandbox
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxMechanism
 
 __all__ = ["outside"]
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif("landlock" not in kinds(), reason="there is no L
 
 def run(place: Outside, line: str, *, version: int = 0) -> str:
     """What a line prints under Landlock alone, of this version of its ABI or the kernel's own."""
-    sandbox = Sandbox("auto", place.places, offered=Mechanism("landlock", ""))
+    sandbox = Sandbox("auto", place.places, offered=SandboxMechanism("landlock", ""))
     request = sandbox.request(
         ["/bin/bash", "-c", line],
         place.project,
@@ -135,7 +135,7 @@ def test_where_another_supervises_already_it_is_refused(outside: Outside) -> Non
 
 
 def test_the_deeper_place_decides() -> None:
-    parts = Parts(
+    parts = ReachableFolders(
         ("/home", "/home/x/.ssh/open"), ("/home/p/.git/config",), ("/home/x/.ssh",), "/tmp/x", 7, network=False
     )
     assert parts.may_change("/home/p/.git/index")

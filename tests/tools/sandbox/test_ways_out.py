@@ -24,7 +24,7 @@ from tests.tools.support import Call
 from tests.tools.world import tree
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.sandbox import Kind, Mechanism, Places, Sandbox, mechanism
+from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -131,8 +131,8 @@ class Outside:
         }
 
     @property
-    def places(self) -> Places:
-        return Places(
+    def places(self) -> SandboxFolders:
+        return SandboxFolders(
             folders=(self.project,),
             project=self.project,
             program=self.state,
@@ -210,7 +210,7 @@ def outside() -> Iterator[Outside]:
 def tools_in(outside: Outside, kind: Kind) -> tuple[RunCommand, BackgroundCommands, Sandbox]:
     # The place outside is shown, so that more than its absence protects it.
     places = msgspec.structs.replace(outside.places, added=(outside.outside,))
-    sandbox = Sandbox("auto", places, offered=Mechanism(kind, "as the test has it"))
+    sandbox = Sandbox("auto", places, offered=SandboxMechanism(kind, "as the test has it"))
     background = BackgroundCommands()
     return RunCommand(background=background, sandbox=sandbox), background, sandbox
 

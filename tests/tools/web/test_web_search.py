@@ -9,7 +9,7 @@ from tests.agent.talking import say, talking
 from tests.tools.support import call
 from tests.tools.web.test_fetch_url import Served, answer, server
 from tui_agent.agent import events
-from tui_agent.settings import GivenValue, Search
+from tui_agent.settings import GivenValue, SearchSettings
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.web.web_search import SERVICES, WebSearch
 
@@ -33,7 +33,7 @@ async def test_each_service_is_asked_as_its_page_says(
     if record.key:
         monkeypatch.setenv(record.key, "sk-secret")
     async with server({f"/search{query}": ANSWER for query in ("", "?q=a+b&format=json", "?q=a+b&count=8")}) as served:
-        tool = WebSearch(Search(service=service, url=address(served)))  # type: ignore[arg-type]
+        tool = WebSearch(SearchSettings(service=service, url=address(served)))  # type: ignore[arg-type]
         output = await call(tool, tmp_path, query=" a  b ")
     assert output.text.count("https://") == 2
     assert "1. Häfen\n   https://a.example/1\n   Of harbours." in output.text
@@ -62,16 +62,16 @@ async def test_each_service_is_asked_as_its_page_says(
 async def test_what_goes_wrong_is_said(tmp_path: Path, body: bytes, words: str) -> None:
     async with server({"/search?q=x&format=json": body}) as served:
         with pytest.raises(ToolFailure, match=words):
-            await call(WebSearch(Search(service="searxng", url=address(served))), tmp_path, query="x")
+            await call(WebSearch(SearchSettings(service="searxng", url=address(served))), tmp_path, query="x")
     with pytest.raises(ToolFailure, match="cannot be reached"):
-        await call(WebSearch(Search(service="searxng", url="http://127.0.0.1:9/search")), tmp_path, query="x")
+        await call(WebSearch(SearchSettings(service="searxng", url="http://127.0.0.1:9/search")), tmp_path, query="x")
 
 
 async def test_nothing_is_sent_without_a_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("BRAVE_API_KEY", raising=False)
     async with server({}) as served:
         with pytest.raises(ToolFailure, match="BRAVE_API_KEY"):
-            await call(WebSearch(Search(service="brave", url=address(served))), tmp_path, query="x")
+            await call(WebSearch(SearchSettings(service="brave", url=address(served))), tmp_path, query="x")
     assert served.seen == []
 
 

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from tests.bench.long_session import write_session
 from tests.tui.app_of_parts import until, workers_finished
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import session_to_resume
@@ -27,7 +27,7 @@ from tui_agent.tui.session.states import Phase
 
 SIZES = [(20, 5), (40, 12), (80, 24), (120, 40)]
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_HOST")
-OFFLINE = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
+OFFLINE = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(unasked="known"))
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ async def test_what_a_command_says_is_seen_where_the_panel_has_the_conversations
 
 
 async def test_escape_stops_the_turn_and_leaves_nothing_open(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow")))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(pilot, "run sleep 60")
@@ -197,7 +197,7 @@ async def test_escape_stops_the_turn_and_leaves_nothing_open(arguments: Argument
 
 
 async def test_a_text_sent_during_a_turn_waits_and_comes_back_when_it_is_stopped(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow")))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(pilot, "run sleep 60")
@@ -216,7 +216,7 @@ async def test_a_text_sent_during_a_turn_waits_and_comes_back_when_it_is_stopped
 
 
 async def test_a_text_sent_during_a_turn_is_delivered(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow")))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(pilot, "run sleep 1")
@@ -242,7 +242,7 @@ async def test_ctrl_c_empties_first_and_quits_when_pressed_again(arguments: Argu
 
 
 async def test_while_a_turn_runs_ctrl_c_empties_first_then_stops_and_does_not_quit(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(mode="allow")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow")))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(pilot, "run sleep 60")
@@ -321,7 +321,7 @@ async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(ar
 
 
 async def test_an_unknown_model_leads_to_the_list_of_models(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         assert "There is no model" in said(app)
@@ -331,7 +331,7 @@ async def test_an_unknown_model_leads_to_the_list_of_models(arguments: Arguments
 
 
 async def test_without_another_model_an_unknown_one_is_a_card(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("escape")

@@ -15,7 +15,7 @@ from tests.tui.app.test_prompt_actions import _environment, arguments
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
 from tui_agent.session import Session
-from tui_agent.settings import Model, Settings, Ui
+from tui_agent.settings import ModelSettings, Settings, UiSettings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.session.turns import TurnView
 
@@ -58,7 +58,7 @@ def _picture(app: TuiAgent) -> list[str]:
     ],
 )
 async def test_what_takes_its_place_looks_the_same(arguments: Arguments, size: tuple[int, int], theme: str) -> None:
-    settings = Settings(model=Model(id="offline"), ui=Ui(theme=theme, keymap=("nothing=x",)))
+    settings = Settings(model=ModelSettings(id="offline"), ui=UiSettings(theme=theme, keymap=("nothing=x",)))
     app = Looking(arguments, settings)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.completed)
@@ -76,7 +76,7 @@ async def test_a_screen_that_cannot_be_completed_ends_the_app_and_the_log_says_w
         async def complete_screen(self) -> None:
             raise LookupError("no such part")
 
-    app = Broken(arguments, Settings(model=Model(id="offline")))
+    app = Broken(arguments, Settings(model=ModelSettings(id="offline")))
     with pytest.raises(LookupError):
         async with app.run_test() as pilot:
             await until(pilot, lambda: not app.is_running)
@@ -121,7 +121,7 @@ async def test_letters_typed_before_the_prompt_is_there_are_drawn_and_reach_it(a
             await self.may_complete.wait()
             await super().complete_screen()
 
-    app = Slow(arguments, Settings(model=Model(id="offline")))
+    app = Slow(arguments, Settings(model=ModelSettings(id="offline")))
     async with app.run_test() as pilot:
         app.looked_at.set()
         for key in ("h", "i", "x", "backspace", "exclamation_mark", "left", "y"):

@@ -12,8 +12,8 @@ from tests.tui.app_of_parts import until, workers_finished
 from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, opened
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
-from tui_agent.settings import Model, Settings
-from tui_agent.settings.brought import Brought
+from tui_agent.settings import ModelSettings, Settings
+from tui_agent.settings.brought import BroughtFile
 from tui_agent.storage.sessions import SessionInfo
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.dialogs.fields import KeyScreen
@@ -21,7 +21,7 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
 from tui_agent.tui.dialogs.trust import TrustScreen
-from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.terminal.attention import Attention
 
 __all__ = ["app"]
@@ -32,7 +32,7 @@ def dialogs(text: str, app: TuiAgent) -> list[Screen[str | None]]:
     return [
         SessionsScreen([info, replace_id(info)], {info.id: text}, info.folder),
         KeyScreen("ANTHROPIC_API_KEY", text),
-        TrustScreen(Path("/") / text.replace("\x00", ""), [Brought(text, text)]),
+        TrustScreen(Path("/") / text.replace("\x00", ""), [BroughtFile(text, text)]),
     ]
 
 
@@ -64,7 +64,7 @@ async def test_in_dialogs_and_completions(app: TuiAgent, name: str) -> None:
             await app.push_screen(reading)
             await at_another_size(app, pilot)
             await pilot.press("escape")
-        app.entry.completions.show(Completion(0, (Choice(text, text, text), Choice("b", "b", "plain"))))
+        app.entry.completions.show(Completion(0, (CompletionItem(text, text, text), CompletionItem("b", "b", "plain"))))
         await at_another_size(app, pilot)
         app.entry.completions.show(None)
         app.give_back(text)
@@ -119,7 +119,7 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         await pilot.press("escape")
         assert app.session_folder is not None
         resumed = app.arguments._replace(resume=app.session_folder.name)
-    again = TuiAgent(resumed, Settings(model=Model(id="offline")))
+    again = TuiAgent(resumed, Settings(model=ModelSettings(id="offline")))
     async with again.run_test() as pilot:
         await opened(again, pilot)
         assert len(again.pane.transcript) > 5

@@ -15,7 +15,7 @@ from tests.servers.script import Script, Step
 from tests.tui.app.test_terminal_app import Terminal
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.actions import DIALOGS, TITLES
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import ToolBlock, ToolState, UserBlock
@@ -24,7 +24,7 @@ from tui_agent.tui.dialogs.pickers import PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, TextScreen
 from tui_agent.tui.session.states import Phase
 
-OFFLINE: Final = Settings(model=Model(id="offline"), permissions=Permissions(unasked="known"))
+OFFLINE: Final = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(unasked="known"))
 SECRET: Final = "sk-ant-do-not-keep-me"
 PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -264,7 +264,7 @@ async def test_a_picture_is_sent_with_the_text(arguments: Arguments, monkeypatch
     with in_thread(AnthropicServer(Script.of(Step(text="One pixel.")))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test() as pilot:
             await opened(app, pilot)
             await send(app, pilot, "what is on @shot.png ")
@@ -281,7 +281,7 @@ async def test_pasted_pictures_are_chips_that_can_be_deleted_and_are_sent(
     with in_thread(AnthropicServer(Script.of(Step(text="One pixel.")))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test() as pilot:
             prompt = app.entry.prompt
             prompt.post_message(events.Paste(f"data:image/png;base64,{base64.b64encode(PNG).decode()}"))
@@ -312,7 +312,7 @@ async def test_twenty_large_pictures_and_what_is_none(arguments: Arguments, monk
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test() as pilot:
             await opened(app, pilot)
             await send(app, pilot, "what is on " + " ".join(f"@{name}" for name in [*names, "none.jpg"]) + " ")
@@ -334,7 +334,7 @@ async def test_escape_while_pictures_are_read_gives_the_text_back(
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test() as pilot:
             await opened(app, pilot)
             text = "what is on " + " ".join(f"@{name}" for name in names)
@@ -359,7 +359,7 @@ async def test_a_paste_of_forty_megabytes_of_pictures(arguments: Arguments, monk
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test() as pilot:
             await opened(app, pilot)
             held_up = 0.0

@@ -10,7 +10,7 @@ from tests.servers.script import Step
 from tests.tui.app.test_prompt_actions import OFFLINE, _environment, arguments, opened, said, send
 from tests.tui.app_of_parts import until
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.app.welcome import MAX_NAMES, command_example, example, folder_name, names_in
 
@@ -90,7 +90,7 @@ async def test_without_a_key_a_model_of_this_machine_is_offered_and_answers(
 async def test_with_a_key_it_says_what_is_set(arguments: Arguments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-shown")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await until(pilot, lambda: "Sandbox" in said(app))

@@ -14,14 +14,14 @@ from tui_agent.agent.agent import Agent
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Queued, user_message
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, ToolBlock, ToolState, UserBlock
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker
 from tui_agent.tui.dialogs.row_list import RowList
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
-ALLOW = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
+ALLOW = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
 
 
 @pytest.fixture

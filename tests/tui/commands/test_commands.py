@@ -14,7 +14,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.dialogs.test_dialogs_end_once import EVERY
 from tui_agent.agent.commands.command import is_command
 from tui_agent.agent.commands.table import COMMANDS, ERRANDS, IN_TEXT, ON_SCREEN
-from tui_agent.settings import Ui
+from tui_agent.settings import UiSettings
 from tui_agent.tui.actions import ACTIONS, DIALOGS, SLASH_COMMANDS, TITLES, Action, Place
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.commands.table import complete
@@ -150,7 +150,7 @@ async def test_at_its_place_each_key_runs_what_the_table_says(
     keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    settings = replace(OFFLINE, ui=UiSettings(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
     app = TuiAgent(arguments, settings)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.status.status.model)
@@ -179,7 +179,7 @@ async def test_at_its_place_each_key_runs_what_the_table_says(
 
 @pytest.mark.parametrize("keymap", [{}, OTHER_KEYS], ids=["own keys", "other keys"])
 async def test_in_each_dialog_too(keymap: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    settings = replace(OFFLINE, ui=Ui(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
+    settings = replace(OFFLINE, ui=UiSettings(keymap=tuple(f"{name}={key}" for name, key in keymap.items())))
     app = TuiAgent(project_of_parts(monkeypatch, tmp_path, 1), settings)
     shown: set[Place] = set()
     async with app.run_test(size=(100, 30)) as pilot:

@@ -14,7 +14,7 @@ from tests.servers.script import Step
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.commands.test_branches import notices
 from tui_agent.conversation.items import Item
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.fields import LineScreen
@@ -81,7 +81,7 @@ async def test_errands_are_for_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path
     with in_thread(AnthropicServer(lambda _: Step(text="It is well."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        app = TuiAgent(arguments, Settings(model=Model(id="claude-opus-5-5")))
+        app = TuiAgent(arguments, Settings(model=ModelSettings(id="claude-opus-5-5")))
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, lambda: app.status.status.model)
             await send(app, pilot, "/init")

@@ -18,7 +18,7 @@ from tests.servers.script import Step
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
 from tui_agent.session import open_session
-from tui_agent.settings import Agent, Model, Permissions, Settings
+from tui_agent.settings import AgentSettings, ModelSettings, PermissionSettings, Settings
 from tui_agent.settings.trust import is_refused, is_trusted
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.sessions import SessionInfo, last_words, list_sessions, session_to_resume
@@ -89,7 +89,7 @@ async def test_a_new_session_here_keeps_the_old_one_the_model_and_the_mode(
     with in_thread(AnthropicServer(lambda _: Step(text="I see."))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        async with running(arguments, Settings(model=Model(id="claude-opus-5-5"))) as (app, pilot):
+        async with running(arguments, Settings(model=ModelSettings(id="claude-opus-5-5"))) as (app, pilot):
             await send(app, pilot, "the first words")
             await until(pilot, lambda: "I see." in said(app) and not app.conductor.busy)
             before = present(app)
@@ -127,7 +127,7 @@ async def test_the_list_goes_to_a_session_and_back(arguments: Arguments) -> None
 
 
 async def test_a_running_turn_is_stopped_after_a_question(arguments: Arguments) -> None:
-    settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow"))
+    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow"))
     async with running(arguments, settings) as (app, pilot):
         await send(app, pilot, "run sleep 60")
         await until(pilot, lambda: "running" in app.status.status.activity)
@@ -145,7 +145,7 @@ async def test_a_running_turn_is_stopped_after_a_question(arguments: Arguments) 
 
 async def test_switching_lifts_no_spending_limit(arguments: Arguments) -> None:
     """What a ceiling has shut stays shut, whichever way the user comes back to it."""
-    settings = Settings(model=Model(id="offline"), agent=Agent(max_session_cost_usd=0.0))
+    settings = Settings(model=ModelSettings(id="offline"), agent=AgentSettings(max_session_cost_usd=0.0))
     async with running(arguments, settings) as (app, pilot):
         await send(app, pilot, "read part0.txt")
         await until(pilot, lambda: "/continue-spending" in said(app) and not app.conductor.busy)

@@ -13,7 +13,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, worke
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import StepPreview
 from tui_agent.conversation.view import View
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
@@ -398,7 +398,7 @@ async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> N
 
 
 async def test_f2_without_a_session_says_so(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="nonsense:1")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("escape")

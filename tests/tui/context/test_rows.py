@@ -20,12 +20,12 @@ from tui_agent.context.stats import Activity, ContextStats, ModelUse, ServerUse,
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.fold import MeasuredCall
 from tui_agent.conversation.items import Item
-from tui_agent.conversation.sizes import Category, Size
+from tui_agent.conversation.sizes import Category, TextSize
 from tui_agent.conversation.states import ItemState
 from tui_agent.tui.context.drawing import Bar, bar_line, before_after_line, course_lines, ticks_line
 from tui_agent.tui.context.previews import preview_rows, switch_rows
 from tui_agent.tui.context.rows import ItemKey, StepKey, WordsKey, panel_rows, short_age
-from tui_agent.tui.dialogs.row_list import Row
+from tui_agent.tui.dialogs.row_list import ListRow
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
@@ -42,7 +42,7 @@ def look(glyphs: Glyphs = UNICODE) -> Look:
 
 def items(name: str = HOSTILE) -> tuple[Item, ...]:
     return tuple(
-        Item(number, number, "results", state, number == 2, Size(10), Size(5_000), NOW - 90, name)
+        Item(number, number, "results", state, number == 2, TextSize(10), TextSize(5_000), NOW - 90, name)
         for number, state in enumerate(STATES, start=1)
     )
 
@@ -90,7 +90,7 @@ def seen(window: int = 200_000) -> Overview:
     return Overview(stats, items(), steps, points, 40_000, words)
 
 
-def texts(rows: Sequence[Row], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
+def texts(rows: Sequence[ListRow], width: int, glyphs: Glyphs = UNICODE) -> list[str]:
     return [row.draw(width, look(glyphs)).text for row in rows]
 
 

@@ -25,7 +25,7 @@ from tui_agent.conversation.entries import (
     user_message,
 )
 from tui_agent.conversation.states import ItemState
-from tui_agent.settings import Context, Model, Settings
+from tui_agent.settings import ContextSettings, ModelSettings, Settings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock
 from tui_agent.tui.context.rows import STATES, ItemKey
@@ -119,7 +119,7 @@ async def test_it_is_told_as_it_happens_and_why_it_cannot_be_undone(
     # Three texts, each small enough for the window, none of them answered: together they are too large.
     texts: list[AnyEntry] = [user_message(f"{number}\n" + "words of a long text " * 700) for number in range(3)]
     entries = [ModelSwitched(model=MODEL), Prefix(system="You are helpful."), *texts]
-    settings = Settings(model=Model(id="offline"), context=Context(context_window=12_000))
+    settings = Settings(model=ModelSettings(id="offline"), context=ContextSettings(context_window=12_000))
     async with resumed(monkeypatch, tmp_path, entries, settings) as (app, pilot, agent):
         await send(app, pilot, "list .")
         await until(pilot, lambda: any("shortened" in step.kind for step in steps(app)) and not app.conductor.busy)

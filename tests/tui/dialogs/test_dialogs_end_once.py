@@ -11,7 +11,7 @@ from textual.app import App
 from textual.widgets import Input
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
-from tui_agent.agent.branches import Branch, Prompt
+from tui_agent.agent.branches import Branch, EarlierPrompt
 from tui_agent.agent.context import SwitchPreview
 from tui_agent.arguments import Arguments
 from tui_agent.tools.files.put_back import PutBack
@@ -23,8 +23,7 @@ from tui_agent.tui.context.words_screen import WordsScreen
 from tui_agent.tui.dialogs.branch_pickers import PlacePicker, rewind_picker, tree_picker
 from tui_agent.tui.dialogs.dialog import Dialog
 from tui_agent.tui.dialogs.fields import KeyScreen, LineScreen, TitleScreen
-from tui_agent.tui.dialogs.files_screen import FilesScreen
-from tui_agent.tui.dialogs.files_screen import Shown as FilesShown
+from tui_agent.tui.dialogs.files_screen import FilesScreen, ShownPlan
 from tui_agent.tui.dialogs.pickers import Option, PickerScreen
 from tui_agent.tui.dialogs.reading import HelpScreen, Reading, TextScreen
 from tui_agent.tui.dialogs.sessions_screen import SessionsScreen
@@ -32,7 +31,7 @@ from tui_agent.tui.dialogs.trust import TrustScreen
 from tui_agent.tui.painting.glyphs import UNICODE
 
 OPTIONS = [Option(str(number), str(number)) for number in range(3)]
-PROMPTS = (Prompt(3, "first", 0.0, 4), Prompt(7, "second", 0.0, 2))
+PROMPTS = (EarlierPrompt(3, "first", 0.0, 4), EarlierPrompt(7, "second", 0.0, 2))
 BRANCHES = (Branch(9, 0, 4, "first", 0.0, True), Branch(6, 3, 3, "second", 0.0, False))
 
 
@@ -81,7 +80,7 @@ EVERY: tuple[Made, ...] = (
     lambda: rewind_picker(PROMPTS, UNICODE),
     lambda: HelpScreen({"Keys": "Enter  sends"}),
     lambda: TextScreen("Text", "text", UNICODE),
-    lambda: FilesScreen("Undo?", PutBack(1), FilesShown.of(PutBack(1)), UNICODE, rewinds=True),
+    lambda: FilesScreen("Undo?", PutBack(1), ShownPlan.of(PutBack(1)), UNICODE, rewinds=True),
     lambda: PreviewScreen(SwitchPreview("a", "b", 10, 0, 0, (), "", None, None, None, 0), UNICODE),
     lambda: WordsScreen("Words", "text", "nothing is left"),
 )

@@ -6,7 +6,7 @@ from textual import events
 from textual.app import App
 from textual.widgets import Input, OptionList
 
-from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen, _without_stubs
+from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen, _without_stubs
 
 MODELS = (
     Option("", "Now", heading=True),
@@ -110,7 +110,7 @@ async def test_what_is_said_of_a_choice_is_there_at_any_width(width: int) -> Non
         picker = PickerScreen("Model", [model], search=True)
         app.push_screen(picker)
         await pilot.pause()
-        choices = picker.query_one(Choices)
+        choices = picker.query_one(ChoiceList)
         lines = [choices.render_line(place).text for place in range(choices.size.height)]
         assert any("$2 / $10 " in line for line in lines)
         assert "provider:a-" in lines[0]
@@ -131,7 +131,7 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
         picker = PickerScreen("Theme", [Option(str(number), str(number)) for number in range(9)], search=True)
         app.push_screen(picker)
         await pilot.pause()
-        choices = picker.query_one(Choices)
+        choices = picker.query_one(ChoiceList)
         choices.clear_options()
         choices.add_option("the only one")
         # What the mouse points at still looks as it was painted.

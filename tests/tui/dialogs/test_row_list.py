@@ -6,7 +6,7 @@ from textual.app import App, ComposeResult
 from typing_extensions import override
 
 from tests.tui.app_of_parts import until
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.lines import Line, Run, make_line
 from tui_agent.tui.painting.palette import Look
@@ -26,7 +26,7 @@ class Listed(App[object]):
         yield self.rows
 
     def fill(self, *keys: object) -> None:
-        self.rows.show([Row(partial(self.draw, number), key) for number, key in enumerate(keys)])
+        self.rows.show([ListRow(partial(self.draw, number), key) for number, key in enumerate(keys)])
 
     def draw(self, number: int, width: int, look: Look) -> Line:
         self.painted.add(number)

@@ -7,7 +7,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input
 from typing_extensions import override
 
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.lines import Line, Run, make_line
 from tui_agent.tui.painting.palette import Look
@@ -24,7 +24,7 @@ class Listed(App[None]):
         yield self.rows
 
     def fill(self, keys: range) -> None:
-        self.rows.show([Row(partial(draw, key), key) for key in keys])
+        self.rows.show([ListRow(partial(draw, key), key) for key in keys])
 
     @property
     def shown(self) -> list[str]:

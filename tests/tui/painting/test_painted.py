@@ -46,7 +46,7 @@ from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.themes import THEMES
 from tui_agent.tui.pane.block_painting import BlockPainting
-from tui_agent.tui.pane.status_bar import GaugeMarks, Status, status_line
+from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBarFacts, status_line
 from tui_agent.tui.pane.transcript import Transcript
 
 KEPT: Final = Path(__file__).with_name("painted.txt")
@@ -215,7 +215,7 @@ def _context() -> Iterator[str]:
             yield _written(before_after_line("now", tokens, 100_000, "50%", width, look))
     ticks = (("clear", 0.6), ("compact", 0.85))
     local = structs.replace(FULL, reading=812.5, writing=9.96, cost_usd=None, ticks=ticks, soon="summary in 2 calls")
-    idle = Status(
+    idle = StatusBarFacts(
         model="m", mode="plan", tokens=69_999, window=100_000, jobs=1, problems=2, cache_share=0.849, ticks=ticks
     )
     wait = structs.replace(FULL, activity="until the limit resets", until=1_000.0, turn_cost_usd=0.02, summarising=True)

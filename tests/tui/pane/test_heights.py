@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_agent.tui.pane.heights import Heights
+from tui_agent.tui.pane.heights import BlockHeights
 
 _HEIGHTS = st.lists(st.integers(0, 9), max_size=60)
 _CHANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 9)), max_size=30)
@@ -11,7 +11,7 @@ _CHANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 9)), max_size
 def test_sums_and_lookups_are_those_of_a_plain_list(
     first: list[int], more: list[int], changes: list[tuple[int, int]], replaced: bool
 ) -> None:
-    heights, naive = Heights(), list(first)
+    heights, naive = BlockHeights(), list(first)
     if replaced:
         heights.replace(list(first))
     else:
@@ -35,7 +35,7 @@ def test_sums_and_lookups_are_those_of_a_plain_list(
 
 
 def test_a_line_outside_the_transcript_is_the_nearest_one() -> None:
-    heights = Heights()
+    heights = BlockHeights()
     assert heights.find(5) == (0, 0)
     heights.append(3)
     heights.append(2)

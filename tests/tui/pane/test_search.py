@@ -8,7 +8,7 @@ from textual import events
 from tests.tui.pane.test_viewport import viewport_of
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.pane import search
-from tui_agent.tui.pane.search import Search, Typed
+from tui_agent.tui.pane.search import PaneSearch, Typed
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.viewport import Position, Viewport
 
@@ -24,7 +24,7 @@ def viewport() -> Viewport:
     return viewport_of(transcript)
 
 
-def typed(begun: Search, words: str) -> None:
+def typed(begun: PaneSearch, words: str) -> None:
     for character in words:
         assert begun.take(events.Key(character, character)) is Typed.CHANGED
 
@@ -34,7 +34,7 @@ def block(position: Position | None) -> int | None:
 
 
 def test_it_goes_on_from_where_it_was_begun_and_round_at_the_ends(viewport: Viewport) -> None:
-    searched = Search()
+    searched = PaneSearch()
     searched.begin(Position(5, 0, 0))
     typed(searched, WORDS)
     assert block(searched.first(viewport)) == 7
@@ -43,7 +43,7 @@ def test_it_goes_on_from_where_it_was_begun_and_round_at_the_ends(viewport: View
 
 
 def test_what_is_not_there_is_said_and_a_new_search_knows_nothing_of_it(viewport: Viewport) -> None:
-    searched = Search()
+    searched = PaneSearch()
     searched.begin(None)
     typed(searched, "nowhere")
     assert searched.first(viewport) is None
@@ -57,7 +57,7 @@ def test_what_is_not_there_is_said_and_a_new_search_knows_nothing_of_it(viewport
 def test_hits_are_counted_a_slice_at_a_time(viewport: Viewport, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count()
     monkeypatch.setattr(search, "monotonic", lambda: next(clock) * search.SLICE_S * 0.4)
-    searched = Search()
+    searched = PaneSearch()
     searched.begin(None)
     typed(searched, WORDS)
     searched.first(viewport)
@@ -71,7 +71,7 @@ def test_hits_are_counted_a_slice_at_a_time(viewport: Viewport, monkeypatch: pyt
 
 
 def test_keys_write_the_words_keep_them_or_leave_them() -> None:
-    searched = Search()
+    searched = PaneSearch()
     searched.begin(None)
     typed(searched, "ab")
     assert searched.take(events.Key("backspace", None)) is Typed.CHANGED

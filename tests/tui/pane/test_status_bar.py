@@ -10,15 +10,15 @@ from tui_agent.tui.painting.glyphs import ASCII, UNICODE, Glyphs
 from tui_agent.tui.pane.status_bar import (
     GAUGE,
     GaugeMarks,
-    Status,
     StatusBar,
+    StatusBarFacts,
     elapsed_text,
     gauge_words,
     status_line,
 )
 
 TICKS = (("clear", 0.6), ("compact", 0.85))
-FULL = Status(
+FULL = StatusBarFacts(
     model="anthropic:claude-sonnet-5-5",
     mode="auto",
     tokens=84_000,
@@ -30,12 +30,14 @@ FULL = Status(
 )
 
 
-def text(status: Status, width: int, glyphs: Glyphs = UNICODE, now: float = 112.5) -> str:
+def text(status: StatusBarFacts, width: int, glyphs: Glyphs = UNICODE, now: float = 112.5) -> str:
     return "".join(span.text for span in status_line(status, width, glyphs, GaugeMarks(), now))
 
 
-@pytest.mark.parametrize("status", [FULL, Status(), Status(model="offline:offline", hint="Ctrl+C again to quit")])
-def test_the_line_is_as_wide_as_the_screen(status: Status) -> None:
+@pytest.mark.parametrize(
+    "status", [FULL, StatusBarFacts(), StatusBarFacts(model="offline:offline", hint="Ctrl+C again to quit")]
+)
+def test_the_line_is_as_wide_as_the_screen(status: StatusBarFacts) -> None:
     widths = range(1, 160)
     assert [cell_len(text(status, width)) for width in widths] == list(widths)
 
@@ -65,21 +67,21 @@ def test_commands_in_the_background_are_counted_on_a_small_screen_too() -> None:
 
 
 def test_an_estimate_is_marked() -> None:
-    assert "~42%" in text(Status(model="m", tokens=84_000, window=200_000), 80)
-    assert "~" not in text(Status(model="m", tokens=84_000, window=200_000, measured=True), 80)
+    assert "~42%" in text(StatusBarFacts(model="m", tokens=84_000, window=200_000), 80)
+    assert "~" not in text(StatusBarFacts(model="m", tokens=84_000, window=200_000, measured=True), 80)
 
 
 @pytest.mark.parametrize(
     ("tokens", "color"), [(69_400, "$foreground"), (70_000, "$text-warning"), (90_000, "$text-error")]
 )
 def test_the_gauge_changes_colour_at_its_thresholds(tokens: int, color: str) -> None:
-    status = Status(model="m", tokens=tokens, window=100_000, measured=True)
+    status = StatusBarFacts(model="m", tokens=tokens, window=100_000, measured=True)
     spans = status_line(status, 80, UNICODE, GaugeMarks(), 0.0)
     assert next(span.color for span in spans if "%" in span.text) == color
 
 
 def test_an_unknown_window_shows_tokens_instead_of_a_share() -> None:
-    line = text(Status(model="m", tokens=12_345, window=0), 80)
+    line = text(StatusBarFacts(model="m", tokens=12_345, window=0), 80)
     assert "12k tokens" in line
     assert "%" not in line
 
@@ -98,7 +100,7 @@ def test_elapsed_time_does_not_move_what_follows_it() -> None:
 
 
 def test_a_hint_stands_where_the_activity_was() -> None:
-    line = text(Status(model="m", hint="Ctrl+C again to quit"), 80)
+    line = text(StatusBarFacts(model="m", hint="Ctrl+C again to quit"), 80)
     assert line.startswith("Ctrl+C again to quit")
     assert "ready" not in line
 
@@ -110,7 +112,7 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 
 
 def test_a_hostile_model_name_stays_on_its_line() -> None:
-    line = text(Status(model="ollama:\x1b]0;x\x07a\nb"), 80)
+    line = text(StatusBarFacts(model="ollama:\x1b]0;x\x07a\nb"), 80)
     assert "\x1b" not in line
     assert "\n" not in line
 
@@ -138,13 +140,13 @@ async def test_no_timer_runs_while_nothing_is_going_on() -> None:
 
 
 def test_ticks_stand_where_the_layers_start() -> None:
-    status = Status(model="m", tokens=70_000, window=100_000, measured=True, ticks=TICKS)
+    status = StatusBarFacts(model="m", tokens=70_000, window=100_000, measured=True, ticks=TICKS)
     assert "ctx ━━━━━━┿─┼─" in text(status, 80)
     assert "ctx ######|-|-" in text(status, 80, ASCII)
 
 
 def test_a_window_that_is_hardly_filled_is_not_told_to_be_empty() -> None:
-    hardly = Status(model="m", tokens=4_700, window=1_000_000, measured=True, ticks=TICKS)
+    hardly = StatusBarFacts(model="m", tokens=4_700, window=1_000_000, measured=True, ticks=TICKS)
     assert " <1%" in text(hardly, 80)
     assert " 0%" in text(replace(hardly, tokens=0), 80)
 
@@ -166,15 +168,17 @@ def test_a_turn_that_is_the_whole_session_is_not_told_twice() -> None:
 
 
 def test_what_comes_next_is_told_once_it_is_near() -> None:
-    assert "summary in 3 calls" in text(Status(model="m", tokens=46, window=100, soon="summary in 3 calls"), 120)
-    assert "summary" not in text(Status(model="m", tokens=46, window=100, ahead="Next: a summary"), 120)
+    assert "summary in 3 calls" in text(
+        StatusBarFacts(model="m", tokens=46, window=100, soon="summary in 3 calls"), 120
+    )
+    assert "summary" not in text(StatusBarFacts(model="m", tokens=46, window=100, ahead="Next: a summary"), 120)
 
 
 def test_the_gauge_is_told_in_words() -> None:
-    status = Status(tokens=500, window=1_000, measured=True, ahead="Next: a summary in about 9 calls.")
+    status = StatusBarFacts(tokens=500, window=1_000, measured=True, ahead="Next: a summary in about 9 calls.")
     assert gauge_words(status).startswith("500 of 1,000 tokens. Next: a summary in about 9 calls.\n\n")
     assert gauge_words(replace(status, measured=False)).startswith("500 of 1,000 tokens, estimated.")
-    assert gauge_words(Status(tokens=5)) == GAUGE
+    assert gauge_words(StatusBarFacts(tokens=5)) == GAUGE
 
 
 async def test_what_the_gauge_shows_is_told_anew_where_it_changes() -> None:
@@ -182,4 +186,4 @@ async def test_what_the_gauge_shows_is_told_anew_where_it_changes() -> None:
     bar.show(tokens=1_000, window=10_000)
     before = bar.tooltip
     bar.show(tokens=2_000)
-    assert (before, bar.tooltip) == (gauge_words(Status(tokens=1_000, window=10_000)), gauge_words(bar.status))
+    assert (before, bar.tooltip) == (gauge_words(StatusBarFacts(tokens=1_000, window=10_000)), gauge_words(bar.status))

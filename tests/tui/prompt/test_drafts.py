@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tui_agent.tui.prompt.drafts import KEPT_S, Drafts, Returned
+from tui_agent.tui.prompt.drafts import KEPT_S, Drafts, ReturnedDrafts
 
 HERE, ELSEWHERE = Path("/project"), Path("/another")
 SESSION = "20261121-214501-ab12"
-NOTHING = Returned("", ())
+NOTHING = ReturnedDrafts("", ())
 
 
 def left(home: Path, text: str, folder: Path = HERE, session: str = "") -> Drafts:

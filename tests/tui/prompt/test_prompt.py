@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tui_agent.resources import styles_folder
 from tui_agent.tui.keys import Keymap
-from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
 from tui_agent.tui.prompt.prompt import Prompt, PromptArea
@@ -21,7 +21,10 @@ from tui_agent.tui.terminal.textual_internals import delete_as_typed, write_as_t
 
 
 def complete(before: str) -> Completion | None:
-    choices = (Choice("/help", "/help", "all commands"), Choice("/model ", "/model <name>", "who answers", final=False))
+    choices = (
+        CompletionItem("/help", "/help", "all commands"),
+        CompletionItem("/model ", "/model <name>", "who answers", final=False),
+    )
     found = tuple(choice for choice in choices if before and choice.label.split()[0].startswith(before))
     return Completion(0, found) if found else None
 
@@ -233,7 +236,9 @@ async def test_enter_on_a_command_that_needs_more_only_completes_it(app: PromptA
 
 async def test_what_was_only_guessed_at_is_completed_first_and_run_by_the_next_enter(app: PromptApp) -> None:
     def guess(before: str) -> Completion:
-        return Completion(0, (Choice("/compact", "/compact", names=("/summarize",)), Choice("/config", "/config")))
+        return Completion(
+            0, (CompletionItem("/compact", "/compact", names=("/summarize",)), CompletionItem("/config", "/config"))
+        )
 
     app.area.prompt._completer = guess
     async with app.run_test() as pilot:

@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from tests.tui.app_of_parts import project_of_parts, until, workers_finished
 from tests.tui.commands.test_branches import ask, opened
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Settings, Ui
+from tui_agent.settings import ModelSettings, Settings, UiSettings
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock, TodoBlock
 
@@ -110,7 +110,7 @@ async def test_hostile_text_is_cut_to_one_clean_line(arguments: Arguments) -> No
 
 @pytest.mark.parametrize(("size", "shown"), [((20, 5), ""), ((40, 10), "0/2 - read it")])
 async def test_a_tiny_screen_has_no_room_for_it(arguments: Arguments, size: tuple[int, int], shown: str) -> None:
-    settings = Settings(model=Model(id="offline"), ui=Ui(glyphs="ascii"))
+    settings = Settings(model=ModelSettings(id="offline"), ui=UiSettings(glyphs="ascii"))
     async with opened(arguments, settings, size) as (app, pilot):
         await ask(app, pilot, FIRST)
         await workers_finished(pilot)

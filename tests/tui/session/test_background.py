@@ -7,7 +7,7 @@ import pytest
 
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until
 from tui_agent.agent.presence import statuses
-from tui_agent.settings import Permissions, Settings
+from tui_agent.settings import PermissionSettings, Settings
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import NoticeBlock
@@ -22,7 +22,8 @@ def said(app: TuiAgent) -> list[str]:
 async def test_turns_go_on_unseen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
     app = TuiAgent(
-        arguments, Settings(model=OFFLINE.model, permissions=Permissions(mode="ask", allow=("run_command(sleep 60)",)))
+        arguments,
+        Settings(model=OFFLINE.model, permissions=PermissionSettings(mode="ask", allow=("run_command(sleep 60)",))),
     )
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))

@@ -21,15 +21,15 @@ from tests.servers.running import in_thread
 from tests.servers.script import Call, Fault, Step
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tui_agent.arguments import Arguments
-from tui_agent.settings import Model, Permissions, Settings
+from tui_agent.settings import ModelSettings, PermissionSettings, Settings
 from tui_agent.tui.app import leaving
 from tui_agent.tui.app.app import TuiAgent
-from tui_agent.tui.app.leaving import ANSWER_S, Guard
+from tui_agent.tui.app.leaving import ANSWER_S, StuckLoopGuard
 from tui_agent.tui.cards.blocks import NoticeBlock, UserBlock
 from tui_agent.tui.dialogs.reading import HelpScreen
 from tui_agent.tui.session.states import Phase
 
-CLAUDE: Final = Settings(model=Model(id="claude-opus-5-5"), permissions=Permissions(unasked="known"))
+CLAUDE: Final = Settings(model=ModelSettings(id="claude-opus-5-5"), permissions=PermissionSettings(unasked="known"))
 TEXTS: Final = ["the first", "the second", "the third"]
 
 
@@ -153,7 +153,7 @@ async def test_a_key_between_disarms_ctrl_c(arguments: Arguments) -> None:
 def test_only_a_second_press_soon_after_the_first_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(leaving, "monotonic", lambda: now)
-    key = leaving.Twice()
+    key = leaving.DoublePress()
     told: list[bool] = []
     for now in (0.0, 0.9, 1.0, 2.1, 3.0):
         now *= leaving.AGAIN_S
@@ -189,7 +189,7 @@ async def test_ctrl_c_twice_quits_at_every_moment(arguments: Arguments, server: 
 
 async def test_who_insists_need_not_wait_for_the_end(arguments: Arguments) -> None:
     """A command that will not end keeps nobody in the program."""
-    settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow", sandbox="off"))
+    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow", sandbox="off"))
     app = TuiAgent(arguments, settings)
     async with app.run_test() as pilot:
         await opened(app, pilot)
@@ -204,7 +204,7 @@ async def test_who_insists_again_and_again_waits_no_longer_for_that(
     arguments: Arguments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui_agent.tui.app.session_app.PATIENCE_S", 60.0)
-    settings = Settings(model=Model(id="offline"), permissions=Permissions(mode="allow", sandbox="off"))
+    settings = Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(mode="allow", sandbox="off"))
     app = TuiAgent(arguments, settings)
     async with app.run_test() as pilot:
         await opened(app, pilot)
@@ -218,7 +218,9 @@ async def test_who_insists_again_and_again_waits_no_longer_for_that(
 
 
 async def test_escape_is_answered_while_a_command_of_ones_own_does_not_end(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=Model(id="offline"), permissions=Permissions(sandbox="off")))
+    app = TuiAgent(
+        arguments, Settings(model=ModelSettings(id="offline"), permissions=PermissionSettings(sandbox="off"))
+    )
     async with app.run_test() as pilot:
         await opened(app, pilot)
         await send(app, pilot, "!trap '' TERM INT; touch made; sleep 600")
@@ -249,7 +251,7 @@ def test_a_loop_that_does_not_answer_keeps_nobody_in_the_program() -> None:
         over.set()
 
     async def hangs() -> None:
-        guard = Guard(asyncio.get_running_loop(), end)
+        guard = StuckLoopGuard(asyncio.get_running_loop(), end)
         for insists in (True, False, True, True):
             guard.read(insists=insists)
         assert over.wait(60)
@@ -260,7 +262,7 @@ def test_a_loop_that_does_not_answer_keeps_nobody_in_the_program() -> None:
 
 async def test_a_loop_that_answers_goes_on() -> None:
     ended = threading.Event()
-    guard = Guard(asyncio.get_running_loop(), ended.set)
+    guard = StuckLoopGuard(asyncio.get_running_loop(), ended.set)
     guard.read(insists=True)
     guard.read(insists=True)
     guard.ask()

@@ -16,7 +16,7 @@ from tui_agent.agent import events
 from tui_agent.agent.history.as_events import ending, replay
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import HeadMoved
-from tui_agent.settings import Model, Settings
+from tui_agent.settings import ModelSettings, Settings
 from tui_agent.storage.log import LogStore, log_file, read_entries
 from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
@@ -25,7 +25,7 @@ from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.pane.conversation import ConversationPane
 from tui_agent.tui.pane.status_bar import GaugeMarks, StatusBar
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.session.past import Past, show_earlier, show_past
+from tui_agent.tui.session.past import EarlierEvents, show_earlier, show_past
 from tui_agent.tui.session.turns import TurnView
 
 MANY = 20_000
@@ -108,7 +108,7 @@ async def test_what_is_in_view_stays_there_when_what_came_before_is_put_above_it
         marked = app.pane.cursor_block
         shown = [row.line.text for row in app.pane.viewport.rows]
         view.show(events.UserMessage(seq=531, text=prompt(530)))
-        await show_earlier(Past(turns(0, 500), 1), view, app.pane)
+        await show_earlier(EarlierEvents(turns(0, 500), 1), view, app.pane)
         await pilot.pause()
         assert [row.line.text for row in app.pane.viewport.rows] == shown
         assert app.pane.cursor_block is marked is not None
@@ -126,8 +126,8 @@ async def test_a_conversation_that_went_on_elsewhere_gets_nothing_put_above_it()
     async with app.run_test():
         view = TurnView(app.transcript, app.status, Nobody())
         await show_past(turns(5, 6), view, app.pane)
-        view.show(events.HeadMoved(seq=7, to=1, reason="rewind", before=1, after=1))
-        await show_earlier(Past(turns(0, 5), 0), view, app.pane)
+        view.show(events.BranchChanged(seq=7, to=1, reason="rewind", before=1, after=1))
+        await show_earlier(EarlierEvents(turns(0, 5), 0), view, app.pane)
         assert [block.plain_text for block in app.pane.transcript] == [prompt(5)]
 
 
@@ -152,7 +152,7 @@ async def test_the_end_of_a_session_is_known_before_it_is_open(tmp_path: Path) -
 async def test_a_resumed_session_is_whole_and_in_order(tmp_path: Path) -> None:
     session = await write_session(tmp_path / "home", 60)
     arguments = Arguments(folder=tmp_path, home=tmp_path / "home", project=tmp_path, resume=session)
-    app = TuiAgent(arguments, Settings(model=Model(id="offline")))
+    app = TuiAgent(arguments, Settings(model=ModelSettings(id="offline")))
     async with app.run_test() as pilot, asyncio.timeout(60):
         while not app.status.status.model or len(app.pane.transcript) < 60 * 6:
             await pilot.pause()
@@ -176,7 +176,7 @@ async def test_the_end_of_a_session_is_painted_before_it_is_opened(tmp_path: Pat
             if self.completed:
                 painted[:] = [row.line.text for row in self.pane.viewport.rows]
 
-    app = Painting(arguments, Settings(model=Model(id="offline")))
+    app = Painting(arguments, Settings(model=ModelSettings(id="offline")))
     before_opening: list[list[str]] = []
     app.before_opening = lambda: before_opening.append(list(painted))
     async with app.run_test() as pilot, asyncio.timeout(30):

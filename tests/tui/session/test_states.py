@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.blocks import Image
 from tui_agent.tui.session.states import (
+    DeliverToTurn,
     EndWith,
-    Errand,
-    GiveBack,
+    NamedWork,
     Next,
     OpenSession,
     Outgoing,
     Phase,
     ReadPictures,
     Report,
+    ReturnToPrompt,
     RunTurn,
     State,
-    TakeIn,
     Withdraw,
     Work,
 )
@@ -55,7 +55,7 @@ IN: Final = {
 
 CLOSE: Final[Message] = methodcaller("leave", None)
 SWITCH: Final[Message] = methodcaller("leave", THERE)
-AWAY: Final = (Errand.SHOW_NO_TURN,)
+AWAY: Final = (NamedWork.SHOW_NO_TURN,)
 
 
 def phases(message: Message) -> dict[str, Phase]:
@@ -73,10 +73,10 @@ def staying(**others: Phase) -> dict[str, Phase]:
 def test_a_text_is_sent_waits_or_comes_back() -> None:
     assert phases(lambda state: state.send("x")) == staying(idle=Phase.PREPARING)
     assert work(lambda state: state.send("x")) == {
-        "vacant": (GiveBack(("x",)), Errand.TELL_NO_SESSION),
-        "idle": (Errand.SHOW_TURN, ReadPictures(Outgoing(2, "x"))),
-        "closing": (GiveBack(("x",)),),
-        "closed": (GiveBack(("x",)),),
+        "vacant": (ReturnToPrompt(("x",)), NamedWork.TELL_NO_SESSION),
+        "idle": (NamedWork.SHOW_TURN, ReadPictures(Outgoing(2, "x"))),
+        "closing": (ReturnToPrompt(("x",)),),
+        "closed": (ReturnToPrompt(("x",)),),
     }
     waits = {name for name, state in IN.items() if "x" in state.send("x")[0].shown}
     assert waits == {"opening", "idle", "preparing", "running", "taking", "late", "stopping", "switching"}
@@ -85,15 +85,15 @@ def test_a_text_is_sent_waits_or_comes_back() -> None:
 def test_stop_gives_back_what_was_not_said() -> None:
     assert phases(State.stop) == staying(preparing=Phase.IDLE)
     assert work(State.stop) == {
-        "opening": (GiveBack(("a",)), Errand.TELL_CLOSING),
-        "idle": (Errand.STOP_WRITING,),
-        "preparing": (Errand.STOP_READING, GiveBack(("a", "b")), *AWAY),
-        "running": (Errand.STOP_READING, Errand.INTERRUPT),
-        "taking": (Errand.INTERRUPT,),
-        "late": (GiveBack(("b",)), Errand.INTERRUPT),
-        "stopping": (GiveBack(("b",)), Errand.INTERRUPT),
-        "switching": (GiveBack(("a",)), Errand.TELL_CLOSING),
-        "closing": (Errand.TELL_CLOSING,),
+        "opening": (ReturnToPrompt(("a",)), NamedWork.TELL_CLOSING),
+        "idle": (NamedWork.STOP_WRITING,),
+        "preparing": (NamedWork.STOP_READING, ReturnToPrompt(("a", "b")), *AWAY),
+        "running": (NamedWork.STOP_READING, NamedWork.INTERRUPT),
+        "taking": (NamedWork.INTERRUPT,),
+        "late": (ReturnToPrompt(("b",)), NamedWork.INTERRUPT),
+        "stopping": (ReturnToPrompt(("b",)), NamedWork.INTERRUPT),
+        "switching": (ReturnToPrompt(("a",)), NamedWork.TELL_CLOSING),
+        "closing": (NamedWork.TELL_CLOSING,),
     }
 
 
@@ -104,24 +104,24 @@ def test_texts_come_back_in_the_order_they_were_sent_in(message: Message) -> Non
         stopped = message(IN[name])[0]
         assert (stopped.returning, stopped.shown) == (texts, ("waits", "b", "c"))
         ended, done = stopped.turn_ended(("waits",))
-        assert GiveBack(("waits", *texts)) in done
+        assert ReturnToPrompt(("waits", *texts)) in done
         assert ended.returning == ()
-        assert replace(stopped, phase=Phase.CLOSING).closed()[1][0] == GiveBack(texts)
+        assert replace(stopped, phase=Phase.CLOSING).closed()[1][0] == ReturnToPrompt(texts)
 
 
 def test_the_newest_text_can_be_had_back() -> None:
     assert phases(State.take_back) == staying()
     assert work(State.take_back) == {
-        "opening": (GiveBack(("a",)),),
-        "preparing": (GiveBack(("b",)),),
-        "running": (GiveBack(("c",)),),
-        "taking": (GiveBack(("c",)),),
-        "late": (GiveBack(("b",)),),
-        "stopping": (GiveBack(("b",)),),
-        "switching": (GiveBack(("a",)),),
+        "opening": (ReturnToPrompt(("a",)),),
+        "preparing": (ReturnToPrompt(("b",)),),
+        "running": (ReturnToPrompt(("c",)),),
+        "taking": (ReturnToPrompt(("c",)),),
+        "late": (ReturnToPrompt(("b",)),),
+        "stopping": (ReturnToPrompt(("b",)),),
+        "switching": (ReturnToPrompt(("a",)),),
     }
     alone = State(Phase.PREPARING, 1, (A,), reading=1)
-    assert alone.take_back() == (State(Phase.IDLE, 1), (Errand.STOP_READING, GiveBack(("a",)), *AWAY))
+    assert alone.take_back() == (State(Phase.IDLE, 1), (NamedWork.STOP_READING, ReturnToPrompt(("a",)), *AWAY))
     assert State(Phase.RUNNING, waiting=((3, "x"), (5, "y"))).take_back()[1] == (Withdraw(5),)
     taken = State(Phase.RUNNING, 2, (B,), ((3, "x"),), taking=2)
     assert taken.take_back() == (taken, ())
@@ -129,7 +129,7 @@ def test_the_newest_text_can_be_had_back() -> None:
 
 def test_preparing_ahead_is_for_idle_moments() -> None:
     assert phases(State.prepare) == staying()
-    assert work(State.prepare) == {"idle": (Errand.PREPARE_AHEAD,)}
+    assert work(State.prepare) == {"idle": (NamedWork.PREPARE_AHEAD,)}
 
 
 @pytest.mark.parametrize("message", [CLOSE, SWITCH])
@@ -137,15 +137,15 @@ def test_leaving_closes_once(message: Message) -> None:
     left = {name: Phase.CLOSING for name in IN if name != "closed"}
     assert phases(message) == staying(**left)
     expected: dict[str, tuple[Work, ...]] = {
-        "opening": (GiveBack(("a",)), Errand.CLOSE_SESSION),
-        "vacant": (Errand.CLOSE_SESSION,),
-        "idle": (Errand.CLOSE_SESSION,),
-        "preparing": (Errand.STOP_READING, GiveBack(("a", "b")), *AWAY, Errand.CLOSE_SESSION),
-        "running": (Errand.STOP_READING, Errand.CLOSE_SESSION),
-        "taking": (Errand.CLOSE_SESSION,),
-        "late": (GiveBack(("b",)), Errand.CLOSE_SESSION),
-        "stopping": (GiveBack(("b",)), Errand.CLOSE_SESSION),
-        "switching": (GiveBack(("a",)),),
+        "opening": (ReturnToPrompt(("a",)), NamedWork.CLOSE_SESSION),
+        "vacant": (NamedWork.CLOSE_SESSION,),
+        "idle": (NamedWork.CLOSE_SESSION,),
+        "preparing": (NamedWork.STOP_READING, ReturnToPrompt(("a", "b")), *AWAY, NamedWork.CLOSE_SESSION),
+        "running": (NamedWork.STOP_READING, NamedWork.CLOSE_SESSION),
+        "taking": (NamedWork.CLOSE_SESSION,),
+        "late": (ReturnToPrompt(("b",)), NamedWork.CLOSE_SESSION),
+        "stopping": (ReturnToPrompt(("b",)), NamedWork.CLOSE_SESSION),
+        "switching": (ReturnToPrompt(("a",)),),
     }
     if message is SWITCH:
         del expected["switching"]
@@ -156,36 +156,36 @@ def test_leaving_closes_once(message: Message) -> None:
 
 def test_what_is_opened_begins_with_what_was_sent() -> None:
     assert phases(State.opened) == staying(opening=Phase.PREPARING)
-    assert work(State.opened) == {"opening": (Errand.SHOW_TURN, ReadPictures(A))}
+    assert work(State.opened) == {"opening": (NamedWork.SHOW_TURN, ReadPictures(A))}
     assert State().opened() == (State(Phase.IDLE), ())
 
 
 def test_what_cannot_be_opened_gives_everything_back() -> None:
     assert phases(State.not_opened) == staying(opening=Phase.VACANT)
-    assert work(State.not_opened) == {"opening": (GiveBack(("a",)),)}
+    assert work(State.not_opened) == {"opening": (ReturnToPrompt(("a",)),)}
 
 
 def test_pictures_that_were_read_go_with_their_text() -> None:
     assert work(lambda state: state.read(1, (PICTURE,))) == {"preparing": (RunTurn(A, (PICTURE,)), ReadPictures(B))}
-    assert work(lambda state: state.read(2, (PICTURE,))) == {"running": (TakeIn(B, (PICTURE,)),)}
+    assert work(lambda state: state.read(2, (PICTURE,))) == {"running": (DeliverToTurn(B, (PICTURE,)),)}
     assert phases(lambda state: state.read(1)) == staying(preparing=Phase.RUNNING)
     assert work(lambda state: state.read(9)) == {}
 
 
 def test_a_text_that_cannot_be_sent_comes_back_and_the_next_one_goes() -> None:
     assert work(lambda state: state.not_sent(1)) == {
-        "opening": (GiveBack(("a",)),),
-        "preparing": (GiveBack(("a",)), ReadPictures(B)),
-        "switching": (GiveBack(("a",)),),
+        "opening": (ReturnToPrompt(("a",)),),
+        "preparing": (ReturnToPrompt(("a",)), ReadPictures(B)),
+        "switching": (ReturnToPrompt(("a",)),),
     }
-    assert work(lambda state: state.not_sent(2))["running"] == (GiveBack(("b",)), ReadPictures(C))
+    assert work(lambda state: state.not_sent(2))["running"] == (ReturnToPrompt(("b",)), ReadPictures(C))
     alone = State(Phase.PREPARING, 1, (A,), reading=1)
-    assert alone.not_sent(1) == (State(Phase.IDLE, 1), (GiveBack(("a",)), *AWAY))
+    assert alone.not_sent(1) == (State(Phase.IDLE, 1), (ReturnToPrompt(("a",)), *AWAY))
 
 
 def test_a_slash_command_is_shown_and_given_back_as_it_was_typed() -> None:
     state = IN["idle"].send("look at all of it", "/review")[0]
-    assert (state.shown, state.stop()[1][:2]) == (("/review",), (Errand.STOP_READING, GiveBack(("/review",))))
+    assert (state.shown, state.stop()[1][:2]) == (("/review",), (NamedWork.STOP_READING, ReturnToPrompt(("/review",))))
     state, done = state.read(state.reading)
     assert done == (RunTurn(Outgoing(state.sent, "look at all of it", "/review"), ()),)
 
@@ -201,10 +201,10 @@ def test_a_text_that_came_too_late_for_the_turn_begins_the_next() -> None:
     late, done = IN["taking"].no_turn(2, (PICTURE,))
     assert done == ()
     state, done = late.turn_ended()
-    assert done == (*AWAY, Errand.SHOW_TURN, RunTurn(B, (PICTURE,)), ReadPictures(C))
+    assert done == (*AWAY, NamedWork.SHOW_TURN, RunTurn(B, (PICTURE,)), ReadPictures(C))
     assert (state.phase, state.outbox) == (Phase.RUNNING, (C,))
     stopping = replace(IN["taking"], stopping=True)
-    assert stopping.no_turn(2)[1] == (GiveBack(("b",)),)
+    assert stopping.no_turn(2)[1] == (ReturnToPrompt(("b",)),)
 
 
 def test_the_end_of_a_turn_begins_the_next_one_where_something_was_sent() -> None:
@@ -212,8 +212,8 @@ def test_the_end_of_a_turn_begins_the_next_one_where_something_was_sent() -> Non
         running=Phase.PREPARING, taking=Phase.PREPARING, stopping=Phase.PREPARING
     )
     ended = work(lambda state: state.turn_ended(("u",)))
-    assert ended["stopping"] == (*AWAY, GiveBack(("u",)), Errand.SHOW_TURN, ReadPictures(B))
-    assert ended["closing"] == ended["switching"] == (GiveBack(("u",)), *AWAY)
+    assert ended["stopping"] == (*AWAY, ReturnToPrompt(("u",)), NamedWork.SHOW_TURN, ReadPictures(B))
+    assert ended["closing"] == ended["switching"] == (ReturnToPrompt(("u",)), *AWAY)
     assert set(ended) == {"running", "taking", "late", "stopping", "switching", "closing"}
 
 
@@ -221,8 +221,8 @@ def test_waiting_texts_come_and_go() -> None:
     assert IN["idle"].waits(4, "w")[0].shown == ("w",)
     assert IN["running"].waits_no_more(7)[0].waiting == ()
     assert work(lambda state: state.moved(frozenset())) == {
-        "running": (GiveBack(("waits",)),),
-        "taking": (GiveBack(("waits",)),),
+        "running": (ReturnToPrompt(("waits",)),),
+        "taking": (ReturnToPrompt(("waits",)),),
     }
     assert work(lambda state: state.moved(frozenset(), gives_back=False)) == {}
     assert work(lambda state: state.moved(frozenset((7,)))) == {}
@@ -247,14 +247,14 @@ def outcomes(done: Work) -> list[Message]:
             return [State.opened, State.not_opened]
         case ReadPictures(outgoing):
             return [lambda state: state.read(outgoing.number), lambda state: state.not_sent(outgoing.number)]
-        case TakeIn(outgoing, images):
+        case DeliverToTurn(outgoing, images):
             return [
                 lambda state: state.taken(outgoing.number, 100 + outgoing.number, waits=False),
                 lambda state: state.no_turn(outgoing.number, images),
             ]
         case RunTurn():
             return [State.turn_ended]
-        case Errand.CLOSE_SESSION:
+        case NamedWork.CLOSE_SESSION:
             return [State.closed, lambda state: state.closed(ERROR)]
         case _:
             return []
@@ -272,14 +272,14 @@ def test_nothing_typed_is_lost_whatever_comes_when(chance: Random, steps: int) -
         open_ends = [
             each
             for each in pending
-            if not (isinstance(each, RunTurn) and state.taking) and not (each is Errand.CLOSE_SESSION and turns)
+            if not (isinstance(each, RunTurn) and state.taking) and not (each is NamedWork.CLOSE_SESSION and turns)
         ]
         if open_ends and chance.random() < 0.5:
             ended = chance.choice(open_ends)
             pending.remove(ended)
             out = outcomes(ended)
             message = chance.choice(out)
-            if isinstance(ended, TakeIn) and message is out[0] and ended.outgoing.number == state.taking:
+            if isinstance(ended, DeliverToTurn) and message is out[0] and ended.outgoing.number == state.taking:
                 where[ended.outgoing.text] += 1
         else:
             text = f"text {number}"
@@ -289,11 +289,11 @@ def test_nothing_typed_is_lost_whatever_comes_when(chance: Random, steps: int) -
                 sent.append(text)
         state, done = message(state)
         for each in done:
-            if isinstance(each, GiveBack):
+            if isinstance(each, ReturnToPrompt):
                 where.update(each.texts)
             elif isinstance(each, RunTurn):
                 where[each.outgoing.text] += 1
-            elif each is Errand.STOP_READING:
+            elif each is NamedWork.STOP_READING:
                 pending = [other for other in pending if not isinstance(other, ReadPictures)]
             if outcomes(each):
                 pending.append(each)

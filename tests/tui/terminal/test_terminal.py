@@ -21,7 +21,7 @@ from tui_agent.tui.app.start import own_driver
 from tui_agent.tui.terminal import driver, textual_internals
 from tui_agent.tui.terminal.driver import PASTE_END, PASTE_START, InputParser
 from tui_agent.tui.terminal.early_keys import EarlyKeys
-from tui_agent.tui.terminal.output import PIECE, Surviving, Written
+from tui_agent.tui.terminal.output import PIECE, SurvivingFile, WriteMarker
 from tui_agent.tui.terminal.sequences import for_the_keyboard
 from tui_agent.tui.terminal.textual_internals import (
     WHEEL_AHEAD,
@@ -169,10 +169,10 @@ def test_the_installed_version_is_the_one_that_its_notes_tell() -> None:
 
 def test_what_is_on_the_way_at_the_end_is_left_out_and_what_gives_the_terminal_back_is_not() -> None:
     taken = StringIO()
-    terminal = Surviving(taken)
+    terminal = SurvivingFile(taken)
     terminal.write("a picture")
     assert monotonic() - terminal.taken_at < 60
-    to_here, written = terminal.skip_to_here(), Written()
+    to_here, written = terminal.skip_to_here(), WriteMarker()
     for text in ("another picture", to_here, "modes off" * PIECE, written):
         terminal.write(text)
     assert taken.getvalue() == "a picture" + "modes off" * PIECE
@@ -269,7 +269,7 @@ def test_a_terminal_that_another_program_lets_nobody_wait_for_loses_nothing() ->
     os.set_blocking(writes, False)
     text = "a picture " * 50_000
     with os.fdopen(writes, "w") as file:
-        terminal = Surviving(file)
+        terminal = SurvivingFile(file)
 
         def bring() -> None:
             terminal.write(text)

@@ -50,7 +50,7 @@ _CHANGED = "[notice] {name} changed while this conversation went on. Now it read
 _REMOVED = "[notice] {name}: gone. What this conversation was told of it no longer applies."
 
 
-class Sections(NamedTuple):
+class PromptSections(NamedTuple):
     """The text of each section, without its tags; empty if absent."""
 
     instructions: str = ""
@@ -81,7 +81,7 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
     return "\n\n".join(sections)
 
 
-def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> str:
+def system_prompt(rules: str, sections: PromptSections, folder: Path, today: date) -> str:
     """The whole system prompt: the same bytes for the same arguments, so that caches hold."""
     facts = (
         f"Working folder: {folder}\nPlatform: {platform.system()} {platform.machine()}\nStarted on: {today:%Y-%m-%d}"
@@ -90,7 +90,9 @@ def system_prompt(rules: str, sections: Sections, folder: Path, today: date) -> 
     return valid_text("\n\n".join([rules.strip(), *tagged, facts]))
 
 
-def news(prompt: str, sections: Sections, noticed: Mapping[str, str], own_memory: str = "") -> tuple[Message, ...]:
+def news(
+    prompt: str, sections: PromptSections, noticed: Mapping[str, str], own_memory: str = ""
+) -> tuple[Message, ...]:
     """Notices to bring a model with the system prompt `prompt` up to date with `sections`: one for each that differs.
 
     `noticed`: the newest notice about each section since that prompt, by its tag. `own_memory`: the memory section as
@@ -157,7 +159,7 @@ _MEMORY = (
 
 
 @dataclass(eq=False)
-class Knowledge:
+class SectionReader:
     """Reads the sections, and caches them while nothing changes.
 
     Instruction files are called `names`, from `root` to `folder` (none in an untrusted project). Its methods read
@@ -181,9 +183,9 @@ class Knowledge:
     own_memory: str = field(default="", init=False)
     """The memory section, if the index is as the session's own tool left it; else empty."""
     _seen: tuple[object, ...] = field(default=(), init=False)
-    _sections: Sections = field(default=Sections(), init=False)
+    _sections: PromptSections = field(default=PromptSections(), init=False)
 
-    def sections(self) -> Sections:
+    def sections(self) -> PromptSections:
         """The present sections. Cheap while nothing has changed: no file is read then."""
         files = [place / name for place in _places(self.root, self.folder) for name in self.names]
         files += [self.own] if self.own is not None else []
@@ -204,7 +206,7 @@ class Knowledge:
             own = _beginning(self.own) if self.own is not None and self.own.is_file() else ""
             theirs = instructions(self.root, self.folder, self.names)
             title = f"# {OWN_INSTRUCTIONS} of the user, for every project"
-            self._sections = Sections(
+            self._sections = PromptSections(
                 "\n\n".join(filter(None, (f"{title}\n\n{own}" if own else "", theirs))),
                 bounded(_SKILLS, skills, self.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
@@ -278,9 +280,9 @@ class Briefing:
 
     def __init__(
         self,
-        write: Callable[[Sections], str],
+        write: Callable[[PromptSections], str],
         tools: Sequence[ToolDefinition],
-        knowledge: Knowledge | None = None,
+        knowledge: SectionReader | None = None,
         offered: OfferedTools | None = None,
     ) -> None:
         self._write = write
@@ -288,10 +290,10 @@ class Briefing:
         self._for_agents = tuple(tool for tool in tools if tool.name == RUN_AGENT)
         self.knowledge = knowledge
         self._offered = offered
-        self._sections = Sections()
+        self._sections = PromptSections()
         self.prefix = Prefix(system=write(self._sections), tools=self._tools)
         """As of the last `refresh`."""
-        self._settled: tuple[Sections, int, int] | None = None
+        self._settled: tuple[PromptSections, int, int] | None = None
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -305,7 +307,7 @@ class Briefing:
 
     async def refresh(self, window: int) -> None:
         """Check files and servers for changes, for a model with a `window` in tokens. Cheap if none changed."""
-        sections = Sections()
+        sections = PromptSections()
         if self.knowledge is not None:
             sections = await asyncio.to_thread(self.knowledge.sections)
         tools = (*self._tools, *(self._for_agents if sections.agents else ()))

@@ -12,10 +12,10 @@ from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.sizes import size_of_text
-from tui_agent.settings import Mcp
+from tui_agent.settings import McpSettings
 from tui_agent.text import one_line
 from tui_agent.tools.base import Tool, ToolFailure
-from tui_agent.tools.mcp.servers import Status, ToolServers
+from tui_agent.tools.mcp.servers import ServerStatus, ToolServers
 from tui_agent.tools.mcp.tools import CallTool, FindTool
 
 INTRODUCTION: Final = (
@@ -48,7 +48,7 @@ class ServerWeight(NamedTuple):
 class OfferedTools:
     """Arranges the tools that servers offer. Cached while nothing changes."""
 
-    def __init__(self, servers: ToolServers, settings: Mcp) -> None:
+    def __init__(self, servers: ToolServers, settings: McpSettings) -> None:
         self.servers = servers
         self.find, self.call = FindTool(servers), CallTool()
         self._settings = settings
@@ -134,7 +134,7 @@ class OfferedTools:
         return self._weights
 
 
-def _line(status: Status, room: int, *, names: bool) -> str:
+def _line(status: ServerStatus, room: int, *, names: bool) -> str:
     if status.known is None:
         return f"- {status.name}: not asked yet what it offers."
     known, room = status.known, room - len(status.name)

@@ -3,7 +3,7 @@
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of
 from tui_agent.text import sentence
 
 if TYPE_CHECKING:
@@ -16,89 +16,91 @@ UNDONE: Final = {"": "both", "both": "both", "files": "files", "conversation": "
 """What may follow /undo, with the corresponding word of `REWOUND`."""
 
 
-async def rewind(agent: "Agent", argument: str) -> Reply:
+async def rewind(agent: "Agent", argument: str) -> CommandReply:
     if not argument:
         from tui_agent.durable import in_thread
 
         said = await in_thread(agent.branches.prompts)
         lines = [f"{prompt.seq:>6}  {_words(prompt.text)}" for prompt in said]
-        return Reply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
+        return CommandReply("Take back which message, with all that came after it? /rewind NUMBER", "\n".join(lines))
     number, _, what = argument.partition(" ")
     seq = number_of(number)
     if seq is None or what.strip() not in REWOUND:
         takes = (
             "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them"
         )
-        return Reply(takes, failed=True)
+        return CommandReply(takes, failed=True)
     try:
         agent.branches.prompt(seq)
         return await _rewound(agent, seq, what.strip())
     except ValueError as error:
-        return Reply("Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True)
+        return CommandReply(
+            "Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True
+        )
 
 
-async def _rewound(agent: "Agent", seq: int, what: str) -> Reply:
+async def _rewound(agent: "Agent", seq: int, what: str) -> CommandReply:
     from tui_agent.agent.files import done_text, plan_text, plan_title, title_of_done
 
     planned = await agent.files.changes(seq)
     if what == "diff":
-        return Reply(plan_title(planned), plan_text(planned))
+        return CommandReply(plan_title(planned), plan_text(planned))
     parts: list[str] = []
     if what in {"files", "both"}:
         done = await agent.files.put_back(planned, tell=what == "files")
         parts = [title_of_done(done), done_text(planned, done)]
         if what == "files":
-            return Reply(parts[0], parts[1], failed=not done.done)
+            return CommandReply(parts[0], parts[1], failed=not done.done)
     elif planned:
         parts = [f"{plan_title(planned)}. The files stay as they are: /rewind {seq} both puts them back as well."]
     text = await agent.branches.rewind(seq)
     shown = "\n\n".join(part for part in (text, *parts) if part)
-    return Reply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
+    return CommandReply(f"Message {seq} and what followed is taken back; /tree leads back to it", shown)
 
 
-async def undo(agent: "Agent", what: str) -> Reply:
+async def undo(agent: "Agent", what: str) -> CommandReply:
     if what not in UNDONE:
-        return Reply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
+        return CommandReply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
     newest = agent.branches.newest_prompt()
     if not newest:
-        return Reply("There is nothing to undo", failed=True)
+        return CommandReply("There is nothing to undo", failed=True)
     return await _rewound(agent, newest, UNDONE[what])
 
 
-async def undo_edits(agent: "Agent", argument: str) -> Reply:
+async def undo_edits(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.agent.files import NOTHING, NOTHING_TO_REDO, done_text, plan_text, plan_title, title_of_done
 
     if argument not in {"", "diff", "redo"}:
-        return Reply("/undo-edits takes nothing, or diff, or redo", failed=True)
+        return CommandReply("/undo-edits takes nothing, or diff, or redo", failed=True)
     planned = await agent.files.newest(redo=argument == "redo")
     if planned is None or not planned:
-        return Reply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
+        return CommandReply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
     if argument == "diff":
-        return Reply(plan_title(planned), plan_text(planned))
+        return CommandReply(plan_title(planned), plan_text(planned))
     done = await agent.files.put_back(planned)
-    return Reply(title_of_done(done), done_text(planned, done), failed=not done.done)
+    return CommandReply(title_of_done(done), done_text(planned, done), failed=not done.done)
 
 
-async def fork(agent: "Agent", number: str) -> Reply:
+async def fork(agent: "Agent", number: str) -> CommandReply:
     seq = number_of(number) if number else None
     if number and seq is None:
-        return Reply("/fork takes the number of a message, or nothing for the newest", failed=True)
+        return CommandReply("/fork takes the number of a message, or nothing for the newest", failed=True)
     try:
         place = await agent.branches.fork(seq)
     except ValueError as error:
-        return Reply("No branch was begun", f"{sentence(str(error))} /items lists the messages.", failed=True)
-    return Reply(f"A branch begins after entry {place}; /tree leads back to the other one")
+        return CommandReply("No branch was begun", f"{sentence(str(error))} /items lists the messages.", failed=True)
+    return CommandReply(f"A branch begins after entry {place}; /tree leads back to the other one")
 
 
-async def tree(agent: "Agent", number: str) -> Reply:
+async def tree(agent: "Agent", number: str) -> CommandReply:
     if number:
         tip = number_of(number)
         try:
             await agent.branches.switch(tip or 0)
         except ValueError as error:
             why = f"{sentence(str(error))} /tree lists them."
-            return Reply("The conversation stays on its branch", why, failed=True)
-        return Reply(f"Back on the branch that ends at {tip}")
+            return CommandReply("The conversation stays on its branch", why, failed=True)
+        return CommandReply(f"Back on the branch that ends at {tip}")
     from tui_agent.durable import in_thread
 
     branches = await in_thread(agent.branches.all)
@@ -108,7 +110,7 @@ async def tree(agent: "Agent", number: str) -> Reply:
         for branch in branches
     ]
     title = f"{len(branches)} branches" if len(branches) != 1 else "One branch"
-    return Reply(f"{title}; /tree NUMBER switches to one", "\n".join(lines))
+    return CommandReply(f"{title}; /tree NUMBER switches to one", "\n".join(lines))
 
 
 def _words(text: str) -> str:

@@ -10,7 +10,7 @@ AT_ONCE: Final = "!"
 """A suffix of a command's name: run it without the preview that the app would show."""
 
 
-class Reply(NamedTuple):
+class CommandReply(NamedTuple):
     """The reply to a command. `failed`: nothing was done, and the text says why."""
 
     title: str
@@ -23,7 +23,7 @@ class Command(NamedTuple):
 
     name: str
     description: str
-    run: Callable[["Agent", str], Awaitable[Reply]]
+    run: Callable[["Agent", str], Awaitable[CommandReply]]
     """The handler. It gets the text after the name, stripped."""
     argument: str = ""
     """The name of the argument in the help; empty: it takes none."""

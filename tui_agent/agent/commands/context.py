@@ -6,7 +6,7 @@ from datetime import datetime
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of
 from tui_agent.agent.commands.session import figures_from
 from tui_agent.text import counted, one_line
 
@@ -47,67 +47,67 @@ SAID_BY: Final = {
 """Who said the words of a hit of /recall, by kind; other kinds are shown by their own names."""
 
 
-async def context(agent: "Agent", _: str) -> Reply:
+async def context(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.agent.commands.context_text import text
 
     # If the user has set the window, it does not come from the provider.
     note = "" if agent.settings.context.context_window else figures_from(agent.profile)
     shown = text(agent.context_stats(), time.time())
-    return Reply("Context", f"{shown}\n\n{note}" if note else shown)
+    return CommandReply("Context", f"{shown}\n\n{note}" if note else shown)
 
 
-async def keep(agent: "Agent", _: str) -> Reply:
+async def keep(agent: "Agent", _: str) -> CommandReply:
     agent.context.keep_as_it_is()
-    seen = await agent.context.forecast_aside()
+    seen = await agent.context.forecast_when_known()
     costs = f"It costs {seen.price(seen.cost)} plus the answer." if seen.cost else ""
-    return Reply("The next message is sent with everything in view as it is now", costs)
+    return CommandReply("The next message is sent with everything in view as it is now", costs)
 
 
-async def items(agent: "Agent", _: str) -> Reply:
+async def items(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.agent.context import item_line
 
     items = agent.context.items()
     lines = [f"{item.seq:>6}  {item_line(item, agent.context.excerpt(item.seq))}" for item in items]
-    return Reply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
+    return CommandReply(f"{len(items):,} {_things(len(items))}", "\n".join(lines))
 
 
-async def at(agent: "Agent", number: str) -> Reply:
+async def at(agent: "Agent", number: str) -> CommandReply:
     from tui_agent.agent.commands.context_text import call_line, call_text
     from tui_agent.durable import in_thread
 
     past = await agent.context.past()
     if not past.calls:
-        return Reply("No call was answered yet")
+        return CommandReply("No call was answered yet")
     if not number:
         head = (
             f"{'call':>6}  {'input':>9} {'cached':>9} {'written':>9} {'output':>7} {'cost':>8}  since the call before"
         )
         lines = [head, *map(call_line, past.calls), "", "/at CALL shows what the model saw at it."]
-        return Reply(counted(len(past.calls), "call"), "\n".join(lines))
+        return CommandReply(counted(len(past.calls), "call"), "\n".join(lines))
     wanted = number_of(number)
     if wanted is None or not 1 <= wanted <= len(past.calls):
-        return Reply(
+        return CommandReply(
             f"/at takes the number of a call, from 1 to {len(past.calls):,}; without one it lists them", failed=True
         )
     seen = await in_thread(past.at, wanted)
-    return Reply(f"Call {wanted:,} of {len(past.calls):,}", call_text(seen))
+    return CommandReply(f"Call {wanted:,} of {len(past.calls):,}", call_text(seen))
 
 
-async def recall(agent: "Agent", query: str) -> Reply:
+async def recall(agent: "Agent", query: str) -> CommandReply:
     from tui_agent.tools.base import ToolFailure
 
     query, everywhere = everywhere_in(query)
     if not query:
-        return Reply("/recall needs something to search for", failed=True)
+        return CommandReply("/recall needs something to search for", failed=True)
     try:
         found = await agent.context.recall(query, RECALL_HITS, everywhere=everywhere)
     except ToolFailure as failure:
-        return Reply("Nothing can be searched", str(failure), failed=True)
+        return CommandReply("Nothing can be searched", str(failure), failed=True)
     if not found.hits:
         where = hits_title(found) if everywhere else "Nothing like that was said in this session"
-        return Reply(where, "" if everywhere else "/recall --all WORDS looks in the project's other sessions.")
+        return CommandReply(where, "" if everywhere else "/recall --all WORDS looks in the project's other sessions.")
     lines = [line for hit in found.hits for line in (hit_title(hit), f"        {hit_words(hit)}")]
-    return Reply(hits_title(found), "\n".join(lines))
+    return CommandReply(hits_title(found), "\n".join(lines))
 
 
 def everywhere_in(query: str) -> tuple[str, bool]:
@@ -141,24 +141,24 @@ def hit_words(hit: "RecallHit") -> str:
     return one_line(" ".join(word for word in around if not word.startswith("```")), EXCERPT_CHARS)
 
 
-async def todo(agent: "Agent", _: str) -> Reply:
+async def todo(agent: "Agent", _: str) -> CommandReply:
     todo = agent.context.todo()
     if not todo.items:
-        return Reply("There is no task list", "The model keeps one for work of several steps; ask it to.")
+        return CommandReply("There is no task list", "The model keeps one for work of several steps; ask it to.")
     title = f"Task list: {todo.done} of {len(todo.items)} done"
-    return Reply(title, "\n".join(one_line(item.line) for item in todo.items))
+    return CommandReply(title, "\n".join(one_line(item.line) for item in todo.items))
 
 
-async def preview(agent: "Agent", step: str) -> Reply:
+async def preview(agent: "Agent", step: str) -> CommandReply:
     from tui_agent.context.effects import Refusal
     from tui_agent.context.forecast import price_lines
 
-    meant = PREVIEWED.get(step)
-    if meant is None:
-        return Reply("/preview takes compact, clear or done", failed=True)
-    seen = await agent.context.preview(meant)
+    kind = PREVIEWED.get(step)
+    if kind is None:
+        return CommandReply("/preview takes compact, clear or done", failed=True)
+    seen = await agent.context.preview(kind)
     if isinstance(seen, Refusal):
-        return Reply("Nothing to do", seen.reason, failed=True)
+        return CommandReply("Nothing to do", seen.reason, failed=True)
     change, price = seen.preview, seen.price
     about = "" if seen.exact else "about "
     lines = [
@@ -175,58 +175,58 @@ async def preview(agent: "Agent", step: str) -> Reply:
     if note := figures_from(agent.profile):
         lines += ["", note]
     names = {"compact": "/compact", "clear": "/clear-results", "checkpoint": "/done"}
-    return Reply(f"What {names[seen.step]} would do", "\n".join(lines))
+    return CommandReply(f"What {names[seen.step]} would do", "\n".join(lines))
 
 
 def _things(count: int) -> str:
     return "message or result" if count == 1 else "messages and results"
 
 
-async def compact(agent: "Agent", focus: str) -> Reply:
+async def compact(agent: "Agent", focus: str) -> CommandReply:
     return _summarized(await agent.compact(focus), "Compacted")
 
 
-async def done(agent: "Agent", note: str) -> Reply:
+async def done(agent: "Agent", note: str) -> CommandReply:
     return _summarized(await agent.checkpoint(note), "Checkpoint written")
 
 
-def _summarized(result: "ContextStep", done: str) -> Reply:
+def _summarized(result: "ContextStep", done: str) -> CommandReply:
     if result.error:
-        return Reply("The context stays as it is", result.error, failed=True)
-    return Reply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
+        return CommandReply("The context stays as it is", result.error, failed=True)
+    return CommandReply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
 
 
-async def clear_results(agent: "Agent", _: str) -> Reply:
+async def clear_results(agent: "Agent", _: str) -> CommandReply:
     return _changed(await agent.context.clear_results(), "Cleared {items} old result{s}")
 
 
-async def pin(agent: "Agent", numbers: str) -> Reply:
+async def pin(agent: "Agent", numbers: str) -> CommandReply:
     if not numbers:
         return await items(agent, "")
     return await _with_items(agent, numbers, agent.context.pin, "Pinned")
 
 
-async def unpin(agent: "Agent", numbers: str) -> Reply:
+async def unpin(agent: "Agent", numbers: str) -> CommandReply:
     return await _with_items(agent, numbers, lambda items: agent.context.pin(items, pinned=False), "Unpinned")
 
 
-async def restore(agent: "Agent", numbers: str) -> Reply:
+async def restore(agent: "Agent", numbers: str) -> CommandReply:
     return await _with_items(agent, numbers, agent.context.restore, "Brought back")
 
 
 async def _with_items(
     agent: "Agent", numbers: str, change: Callable[[list[int]], Awaitable["ContextStep | Refusal"]], done: str
-) -> Reply:
+) -> CommandReply:
     words = numbers.replace(",", " ").split()
     items = [item for word in words if (item := number_of(word)) is not None]
     if not words or len(items) != len(words):
-        return Reply("Name messages by their numbers; /items lists them", failed=True)
+        return CommandReply("Name messages by their numbers; /items lists them", failed=True)
     reply = _changed(await change(items), done)
     lines = [f"{item:>6}  {one_line(agent.context.excerpt(item), EXCERPT_CHARS)}" for item in items]
-    return reply if reply.failed else Reply(reply.title, "\n".join(lines))
+    return reply if reply.failed else CommandReply(reply.title, "\n".join(lines))
 
 
-async def words(agent: "Agent", argument: str) -> Reply:
+async def words(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.conversation.entries import Words
 
     view = agent.engine.view
@@ -234,14 +234,16 @@ async def words(agent: "Agent", argument: str) -> Reply:
         shown = view.shown_words()
         lines = [f"{each.seq:>6}  {shorten(each.text, EXCERPT_CHARS, placeholder=' …')}" for each in view.words()]
         if not lines and not shown.left_out:
-            return Reply("All your words are still in the conversation", "After a summary they stand word for word.")
+            return CommandReply(
+                "All your words are still in the conversation", "After a summary they stand word for word."
+            )
         in_view, rest = len(lines) - len(shown.words), ""
         if in_view:
             rest += f"\n\n{in_view} of them are still in view themselves."
         if shown.left_out:
             rest += f"\n\n{counted(shown.left_out, 'older message')} left out for want of room; /recall finds them."
         text = "\n".join(lines)
-        return Reply(
+        return CommandReply(
             "What you said, kept word for word",
             f"{text}{rest}\n\n/words NUMBER TEXT keeps other words of it, "
             "/words NUMBER drop none, /pin NUMBER shows it where it stood.",
@@ -249,22 +251,22 @@ async def words(agent: "Agent", argument: str) -> Reply:
     number, _, text = argument.partition(" ")
     seq = number_of(number)
     if seq is None or not text.strip():
-        return Reply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
+        return CommandReply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
     kept = "" if text.strip().lower() == "drop" else text.strip()
     return _changed(await agent.context.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
 
 
-async def undo_step(agent: "Agent", number: str) -> Reply:
+async def undo_step(agent: "Agent", number: str) -> CommandReply:
     step = number_of(number) if number else None
     if number and step is None:
-        return Reply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
+        return CommandReply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
     return _changed(await agent.context.undo(step), "Undone")
 
 
-def _changed(step: "ContextStep | Refusal", done: str) -> Reply:
+def _changed(step: "ContextStep | Refusal", done: str) -> CommandReply:
     from tui_agent.context.effects import Refusal
 
     if isinstance(step, Refusal):
-        return Reply("The context stays as it is", step.reason, failed=True)
+        return CommandReply("The context stays as it is", step.reason, failed=True)
     sizes = f": {step.before:,} → {step.after:,} tokens" if step.before != step.after else ""
-    return Reply(f"{done.format(items=step.items, s='s' * (step.items != 1))}{sizes} (step {step.seq})")
+    return CommandReply(f"{done.format(items=step.items, s='s' * (step.items != 1))}{sizes} (step {step.seq})")

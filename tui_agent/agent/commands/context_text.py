@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
-from tui_agent.agent.history.calls import CallRecord, SeenThen
+from tui_agent.agent.history.calls import CallRecord, ViewAtCall
 from tui_agent.context.forecast import sentence
 from tui_agent.context.stats import LABELS, Activity, ContextStats, ModelUse, ServerUse
 from tui_agent.conversation.sizes import CATEGORIES, Category
@@ -165,7 +165,7 @@ def call_line(call: CallRecord) -> str:
     ).rstrip()
 
 
-def call_text(seen: SeenThen) -> str:
+def call_text(seen: ViewAtCall) -> str:
     """What the model saw at a call: its size by category, and what changed since the call before."""
     call, used = seen.call, seen.call.usage
     whole = sum(seen.categories.values())
@@ -189,12 +189,12 @@ def call_text(seen: SeenThen) -> str:
     )
 
 
-def how_sent(seen: SeenThen) -> str:
+def how_sent(seen: ViewAtCall) -> str:
     """Why what is shown may not be the request as it was sent; empty if it is."""
     return "" if seen.exact else ELSEWHERE if seen.call.elsewhere else INEXACT
 
 
-def changes(seen: SeenThen) -> list[str]:
+def changes(seen: ViewAtCall) -> list[str]:
     """What changed since the call before, in words."""
     added = [f"{count:,} {ADDED[category]}{'s' * (count > 1)}" for category, count in seen.added.items()]
     found = [f"added: {', '.join(reversed(added))}"] if added else []

@@ -10,15 +10,15 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.base import ToolFailure
 from tui_agent.visible import visible
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.briefing.briefing import Knowledge
-    from tui_agent.agent.inbox import Inbox, Kind, Proposal
+    from tui_agent.agent.briefing.briefing import SectionReader
+    from tui_agent.agent.inbox import Kind, MemoryProposals, Proposal
     from tui_agent.tools.notes.memory import Notes
 
 Where: TypeAlias = Literal["agents", "memory", "skill"]
@@ -39,7 +39,7 @@ _NOTES: "Final[Mapping[Kind, tuple[str, str]]]" = {
 _HEADING: Final = "## From earlier sessions"
 
 
-async def notes_and_proposals(agent: "Agent", argument: str) -> Reply:
+async def notes_and_proposals(agent: "Agent", argument: str) -> CommandReply:
     verb, _, rest = argument.partition(" ")
     try:
         if verb in ("take", "drop"):
@@ -50,11 +50,11 @@ async def notes_and_proposals(agent: "Agent", argument: str) -> Reply:
             return await asyncio.to_thread(_shown, agent, argument)
         if argument:
             return await asyncio.to_thread(_note, _notes(agent), argument)
-        return Reply("Memory", await asyncio.to_thread(_listed, agent))
+        return CommandReply("Memory", await asyncio.to_thread(_listed, agent))
     except ToolFailure as failure:
-        return Reply(one_line(failure.why, 300), failure.instead or _USAGE, failed=True)
+        return CommandReply(one_line(failure.why, 300), failure.instead or _USAGE, failed=True)
     except OSError as error:
-        return Reply("Nothing was written", f"{error.filename}: {error.strerror}", failed=True)
+        return CommandReply("Nothing was written", f"{error.filename}: {error.strerror}", failed=True)
 
 
 def _listed(agent: "Agent") -> str:
@@ -135,60 +135,60 @@ def _written(proposal: "Proposal") -> str:
             return f"- {proposal.text}"
 
 
-def _shown(agent: "Agent", argument: str) -> Reply:
+def _shown(agent: "Agent", argument: str) -> CommandReply:
     proposal, change = _change(agent, argument)
     _inbox(agent).show(proposal.key, change.diff)
     source = f"From {proposal.source}. /memory take {argument} writes it."
-    return Reply(f"What would be written to {short_path(change.path)}", f"{visible(change.diff)}\n{source}")
+    return CommandReply(f"What would be written to {short_path(change.path)}", f"{visible(change.diff)}\n{source}")
 
 
-def _decided(agent: "Agent", verb: str, argument: str) -> Reply:
+def _decided(agent: "Agent", verb: str, argument: str) -> CommandReply:
     proposal, change = _change(agent, argument)
     if verb == "drop":
         _inbox(agent).decide(proposal.key)
-        return Reply("It is proposed no more", one_line(proposal.text, 300))
+        return CommandReply("It is proposed no more", one_line(proposal.text, 300))
     if not _inbox(agent).was_shown(proposal.key, change.diff):
         shown = _shown(agent, argument)
         return shown._replace(title=f"Read it first: {shown.title}", failed=True)
     _write(agent, change)
     _inbox(agent).decide(proposal.key)
     undo = f"/memory forget {change.path.stem} takes it back" if change.where == "memory" else "Your editor changes it"
-    return Reply(f"Written to {short_path(change.path)}", f"{undo}; the model is told with your next message.")
+    return CommandReply(f"Written to {short_path(change.path)}", f"{undo}; the model is told with your next message.")
 
 
 def _write(agent: "Agent", change: _Change) -> None:
     from tui_agent.tools.files.confined import write_atomically
-    from tui_agent.tools.threads import Stop
+    from tui_agent.tools.threads import Cancellation
 
     if change.where == "memory":
-        _notes(agent).write(change.path.stem, change.note, change.after, Stop())
+        _notes(agent).write(change.path.stem, change.note, change.after, Cancellation())
         return
     if _text(change.path) != change.before:
         raise ToolFailure(f"{short_path(change.path)} has changed meanwhile.", "/memory shows it again.")
-    write_atomically(change.path, change.after.encode(), Stop())
+    write_atomically(change.path, change.after.encode(), Cancellation())
 
 
-def _changed(agent: "Agent", verb: str, rest: str) -> Reply:
-    from tui_agent.tools.threads import Stop
+def _changed(agent: "Agent", verb: str, rest: str) -> CommandReply:
+    from tui_agent.tools.threads import Cancellation
 
     notes, (name, _, text) = _notes(agent), rest.strip().partition(" ")
     found = next((note for note in notes.listed() if note.name == name), None)
     if found is None:
         raise ToolFailure(f"There is no note {one_line(name, 60)}.", "/memory lists them.")
     if verb == "forget":
-        notes.remove(name, Stop())
-        return Reply(f"The note {name} is gone", "The model is told with your next message.")
+        notes.remove(name, Cancellation())
+        return CommandReply(f"The note {name} is gone", "The model is told with your next message.")
     if not text.strip():
-        return Reply(f"{short_path(found.file)} is the note", "Change it there, or give its new text.")
-    notes.write(name, found.description, text, Stop())
-    return Reply(f"The note {name} is changed", "The model is told with your next message.")
+        return CommandReply(f"{short_path(found.file)} is the note", "Change it there, or give its new text.")
+    notes.write(name, found.description, text, Cancellation())
+    return CommandReply(f"The note {name} is changed", "The model is told with your next message.")
 
 
-def _note(notes: "Notes", name: str) -> Reply:
+def _note(notes: "Notes", name: str) -> CommandReply:
     text = _text(notes.file(name))
     if text is None:
         raise ToolFailure(f"There is no note {one_line(name, 60)}.", _USAGE)
-    return Reply(f"The note {name}", visible(text))
+    return CommandReply(f"The note {name}", visible(text))
 
 
 def _body(file: Path) -> str | None:
@@ -213,7 +213,7 @@ def _proposals(agent: "Agent") -> "list[Proposal]":
     return agent.inbox.proposals(_knowledge(agent).written_down()) if agent.inbox is not None else []
 
 
-def _inbox(agent: "Agent") -> "Inbox":
+def _inbox(agent: "Agent") -> "MemoryProposals":
     if agent.inbox is None:
         raise ToolFailure("This session proposes nothing to remember.")
     return agent.inbox
@@ -223,7 +223,7 @@ def _notes(agent: "Agent") -> "Notes":
     return _knowledge(agent).notes
 
 
-def _knowledge(agent: "Agent") -> "Knowledge":
+def _knowledge(agent: "Agent") -> "SectionReader":
     if agent.briefing.knowledge is None:
         raise ToolFailure("This session keeps no notes.")
     return agent.briefing.knowledge

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import Reply
+from tui_agent.agent.commands.command import CommandReply
 from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.briefing.tool_servers import OfferedTools, ServerWeight
-    from tui_agent.tools.mcp.servers import Status, ToolServers
+    from tui_agent.tools.mcp.servers import ServerStatus, ToolServers
 
 NONE: Final = (
     "None are configured. Add one to the settings (mcp.servers) or to the project's .mcp.json, or take over those of "
@@ -20,7 +20,7 @@ USAGE: Final = "/mcp shows all; /mcp NAME one of them; /mcp on NAME, /mcp off NA
 LAST_LINES: Final = 5
 
 
-async def mcp(agent: "Agent", argument: str) -> Reply:
+async def mcp(agent: "Agent", argument: str) -> CommandReply:
     word, _, rest = argument.partition(" ")
     name = rest.strip()
     offered = agent.offered
@@ -28,7 +28,7 @@ async def mcp(agent: "Agent", argument: str) -> Reply:
         return await _import(offered.servers, name)
     if offered is None or not offered.servers:
         problems = offered.servers.problems if offered is not None else ()
-        return Reply("No MCP servers", "\n".join((*problems, NONE)))
+        return CommandReply("No MCP servers", "\n".join((*problems, NONE)))
     if word == "login":
         return await _sign_in(offered.servers, name)
     if word in ("on", "off"):
@@ -39,7 +39,7 @@ async def mcp(agent: "Agent", argument: str) -> Reply:
     return _one(agent, offered, status) if status else _unknown(offered.servers, word)
 
 
-def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
+def _all(agent: "Agent", offered: "OfferedTools") -> CommandReply:
     statuses = offered.servers.statuses()
     weights = _weights(agent, offered)
     width = max(len(status.name) for status in statuses) + 2
@@ -49,10 +49,10 @@ def _all(agent: "Agent", offered: "OfferedTools") -> Reply:
     total = f"All together: {_price(agent, sent)} a call in front of every request"
     total += f"; looking tools up when they are needed saves {_price(agent, saved)} a call." if saved else "."
     shown = "\n".join([*lines, *problems, *offered.servers.problems, total, USAGE])
-    return Reply(f"{counted(len(statuses), 'server')} of tools", shown)
+    return CommandReply(f"{counted(len(statuses), 'server')} of tools", shown)
 
 
-def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") -> str:
+def _described(agent: "Agent", status: "ServerStatus", weight: "ServerWeight | None") -> str:
     parts: list[str] = [status.standing]
     if status.known is not None and weight is not None:
         count = len(status.known.tools)
@@ -67,7 +67,7 @@ def _described(agent: "Agent", status: "Status", weight: "ServerWeight | None") 
     return " · ".join(parts)
 
 
-def _one(agent: "Agent", offered: "OfferedTools", status: "Status") -> Reply:
+def _one(agent: "Agent", offered: "OfferedTools", status: "ServerStatus") -> CommandReply:
     weights = _weights(agent, offered)
     lines = [
         _described(agent, status, weights.get(status.name)),
@@ -84,41 +84,43 @@ def _one(agent: "Agent", offered: "OfferedTools", status: "Status") -> Reply:
         lines.append(f"{reads} of its tools only read, it says; such hints {hints}" if reads else "")
         width = max((len(tool.name) for tool in known.tools), default=0) + 2
         lines += [f"  {tool.name:<{width}}{one_line(tool.description, 120)}" for tool in known.tools]
-    return Reply(f"Server {status.name}", "\n".join(filter(None, lines)))
+    return CommandReply(f"Server {status.name}", "\n".join(filter(None, lines)))
 
 
-async def _turn(servers: "ToolServers", name: str, *, on: bool) -> Reply:
+async def _turn(servers: "ToolServers", name: str, *, on: bool) -> CommandReply:
     if name not in {status.name for status in servers.statuses()}:
         return _unknown(servers, name)
     try:
         await servers.turn(name, on=on)
     except OSError as error:
-        return Reply(f"{name} is {'on' if on else 'off'} for this session only", str(error.strerror), failed=True)
+        return CommandReply(
+            f"{name} is {'on' if on else 'off'} for this session only", str(error.strerror), failed=True
+        )
     status = next(each for each in servers.statuses() if each.name == name)
     if on and status.standing == "failed":
-        return Reply(f"{name} is on, but it cannot be used", status.error, failed=True)
+        return CommandReply(f"{name} is on, but it cannot be used", status.error, failed=True)
     if not on:
-        return Reply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
+        return CommandReply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
     count = len(status.known.tools) if status.known else 0
-    return Reply(f"{name} is on", f"{counted(count, 'tool')}. The model is told of it with your next message.")
+    return CommandReply(f"{name} is on", f"{counted(count, 'tool')}. The model is told of it with your next message.")
 
 
-async def _sign_in(servers: "ToolServers", name: str) -> Reply:
+async def _sign_in(servers: "ToolServers", name: str) -> CommandReply:
     from tui_agent.tools.base import ToolFailure
 
     if name not in {status.name for status in servers.statuses() if status.command.startswith("http")}:
-        return Reply(f"{one_line(name, 60) or 'nothing'} is not an MCP server at an address", USAGE, failed=True)
+        return CommandReply(f"{one_line(name, 60) or 'nothing'} is not an MCP server at an address", USAGE, failed=True)
     try:
         address = await servers.sign_in(name)
     except ToolFailure as failure:
-        return Reply(f"Signing in at {name} failed", str(failure), failed=True)
+        return CommandReply(f"Signing in at {name} failed", str(failure), failed=True)
     if not address:
-        return Reply(f"{name} asks for no sign-in", "It can be used as it is.")
+        return CommandReply(f"{name} asks for no sign-in", "It can be used as it is.")
     text = f"Open this address where your browser has not done so:\n{one_line(address, 4_000)}"
-    return Reply(f"Sign in at {name}", text)
+    return CommandReply(f"Sign in at {name}", text)
 
 
-async def _import(servers: "ToolServers", wanted: str) -> Reply:
+async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
     from msgspec import to_builtins
 
     from tui_agent.settings import SettingsError
@@ -127,7 +129,9 @@ async def _import(servers: "ToolServers", wanted: str) -> Reply:
 
     found = await asyncio.to_thread(foreign, Path.home(), servers.folder)
     if not found:
-        return Reply("Nothing to take over", "Looked for the servers of Claude Code, codex, Gemini CLI and Cursor.")
+        return CommandReply(
+            "Nothing to take over", "Looked for the servers of Claude Code, codex, Gemini CLI and Cursor."
+        )
     if not wanted:
         lines: list[str] = []
         for each in found:
@@ -136,28 +140,30 @@ async def _import(servers: "ToolServers", wanted: str) -> Reply:
                 lines.append(f"  {name}: {one_line(server.url or ' '.join((server.command, *server.args)), 300)}")
             lines += [f"  {problem}" for problem in each.problems]
         lines.append("/mcp import NAME takes one over, /mcp import all takes all.")
-        return Reply("Servers of other agents", "\n".join(lines))
+        return CommandReply("Servers of other agents", "\n".join(lines))
     every = {name: server for each in found for name, server in each.servers.items()}
     chosen = every if wanted == "all" else {name: every[name] for name in wanted.split() if name in every}
     if not chosen:
-        return Reply(f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.", failed=True)
+        return CommandReply(
+            f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.", failed=True
+        )
     own = {status.name for status in servers.statuses() if status.source == "user"}
     added = {name: server for name, server in chosen.items() if name not in own}
     if not added:
-        return Reply("Nothing new", "Your settings name these servers already.")
+        return CommandReply("Nothing new", "Your settings name these servers already.")
     try:
         await asyncio.to_thread(keep_servers, servers.home, {name: to_builtins(added[name]) for name in added})
     except SettingsError as error:
-        return Reply("The servers could not be added to your settings", str(error), failed=True)
+        return CommandReply("The servers could not be added to your settings", str(error), failed=True)
     await servers.add(added)
-    return Reply(
+    return CommandReply(
         f"Added: {', '.join(added)}", "They are in your settings now (mcp.servers). /mcp shows how they stand."
     )
 
 
-def _unknown(servers: "ToolServers", name: str) -> Reply:
+def _unknown(servers: "ToolServers", name: str) -> CommandReply:
     names = ", ".join(status.name for status in servers.statuses())
-    return Reply(f"There is no server {one_line(name, 60)}", f"There are: {names}. {USAGE}", failed=True)
+    return CommandReply(f"There is no server {one_line(name, 60)}", f"There are: {names}. {USAGE}", failed=True)
 
 
 def _weights(agent: "Agent", offered: "OfferedTools") -> "dict[str, ServerWeight]":

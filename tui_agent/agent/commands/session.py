@@ -8,7 +8,7 @@ import contextlib
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import Reply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of
 from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def learn_profile(agent: "Agent") -> None:
         await asyncio.wait_for(agent.connect(), LEARNING_S)
 
 
-async def model(agent: "Agent", name: str) -> Reply:
+async def model(agent: "Agent", name: str) -> CommandReply:
     if name:
         from tui_agent.models.base import ModelError
         from tui_agent.models.catalogue import catalogue_of
@@ -41,18 +41,18 @@ async def model(agent: "Agent", name: str) -> Reply:
             missing = catalogue_of(agent.settings).missing_key(name)
             if missing is None:
                 await agent.swap_model(name)
-                return Reply(f"{agent.profile.name} answers from here on")
+                return CommandReply(f"{agent.profile.name} answers from here on")
             refused = f"There is no key for {name}: set {missing}."
         except ModelError as error:
             refused = error.message
-        return Reply(f"The model stays {agent.profile.name}", refused, failed=True)
+        return CommandReply(f"The model stays {agent.profile.name}", refused, failed=True)
     await learn_profile(agent)
     profile, prices = agent.profile, agent.profile.prices
     facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
     facts.append(f"{profile.window:,} tokens" if profile.window else "window unknown")
     facts.append(f"${prices.input:g} / ${prices.output:g} per million tokens" if prices else "price unknown")
     others = "/model NAME lets another one answer; claude-…, gemini-…, openai:NAME, ollama:NAME, offline."
-    return Reply(", ".join(filter(None, facts)), "\n".join(filter(None, (figures_from(profile), others))))
+    return CommandReply(", ".join(filter(None, facts)), "\n".join(filter(None, (figures_from(profile), others))))
 
 
 def figures_from(profile: "ModelProfile") -> str:
@@ -66,29 +66,31 @@ def figures_from(profile: "ModelProfile") -> str:
             return f"Neither the provider nor the catalogue knows the window of {profile.name}: it is assumed."
 
 
-async def escalate(agent: "Agent", _: str) -> Reply:
+async def escalate(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.models.base import ModelError
 
     busy = agent.busy
     try:
         name = await agent.escalate()
     except ModelError as error:
-        return Reply(f"The model stays {agent.profile.name}", error.message, failed=True)
+        return CommandReply(f"The model stays {agent.profile.name}", error.message, failed=True)
     if not name:
-        return Reply(f"The model stays {agent.profile.name}", "No larger model is available; see /model.", failed=True)
-    return Reply(f"{name} answers from {'the next step' if busy else 'here'} on")
+        return CommandReply(
+            f"The model stays {agent.profile.name}", "No larger model is available; see /model.", failed=True
+        )
+    return CommandReply(f"{name} answers from {'the next step' if busy else 'here'} on")
 
 
-async def tools(agent: "Agent", _: str) -> Reply:
+async def tools(agent: "Agent", _: str) -> CommandReply:
     tools = agent.tools()
     width = max((len(tool.name) for tool in tools), default=0) + 2
     sentences = (" ".join(tool.description.split()).split(". ", 1)[0].rstrip(".") for tool in tools)
     shown = (shorten(sentence, DESCRIPTION_CHARS, placeholder=" …") for sentence in sentences)
     lines = [f"{tool.name:<{width}}{line}" for tool, line in zip(tools, shown, strict=True)]
-    return Reply(counted(len(tools), "tool"), "\n".join(lines))
+    return CommandReply(counted(len(tools), "tool"), "\n".join(lines))
 
 
-async def permissions(agent: "Agent", argument: str) -> Reply:
+async def permissions(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.tools.gate.remembered import RememberedError
 
     rules = agent.permissions.rules()
@@ -98,27 +100,27 @@ async def permissions(agent: "Agent", argument: str) -> Reply:
             said = "" if rule.said == rule.text else f" · {one_line(rule.said, 4_000)}"
             lines.append(f"{place:>3}  {one_line(rule.text, 4_000)}{said} ({rule.source})")
         again = "/permissions NUMBER takes a remembered one back." if any(rule.remembered for rule in rules) else ""
-        return Reply(counted(len(rules), "rule"), "\n".join(filter(None, [*lines, again])))
+        return CommandReply(counted(len(rules), "rule"), "\n".join(filter(None, [*lines, again])))
     number = number_of(argument)
     if number is None or not 1 <= number <= len(rules):
-        return Reply("There is no such rule", "/permissions lists them by number.", failed=True)
+        return CommandReply("There is no such rule", "/permissions lists them by number.", failed=True)
     rule = rules[number - 1]
     if not rule.remembered:
         where = "`tui-agent config` says which file has it; take it out there."
-        return Reply("That rule comes from the settings", where, failed=True)
+        return CommandReply("That rule comes from the settings", where, failed=True)
     try:
         await asyncio.to_thread(agent.permissions.take_back, rule.text)
     except RememberedError as error:
-        return Reply("The rule is taken back for this session only", str(error), failed=True)
-    return Reply("You will be asked again", one_line(rule.text, 4_000))
+        return CommandReply("The rule is taken back for this session only", str(error), failed=True)
+    return CommandReply("You will be asked again", one_line(rule.text, 4_000))
 
 
-async def extensions(agent: "Agent", _: str) -> Reply:
+async def extensions(agent: "Agent", _: str) -> CommandReply:
     skills = "\n  ".join(("Skills", *(await agent.briefing.skills_text()).split("\n")))
-    return Reply("Your own, and the project's", f"{await agent.own_commands.listed()}\n\n{skills}")
+    return CommandReply("Your own, and the project's", f"{await agent.own_commands.listed()}\n\n{skills}")
 
 
-async def style(agent: "Agent", name: str) -> Reply:
+async def style(agent: "Agent", name: str) -> CommandReply:
     if not name:
         styles = await agent.own_commands.styles()
         lines = [f"  {each.name:<20}  {each.problem or each.description}" for each in styles]
@@ -127,48 +129,48 @@ async def style(agent: "Agent", name: str) -> Reply:
         more = "/style NAME chooses one, /style off none; the setting session.style does for every session."
         if not styles:
             more = "There is no style yet: write one as .agents/styles/NAME.md, in a project or at home."
-        return Reply(now, "\n".join((*lines, more)))
+        return CommandReply(now, "\n".join((*lines, more)))
     if not await agent.own_commands.use_style("" if name == OFF else name.lower()):
         where = "/style alone lists those there are, and says where they are written."
-        return Reply(f"There is no style {name}", where, failed=True)
-    return Reply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
+        return CommandReply(f"There is no style {name}", where, failed=True)
+    return CommandReply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
 
 
-async def memory(agent: "Agent", argument: str) -> Reply:
+async def memory(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.agent.commands.memory import notes_and_proposals
 
     return await notes_and_proposals(agent, argument)
 
 
-async def skills(agent: "Agent", _: str) -> Reply:
-    return Reply("Skills", await agent.briefing.skills_text())
+async def skills(agent: "Agent", _: str) -> CommandReply:
+    return CommandReply("Skills", await agent.briefing.skills_text())
 
 
-async def diagnostics(agent: "Agent", _: str) -> Reply:
+async def diagnostics(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.tools.lsp.diagnosing import problem_text
 
     if agent.languages is None or not agent.languages.are_used:
         hint = "pip install 'tui-agent[lsp]', and diagnostics.enabled, let servers that are there be asked."
-        return Reply("No language server is asked", hint, failed=True)
+        return CommandReply("No language server is asked", hint, failed=True)
     states = [f"{name}: {state}" for name, state in agent.languages.states.items()]
     if not states:
-        return Reply("No language server has been started", "The first edit of a file that one knows starts it.")
+        return CommandReply("No language server has been started", "The first edit of a file that one knows starts it.")
     found = agent.languages.problems
     root = agent.folder
     names = [each.path.relative_to(root) if each.path.is_relative_to(root) else each.path for each in found]
     lines = [problem_text(each, one_line(str(name), 300)) for each, name in zip(found, names, strict=True)]
     so_far = " so far" if agent.languages.is_looking else ""
-    return Reply(
+    return CommandReply(
         f"{counted(len(found), 'problem')}{so_far} in the files edited here and in those that use them",
         "\n".join([*lines, *states]),
     )
 
 
-async def continue_spending(agent: "Agent", _: str) -> Reply:
-    return Reply(agent.reset_cost_ceiling())
+async def continue_spending(agent: "Agent", _: str) -> CommandReply:
+    return CommandReply(agent.reset_cost_ceiling())
 
 
-async def stats(agent: "Agent", _: str) -> Reply:
+async def stats(agent: "Agent", _: str) -> CommandReply:
     total, turn = agent.tracker.session, agent.tracker.turn
     lines = [_totals("Session", total), _totals("Turn", turn)]
     if count := agent.tracker.subtask_count:
@@ -183,10 +185,10 @@ async def stats(agent: "Agent", _: str) -> Reply:
         lines.append("No turn had to wait for a summary")
     if missed := agent.context.missed_caches():
         lines += ["", *missed]
-    return Reply("Usage", "\n".join(lines))
+    return CommandReply("Usage", "\n".join(lines))
 
 
-async def cost(agent: "Agent", _: str) -> Reply:
+async def cost(agent: "Agent", _: str) -> CommandReply:
     from tui_agent.context.forecast import next_call
 
     tracker = agent.tracker
@@ -199,21 +201,23 @@ async def cost(agent: "Agent", _: str) -> Reply:
         price = "unknown" if totals.known_cost_usd is None else money_text(totals.known_cost_usd)
         cached = f", {100 * totals.cache_share:.0f}% from the cache" if totals.cache_share else ""
         lines.append(f"{name:<{width}}{price:>9}  {counted(totals.calls, 'call')}{cached}")
-    return Reply("Cost", "\n".join([*lines, "", next_call(await agent.context.forecast_aside())]))
+    return CommandReply("Cost", "\n".join([*lines, "", next_call(await agent.context.forecast_when_known())]))
 
 
-async def usage(agent: "Agent", argument: str) -> Reply:
+async def usage(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.agent.spending import GROUPS, as_text, spending
 
     days, by = 30, GROUPS[0]
     for word in argument.split():
         group = next((each for each in GROUPS if each == word), None)
         if group is None and not word.isdecimal():
-            return Reply(f"/usage {word}: unknown", f"/usage [DAYS] [{'|'.join(GROUPS)}]")
+            return CommandReply(f"/usage {word}: unknown", f"/usage [DAYS] [{'|'.join(GROUPS)}]")
         days, by = (days, group) if group is not None else (int(word), by)
     if agent.home is None:
-        return Reply("No sessions are kept")
-    return Reply("Usage of all sessions", as_text(await asyncio.to_thread(spending, agent.home, days=days, by=by)))
+        return CommandReply("No sessions are kept")
+    return CommandReply(
+        "Usage of all sessions", as_text(await asyncio.to_thread(spending, agent.home, days=days, by=by))
+    )
 
 
 def _totals(name: str, totals: "Totals") -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands import branches, context, servers, session, worktree
-from tui_agent.agent.commands.command import AT_ONCE, Command, Reply, command_name
+from tui_agent.agent.commands.command import AT_ONCE, Command, CommandReply, command_name
 from tui_agent.resources import prompt_text
 from tui_agent.text import sentence
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tui_agent.agent.own_commands import OwnPrompt
 
 
-async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Reply:
+async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> CommandReply:
     """Run ``/name argument``. `learn`: wait for the provider's facts on the model, whatever the command.
 
     Raises `AgentBusy` if the command cannot run during a turn, and `StorageError`.
@@ -30,16 +30,16 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Repl
     for command in commands:
         if name in command.names or (command.previews and name.removesuffix(AT_ONCE) in command.names):
             if argument and not command.argument:
-                return Reply(f"/{command.name} takes no argument", failed=True)
+                return CommandReply(f"/{command.name} takes no argument", failed=True)
             if command.uses_profile or learn:
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
     if name in ON_SCREEN:
         instead = f"Without it: {ON_SCREEN[name]}." if ON_SCREEN[name] else ""
-        return Reply(f"/{name} is a command of the full-screen app", instead, failed=True)
+        return CommandReply(f"/{name} is a command of the full-screen app", instead, failed=True)
     instead = sentence(instead_of(name, [known for command in commands for known in command.names]))
     as_is = "A space before the slash sends it to the model as it is."
-    return Reply(f"There is no command /{word}", f"{instead} {as_is}", failed=True)
+    return CommandReply(f"There is no command /{word}", f"{instead} {as_is}", failed=True)
 
 
 def available_commands(agent: "Agent") -> tuple[Command, ...]:
@@ -54,8 +54,8 @@ async def own_prompt(agent: "Agent", text: str) -> "OwnPrompt | None":
     return None if name in known else await agent.own_commands.named(name)
 
 
-async def _help(agent: "Agent", _: str) -> Reply:
-    return Reply("Commands", help_text(available_commands(agent)))
+async def _help(agent: "Agent", _: str) -> CommandReply:
+    return CommandReply("Commands", help_text(available_commands(agent)))
 
 
 def help_text(commands: Iterable[Command]) -> str:

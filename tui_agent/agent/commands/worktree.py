@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.agent.commands.command import Reply
+from tui_agent.agent.commands.command import CommandReply
 from tui_agent.text import one_line, short_path
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ STAT_LINES = 20
 """Changed files that a preview lists."""
 
 
-async def worktree(agent: "Agent", argument: str) -> Reply:
+async def worktree(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.worktrees import WorktreeError
 
     verb, _, file = argument.partition(" ")
@@ -22,39 +22,39 @@ async def worktree(agent: "Agent", argument: str) -> Reply:
         async with agent.turns.held():
             return await asyncio.to_thread(_handed_back, agent.folder, verb, file.strip())
     except WorktreeError as error:
-        return Reply(
+        return CommandReply(
             "Nothing was handed back", f"{one_line(str(error), 2_000)}\nThe worktree is as it was.", failed=True
         )
     except OSError as error:
-        return Reply("No patch was written", f"{error.filename}: {error.strerror}", failed=True)
+        return CommandReply("No patch was written", f"{error.filename}: {error.strerror}", failed=True)
 
 
-def _handed_back(folder: Path, verb: str, file: str) -> Reply:
+def _handed_back(folder: Path, verb: str, file: str) -> CommandReply:
     from tui_agent.worktrees import apply, handover_of, merge, patch_of, worktree_at
 
     made = worktree_at(folder)
     place, kept = short_path(made.repository), f"The worktree stays in {short_path(made.folder)}"
     if verb not in ("", "merge", "apply", "patch") or (file and verb != "patch"):
         opens = "`tui-agent --worktree NAME` opens another."
-        return Reply("/worktree takes nothing, or merge, or apply, or patch [FILE]", opens, failed=True)
+        return CommandReply("/worktree takes nothing, or merge, or apply, or patch [FILE]", opens, failed=True)
     found = handover_of(made)
     left = [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
     if not found.stat:
         same = f"{short_path(made.folder)} {'otherwise ' if left else ''}is what {place} has."
-        return Reply("Nothing is to be handed back", "\n".join((*left, same)))
+        return CommandReply("Nothing is to be handed back", "\n".join((*left, same)))
     if verb == "merge":
         done = merge(made)
         kept_until = f"{kept} until the session ends, and longer if something changes again."
-        return Reply(f"Merged into {one_line(done.target)} in {place}", f"{_stat(done.stat)}\n{kept_until}")
+        return CommandReply(f"Merged into {one_line(done.target)} in {place}", f"{_stat(done.stat)}\n{kept_until}")
     if verb == "apply":
         apply(made)
-        return Reply(f"Its changes are in {place}, not committed", f"{kept}.")
+        return CommandReply(f"Its changes are in {place}, not committed", f"{kept}.")
     if verb == "patch":
         path = folder / Path(file).expanduser() if file else made.folder.with_name(f"{made.folder.name}.patch")
         patch = patch_of(made).encode(errors="surrogateescape")
         with path.open("xb") as stream:
             stream.write(patch)
-        return Reply(f"{len(patch):,} bytes in {short_path(path)}", f"`git apply` takes it. {kept}.")
+        return CommandReply(f"{len(patch):,} bytes in {short_path(path)}", f"`git apply` takes it. {kept}.")
     lines = [_stat(found.stat), *(one_line(obstacle, 2_000) for obstacle in found.obstacles)]
     lines += left
     lines += ["What is not committed would be committed first."] if found.uncommitted else []
@@ -62,7 +62,7 @@ def _handed_back(folder: Path, verb: str, file: str) -> Reply:
     lines.append(
         f"/worktree apply changes the files in {place} without a commit, /worktree patch [FILE] writes a patch."
     )
-    return Reply(f"{one_line(made.branch)} into {one_line(found.target)} in {place}", "\n".join(lines))
+    return CommandReply(f"{one_line(made.branch)} into {one_line(found.target)} in {place}", "\n".join(lines))
 
 
 def _stat(stat: str) -> str:

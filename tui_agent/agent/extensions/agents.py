@@ -9,7 +9,7 @@ from tui_agent.agent.extensions.claude_forms import OURS
 from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Source, markdown_files
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
-from tui_agent.models.choice import configured_model, meant_model, small_model
+from tui_agent.models.choice import configured_model, named_model, small_model
 from tui_agent.settings import Settings
 from tui_agent.text import money_text
 from tui_agent.tools.agentic import answered_by
@@ -215,7 +215,7 @@ class RunAgent:
         return found
 
     def _model(self, agent: OwnAgent) -> str:
-        return meant_model(self._settings, agent.model, self._parent())
+        return named_model(self._settings, agent.model, self._parent())
 
     def _price(self, agent: OwnAgent) -> float | None:
         """What an agent may cost in USD: its budget, else the cost of a typical one; None if prices are unknown."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.agent.extensions.files import MOST_BYTES
-from tui_agent.agent.extensions.hook_files import Hook, Post, Use
+from tui_agent.agent.extensions.hook_files import Hook, PostAction, ServerToolAction
 from tui_agent.models.address import host_of, is_local
 from tui_agent.tls import tls
 from tui_agent.tools.base import ToolFailure
@@ -28,7 +28,7 @@ if it cannot be asked.
 """
 
 
-class Ways(NamedTuple):
+class HookConnections(NamedTuple):
     """How hooks reach the models and servers of a session.
 
     ask: a model. look: a subtask that reads files first. call: the text that a tool of a server that runs gives
@@ -40,13 +40,13 @@ class Ways(NamedTuple):
     call: Callable[[str, str, dict[str, object]], Awaitable[str]]
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class HookVerdict(msgspec.Struct, frozen=True):
     ok: bool
     reason: str = ""
     impossible: bool = False
 
 
-async def verdict_of(hook: Hook, data: bytes, ways: Ways | None) -> Verdict:
+async def verdict_of(hook: Hook, data: bytes, ways: HookConnections | None) -> HookVerdict:
     """What a model says to a hook's prompt. Raises ToolFailure, and ValueError for an answer in another form."""
     if ways is None:
         raise ToolFailure("there is no model to ask")
@@ -55,10 +55,10 @@ async def verdict_of(hook: Hook, data: bytes, ways: Ways | None) -> Verdict:
     question = question if "$ARGUMENTS" in hook.prompt else f"{question}\n\n{event}"
     asked = ways.look(_LOOKING, question, hook.model) if hook.looks else ways.ask(_JUDGE, question, hook.model)
     answer = await asked
-    return msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1], type=Verdict)
+    return msgspec.json.decode(answer[answer.find("{") : answer.rfind("}") + 1], type=HookVerdict)
 
 
-async def posted(post: Post, data: bytes, environment: Mapping[str, str]) -> str:
+async def posted(post: PostAction, data: bytes, environment: Mapping[str, str]) -> str:
     """What an address answers to an event: a JSON object, or nothing. Raises ToolFailure."""
     import httpx2
 
@@ -88,7 +88,7 @@ async def posted(post: Post, data: bytes, environment: Mapping[str, str]) -> str
     return text
 
 
-async def used(use: Use, data: bytes, ways: Ways | None) -> str:
+async def used(use: ServerToolAction, data: bytes, ways: HookConnections | None) -> str:
     """The text that a server's tool gives, with fields of the event filled in. Raises ToolFailure."""
     if ways is None:
         raise ToolFailure("there are no servers yet")

@@ -98,7 +98,7 @@ _NAMES: Final = r"[\w|, -]*"
 """A matcher of only these characters lists whole names; any other is a regular expression, found anywhere in a name."""
 
 
-class Post(NamedTuple):
+class PostAction(NamedTuple):
     """An address that gets the event; `variables` are those of the environment that its headers may have."""
 
     url: str
@@ -106,7 +106,7 @@ class Post(NamedTuple):
     variables: frozenset[str] = frozenset()
 
 
-class Use(NamedTuple):
+class ServerToolAction(NamedTuple):
     """A tool of an MCP server, with its arguments as JSON text."""
 
     server: str
@@ -136,8 +136,8 @@ class Hook(NamedTuple):
     goes_on: bool = False
     looks: bool = False
     model: str = ""
-    post: Post | None = None
-    use: Use | None = None
+    post: PostAction | None = None
+    use: ServerToolAction | None = None
 
     @property
     def does(self) -> str:
@@ -167,7 +167,7 @@ class Hook(NamedTuple):
         return any(re.search(self.matcher, subject) is not None for subject in subjects)
 
 
-class Found(NamedTuple):
+class FoundHooks(NamedTuple):
     """All hooks, those that never run here as ``EVENT, name``, and the problems of their files."""
 
     hooks: tuple[Hook, ...] = ()
@@ -186,7 +186,7 @@ def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
     return tuple(state(file) for root in extensions for file in files_of(root))
 
 
-def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
+def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
     """The hooks in all folders of extensions. Reads files: call it in a thread. Never raises."""
     hooks: dict[tuple[object, ...], Hook] = {}
     problems: list[str] = []
@@ -211,7 +211,7 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> Found:
                 idle.append(found.removeprefix(_NOT_HERE))
             else:
                 problems.append(f"{path}: {found}")
-    return Found(tuple(hooks.values()), tuple(problems), tuple(idle))
+    return FoundHooks(tuple(hooks.values()), tuple(problems), tuple(idle))
 
 
 _NOT_HERE: Final = "not here: "
@@ -286,7 +286,7 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
         server, fields = given.get("server"), given.get("input", {})
         if not (isinstance(server, str) and isinstance(fields, dict)):
             return None
-        command, use = "", Use(server, line.strip(), json.dumps(fields))
+        command, use = "", ServerToolAction(server, line.strip(), json.dumps(fields))
     elif isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments):
         command = " ".join(map(_word, (line, *arguments)))
     condition, model = given.get("if"), given.get("model")
@@ -310,12 +310,12 @@ def _hook(event: Event, given: Mapping[str, object], matcher: str, root: Extensi
     )
 
 
-def _post(url: str, given: Mapping[str, object]) -> Post | None:
+def _post(url: str, given: Mapping[str, object]) -> PostAction | None:
     headers, names = given.get("headers", {}), given.get("allowedEnvVars", [])
     if not (url.startswith(("http://", "https://")) and isinstance(headers, dict) and isinstance(names, list)):
         return None
     texts = tuple((name, value) for name, value in headers.items() if isinstance(value, str))
-    return Post(url, texts, frozenset(name for name in names if isinstance(name, str)))
+    return PostAction(url, texts, frozenset(name for name in names if isinstance(name, str)))
 
 
 def _word(text: str) -> str:

@@ -18,9 +18,9 @@ import msgspec
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
 from tui_agent.agent.extensions.files import MOST_BYTES, ExtensionFolder, is_there, state
-from tui_agent.agent.extensions.hook_calls import Ways, posted, used, verdict_of
-from tui_agent.agent.extensions.hook_files import Event, Found, Hook, read_hooks, signature_of
-from tui_agent.agent.extensions.transcript import Transcript
+from tui_agent.agent.extensions.hook_calls import HookConnections, posted, used, verdict_of
+from tui_agent.agent.extensions.hook_files import Event, FoundHooks, Hook, read_hooks, signature_of
+from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
 from tui_agent.programs import with_search_path
@@ -92,7 +92,7 @@ class Subtask(NamedTuple):
     kind: str
 
 
-class Facts(NamedTuple):
+class SessionFacts(NamedTuple):
     """Facts on the session that every hook is given. transcript: None if the conversation is not kept on disk."""
 
     session: str
@@ -102,7 +102,7 @@ class Facts(NamedTuple):
     mode: Callable[[], str]
     model: Callable[[], str]
     resumed: bool
-    transcript: Transcript | None = None
+    transcript: HookTranscript | None = None
     subtask: Subtask | None = None
 
 
@@ -113,15 +113,15 @@ class Hooks:
     `ways` lead to the models and servers of the session; they are set by the agent whose hooks these are.
     """
 
-    ways: Ways | None = None
+    ways: HookConnections | None = None
 
-    def __init__(self, extensions: Sequence[ExtensionFolder] = (), facts: Facts | None = None) -> None:
+    def __init__(self, extensions: Sequence[ExtensionFolder] = (), facts: SessionFacts | None = None) -> None:
         """Without `extensions` and `facts` there are none."""
         self._extensions = tuple(extensions)
         self._facts = facts
         self._heard = frozenset(get_args(Event)) if facts is None or facts.subtask is None else _OF_SUBTASKS
         self._state: tuple[object, ...] | None = None
-        self._found = Found()
+        self._found = FoundHooks()
         self._reported: tuple[str, ...] = ()
         """The problems that the user has seen."""
         self._trusted: frozenset[Hook] | None = None
@@ -135,7 +135,7 @@ class Hooks:
         self._emit: Emit = lambda _: None
         """Where the running or the last turn is told of."""
 
-    def of_subtask(self, subtask: Subtask, transcript: Transcript | None) -> "Hooks":
+    def of_subtask(self, subtask: Subtask, transcript: HookTranscript | None) -> "Hooks":
         """The hooks for a subtask: those on its calls, its beginning and its end."""
         facts = self._facts
         own = facts._replace(subtask=subtask, transcript=transcript or facts.transcript) if facts is not None else None
@@ -143,14 +143,14 @@ class Hooks:
         hooks.ways, hooks._trusted = self.ways, self._trusted
         return hooks
 
-    def look(self) -> Found:
+    def look(self) -> FoundHooks:
         """The present hooks. Reads files: call it in a thread."""
         seen = signature_of(self._extensions)
         if seen != self._state:
             self._found, self._state = self._without_new(read_hooks(self._extensions)), seen
         return self._found
 
-    def _without_new(self, found: Found) -> Found:
+    def _without_new(self, found: FoundHooks) -> FoundHooks:
         """What was found, without the hooks that the project has gained since the first time."""
         if self._trusted is None:
             self._trusted = frozenset(hook for hook in found.hooks if hook.source == "project")
@@ -266,7 +266,9 @@ class Hooks:
             watched=next((answer.watched for answer in answers if answer.watched is not None), None),
         )
 
-    async def _payload(self, event: Event, fields: Mapping[str, object], facts: Facts, emit: Emit) -> dict[str, object]:
+    async def _payload(
+        self, event: Event, fields: Mapping[str, object], facts: SessionFacts, emit: Emit
+    ) -> dict[str, object]:
         transcript, subtask = facts.transcript, facts.subtask
         if transcript is not None:
             try:
@@ -289,7 +291,7 @@ class Hooks:
             **fields,
         }
 
-    async def _answer(self, hook: Hook, data: bytes, facts: Facts, emit: Emit) -> HookAnswer:
+    async def _answer(self, hook: Hook, data: bytes, facts: SessionFacts, emit: Emit) -> HookAnswer:
         """A hook's answer; an empty one at once if nothing waits for it, also where it says so in its first line."""
         late = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(_answer(hook, data, facts, self.ways, emit, late))
@@ -326,7 +328,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 async def _answer(
-    hook: Hook, data: bytes, facts: Facts, ways: Ways | None, emit: Emit, late: "asyncio.Future[None]"
+    hook: Hook, data: bytes, facts: SessionFacts, ways: HookConnections | None, emit: Emit, late: "asyncio.Future[None]"
 ) -> HookAnswer:
     """late: set once the hook says that nothing should wait for it."""
 
@@ -401,7 +403,7 @@ def _refusing(hook: Hook, reason: str, emit: Emit) -> HookAnswer:
     return HookAnswer(refused=reason)
 
 
-async def _judged(hook: Hook, data: bytes, ways: Ways | None, emit: Emit) -> HookAnswer:
+async def _judged(hook: Hook, data: bytes, ways: HookConnections | None, emit: Emit) -> HookAnswer:
     """What a model says to a hook's prompt. Raises as `verdict_of` does."""
     verdict = await verdict_of(hook, data, ways)
     possible = hook.looks or not verdict.impossible
@@ -419,7 +421,7 @@ def _environment_of(hook: Hook) -> dict[str, str]:
     return dict(os.environ) if hook.source == "yours" else child_environment(os.environ)
 
 
-async def _run(hook: Hook, data: bytes, facts: Facts, late: "asyncio.Future[None]") -> tuple[int, str, str]:
+async def _run(hook: Hook, data: bytes, facts: SessionFacts, late: "asyncio.Future[None]") -> tuple[int, str, str]:
     """Run a hook outside the sandbox, with `data` on its standard input; returns its exit code, output and errors.
 
     Ends every process it started. Raises TimeoutError if it took too long, and OSError, ValueError or ToolFailure if it

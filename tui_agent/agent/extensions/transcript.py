@@ -22,7 +22,7 @@ FILE: Final = "transcript.jsonl"
 _ENDED: Final = {"tool_calls": "tool_use", "max_tokens": "max_tokens", "refusal": "refusal"}
 
 
-class Transcript:
+class HookTranscript:
     """The file of one conversation, whose log `log` returns."""
 
     def __init__(self, file: Path, session: str, folder: Path, log: Callable[[], Log]) -> None:

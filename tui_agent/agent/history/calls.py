@@ -104,7 +104,7 @@ class CallRecord(NamedTuple):
         return found
 
 
-class SeenThen(NamedTuple):
+class ViewAtCall(NamedTuple):
     """What the model saw at a call.
 
     categories: tokens by category, in all what the provider counted. items: the messages and results of the
@@ -213,7 +213,7 @@ def _miss(body: str) -> tuple[str, float]:
     return f"{why} ({detail})" if detail else why, float(cost) if isinstance(cost, int | float) else 0.0
 
 
-class Past:
+class CallHistory:
     """The calls of a session, and the view at each. Use it from one thread at a time.
 
     `view` is a copy, which goes to the call that is looked at: that costs what differs from the one looked at before.
@@ -224,7 +224,7 @@ class Past:
         self._at = view
         self._policies: dict[str, ReasoningPolicy] = {view.policy.model: view.policy}
 
-    def at(self, number: int) -> SeenThen:
+    def at(self, number: int) -> ViewAtCall:
         """What the model saw at the call with this number, from 1. Raises IndexError."""
         call = self._call(number)
         before = self._call(call.before) if call.before else None
@@ -243,7 +243,7 @@ class Past:
                 break
             added[item.category] = added.get(item.category, 0) + 1
         dropped = max(0, view.calls_without_reasoning() - without) if before is not None else 0
-        return SeenThen(call, sizes, items, added, exact, dropped)
+        return ViewAtCall(call, sizes, items, added, exact, dropped)
 
     def messages(self, number: int) -> tuple[RequestMessage, ...]:
         return tuple(self._view(self._call(number))[0].messages())

@@ -19,8 +19,8 @@ from tui_agent.durable import in_thread, to_completion
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.confined import clear_leftovers
 from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
-from tui_agent.tools.files.states import Seen, look_at, missing_folders
-from tui_agent.tools.files.tree import Kept, Tree, TreeLimits
+from tui_agent.tools.files.states import FoundFile, look_at, missing_folders
+from tui_agent.tools.files.tree import FileStore, Tree, TreeLimits
 from tui_agent.tools.gate.workspace import shown
 
 KEPT_EARLIER: Final = "only its contents from before the turn are kept"
@@ -44,7 +44,7 @@ class FileHistory:
     itself, which are left out.
     """
 
-    def __init__(self, kept: Kept, folders: Sequence[Path], excluded: Iterable[Path], limits: TreeLimits) -> None:
+    def __init__(self, kept: FileStore, folders: Sequence[Path], excluded: Iterable[Path], limits: TreeLimits) -> None:
         self._kept = kept
         self._folders = tuple(folders)
         self._root = folders[0]
@@ -165,7 +165,7 @@ class FileHistory:
             found.append(file_change(str(path), seen.state, seen.state, unkept, made))
         return tuple(found)
 
-    def _keep(self, seen: Seen) -> str:
+    def _keep(self, seen: FoundFile) -> str:
         """Save a file's contents; returns why not, or an empty string."""
         if seen.state.kind == "absent":
             return ""

@@ -13,7 +13,7 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Message, notice
 from tui_agent.models.base import ModelError
@@ -74,10 +74,10 @@ class GoalCeiling(ModelError):
     kind = "goal_cost"
 
 
-class Pursuit:
+class RunningGoal:
     """A goal under way, from its first turn on. `parts`: the agent's."""
 
-    def __init__(self, goal: Goal, parts: Parts, emit: Emit) -> None:
+    def __init__(self, goal: Goal, parts: TurnParts, emit: Emit) -> None:
         self._goal, self._parts, self._emit = goal, parts, emit
         self._turns = 1
         self._objection: events.Alert | None = None

@@ -16,7 +16,7 @@ from tui_agent.agent import events
 from tui_agent.agent.events import Emit
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.hints import WATCHDOG
-from tui_agent.agent.turn.watchdog import Alert, Observer, Watchdog
+from tui_agent.agent.turn.watchdog import Observer, Watchdog, WatchdogAlert
 from tui_agent.conversation.entries import CeilingReached, CeilingReset, Message
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.profile import HOUR_S, ModelProfile
@@ -27,7 +27,7 @@ from tui_agent.text import money_text
 from tui_agent.tools.base import Ask, PermissionQuestion, Preview
 
 if TYPE_CHECKING:
-    from tui_agent.agent.turn.sharing import Sharing
+    from tui_agent.agent.turn.sharing import LogShare
 
 WatchdogMode: TypeAlias = Literal["warn", "off", "prompt", "auto"]
 
@@ -106,7 +106,7 @@ class CostCeiling:
         self._unreset: CeilingReached | None = None
         self._unwatched: set[str] = set()
         self._under_way: list[float] = []
-        self.sharing: tuple[Sharing, ...] = ()
+        self.sharing: tuple[LogShare, ...] = ()
         """What is shared with other processes."""
         self._refused_usd = 0.0
         for entry in log.entries().of(CeilingReached, CeilingReset) if log is not None else ():
@@ -152,11 +152,11 @@ class CostCeiling:
         self.check()
         expected = 0.0 if profile.prices is None else profile.prices.of_input(tokens, cached)
         others = sum(self._under_way)
-        beside = f", with {money_text(others)} for the input of calls under way" if others else ""
+        under_way = f", with {money_text(others)} for the input of calls under way" if others else ""
         for bound, spent, most in self._bounds() if expected else ():
             if spent + others + expected >= most:
                 alone = f"{money_text(expected)} for its {tokens:,} tokens of input alone"
-                so_far = f"This {bound} has cost {money_text(spent)}{beside}"
+                so_far = f"This {bound} has cost {money_text(spent)}{under_way}"
                 ceiling = f"its ceiling is {money_text(most)} ({_KEYS[bound]})"
                 explanation = f"The next call to {profile.id} would cost {alone}. {so_far}; {ceiling}."
                 self._refused_usd = others + expected
@@ -182,8 +182,8 @@ class CostCeiling:
 
     def allows(self, usd: float) -> bool:
         """Whether a call of this cost would leave every limit unreached."""
-        spent_beside = sum(self._under_way) + usd
-        return self._reached is None and all(spent + spent_beside < most for _, spent, most in self._bounds())
+        in_flight = sum(self._under_way) + usd
+        return self._reached is None and all(spent + in_flight < most for _, spent, most in self._bounds())
 
     def unwatched(self, profile: ModelProfile) -> str:
         """A warning, once for each model, that its calls cannot be counted against the ceiling; else empty."""
@@ -268,7 +268,7 @@ class WatchdogGuard:
             for alert in self._watchdog.observe(observation):
                 await self._raised(alert, profile, record, emit)
 
-    async def _raised(self, alert: Alert, profile: ModelProfile, record: Record, emit: Emit) -> None:
+    async def _raised(self, alert: WatchdogAlert, profile: ModelProfile, record: Record, emit: Emit) -> None:
         larger = self.larger(profile) if self.mode == "auto" else ""
         self.escalation = larger or self.escalation
         action = "escalate" if larger else "ask" if self.mode == "prompt" else "warn"

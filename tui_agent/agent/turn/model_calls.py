@@ -34,18 +34,18 @@ from tui_agent.models.base import (
     ContextOverflow,
     Metered,
     ModelError,
+    ModelRetrying,
     Overloaded,
     PictureRefused,
     RateLimited,
     ReasoningDelta,
     RequestTooLarge,
-    Retrying,
     TextDelta,
     ToolCallDelta,
     ToolsRefused,
     UnknownModel,
 )
-from tui_agent.models.call_repair import as_meant, valid_blocks
+from tui_agent.models.call_repair import repaired_answer, valid_blocks
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.speed import Timings
@@ -55,7 +55,7 @@ from tui_agent.text import clock_text, money_text
 PARTIAL_EVERY_S = 1.0
 """Seconds between two saves of text that is still streaming."""
 
-LONGEST_TOLD_S = 400 * 86_400.0
+LONGEST_SHOWN_WAIT_S = 400 * 86_400.0
 """Seconds until a reset that are told as a time; more are no time that a person waits for."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 60.0
@@ -65,7 +65,7 @@ MOST_SHORT = 12
 _CHECKED_EVERY_S = 20.0
 
 
-class Parts(NamedTuple):
+class TurnParts(NamedTuple):
     """What a turn needs; all of it belongs to the agent and outlives the turn."""
 
     record: Record
@@ -82,7 +82,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reply:
+class StreamedReply:
     """The answer that has streamed in so far; `completed` once it is complete."""
 
     completed: Completed | None = None
@@ -100,7 +100,7 @@ class Reply:
         return Timings(first - self.began, time.monotonic() - first)
 
 
-class Pauses:
+class LimitPauses:
     """The pauses of a turn at its provider's limits; `minutes`: the most in all."""
 
     def __init__(self, minutes: float) -> None:
@@ -123,15 +123,15 @@ class Pauses:
 class ModelCalls:
     """The model calls of one turn. `made`: how many were answered; `answer` and `stop_reason`: the newest answer's."""
 
-    def __init__(self, parts: Parts, emit: Emit) -> None:
+    def __init__(self, parts: TurnParts, emit: Emit) -> None:
         self._record, self._active, self._tracker = parts.record, parts.active, parts.tracker
         self._steps, self._guards, self._caches = parts.steps, parts.guards, parts.caches
         self._engine = self._record.engine
         self._account = CallAccount(self._record, self._tracker)
         self._emit = emit
-        self._reply = Reply()
+        self._reply = StreamedReply()
         self._fallbacks = list(self._engine.settings.model.fallbacks)
-        self._pauses = Pauses(self._engine.settings.model.wait_for_reset)
+        self._pauses = LimitPauses(self._engine.settings.model.wait_for_reset)
         self._recoveries = 0
         self._picture_refused = False
         self._announced = 0
@@ -298,7 +298,7 @@ class ModelCalls:
                 edits=self._record.view.edits,
                 last=last.usage if last is not None else None,
             )
-            self._reply = Reply()
+            self._reply = StreamedReply()
             try:
                 await self._listen(prepared)
             finally:
@@ -323,7 +323,7 @@ class ModelCalls:
         )
         if missed is not None:
             self._record.note("cache_miss", {**missed._asdict(), "text": missed.text()})
-        completed = as_meant(completed, prepared.request.tools, in_text=profile.loose_calls)
+        completed = repaired_answer(completed, prepared.request.tools, in_text=profile.loose_calls)
         completed = structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
         message = Message(
             role="assistant",
@@ -336,7 +336,7 @@ class ModelCalls:
             duration_ms=duration_ms,
         )
         # This is the whole answer, so no partial one remains to be saved, and its usage is no longer to be added.
-        self._reply = Reply()
+        self._reply = StreamedReply()
         self._account.answered()
         self._tracker.record(profile.name, completed.usage, cost)
         message = structs.replace(message, seq=await self._record.append(message))
@@ -397,7 +397,7 @@ class ModelCalls:
                         self._emit(event)
                     case Metered():
                         self._account.used_so_far(self._active.profile, event.usage)
-                    case Retrying():
+                    case ModelRetrying():
                         await self._discard_reply()
                         error, delay_s = event.error, event.delay_s
                         self._note(error, attempt=event.attempt, retry_s=delay_s)
@@ -418,14 +418,14 @@ class ModelCalls:
         """Make the text streamed so far void, also after a restart; what it cost counts."""
         if self._reply.saved:
             await self._record.append(Partial(text="", model=self._active.profile.name, restart=True))
-        self._reply = Reply()
+        self._reply = StreamedReply()
         await self._account.broke_off()
 
 
 def reset_of(error: ModelError) -> str:
     """A sentence, after a space, on when a provider's limit resets; empty if it did not say."""
     resets = error.retry_after or 0.0
-    return f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_TOLD_S else ""
+    return f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_SHOWN_WAIT_S else ""
 
 
 def _price_of_reading(profile: ModelProfile, tokens: int) -> str:

@@ -46,7 +46,7 @@ class SharedCeilingReached(ModelError):
     kind = "shared_ceiling"
 
 
-class Sharing:
+class LogShare:
     """This process's part.
 
     `ledger`: returns the one that counts now. `tracker`: what its calls have cost. `refusal`: said at the ceiling.

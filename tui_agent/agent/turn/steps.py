@@ -49,7 +49,7 @@ from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.durable import to_completion
-from tui_agent.models.base import Completed, Metered, Model, ModelError, Retrying
+from tui_agent.models.base import Completed, Metered, Model, ModelError, ModelRetrying
 from tui_agent.models.pictures import halved
 from tui_agent.models.retry import stream_with_retries
 from tui_agent.models.usage import UsageTracker
@@ -353,7 +353,7 @@ class StepRunner:
                 match event:
                     case Metered():
                         account.used_so_far(model.profile, event.usage)
-                    case Retrying():
+                    case ModelRetrying():
                         await account.broke_off()
                     case Completed():
                         return event

@@ -30,7 +30,7 @@ from tui_agent.agent.history.as_events import finished
 from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.pictures import attach
-from tui_agent.context.layers.limits import Cut, Evicted, Whole
+from tui_agent.context.layers.limits import Cut, Evicted, Uncut
 from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
@@ -488,7 +488,7 @@ class Toolbox:
         raw = await asyncio.to_thread(_whole, output.text) if long else _whole(output.text)
         shorten = partial(self._record.engine.shorten, raw, paged=output.paged)
         shortened = await in_thread(shorten) if long else shorten()
-        if isinstance(shortened, Whole):
+        if isinstance(shortened, Uncut):
             return _Fitted(raw, output.outcome)
         artifact = await self._texts.save(call.id, raw, evicted=isinstance(shortened, Evicted))
         shown = await asyncio.to_thread(shortened.text, artifact.path) if long else shortened.text(artifact.path)

@@ -13,7 +13,7 @@ from tui_agent.agent.extensions.hooks import MOST_STOPS, HookAnswer, HookBlocked
 from tui_agent.agent.history.as_events import said, text_of
 from tui_agent.agent.turn.guards import not_done
 from tui_agent.agent.turn.hints import HINTS, unanswered
-from tui_agent.agent.turn.model_calls import ModelCalls, Parts, cut_short, reset_of
+from tui_agent.agent.turn.model_calls import ModelCalls, TurnParts, cut_short, reset_of
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, value_of
 from tui_agent.context.effects import WriteInBackground
 from tui_agent.conversation.blocks import Text, ToolCall
@@ -42,7 +42,7 @@ UNEXPECTED_HINT = "Send the message again. `tui-agent trace SESSION` shows what 
 class Turn:
     """One turn of a conversation, from the user's words to the final answer. Runs once."""
 
-    def __init__(self, parts: Parts, emit: Emit) -> None:
+    def __init__(self, parts: TurnParts, emit: Emit) -> None:
         self._record, self._active, self._toolbox, self._tracker, self._steps, self._guards = parts[:6]
         self._planning = parts.planning
         self._offered, self._hooks, self._interceptors = parts.offered, parts.hooks, parts.interceptors

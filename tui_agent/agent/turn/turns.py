@@ -11,8 +11,8 @@ from msgspec import structs
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
 from tui_agent.agent.history.as_events import text_of, user_blocks
-from tui_agent.agent.turn.goals import Goal, Pursuit
-from tui_agent.agent.turn.model_calls import Parts
+from tui_agent.agent.turn.goals import Goal, RunningGoal
+from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.turn import Turn
 from tui_agent.conversation.blocks import Image, Text, valid_text
@@ -59,7 +59,7 @@ class Turns:
     in the background. `tell`: called with events outside a turn.
     """
 
-    def __init__(self, parts: Parts, lock: asyncio.Lock, texts: Texts, tell: Emit) -> None:
+    def __init__(self, parts: TurnParts, lock: asyncio.Lock, texts: Texts, tell: Emit) -> None:
         self._parts = parts
         self._record = parts.record
         self._lock = lock
@@ -153,7 +153,7 @@ class Turns:
             if not (asked.begins and text.startswith(asked.begins)):
                 asked = _Next()
             model = asked.model if asked.model != self._parts.active.profile.name else ""
-            pursuit = Pursuit(asked.goal, self._parts, tell) if asked.goal is not None else None
+            pursuit = RunningGoal(asked.goal, self._parts, tell) if asked.goal is not None else None
             async with self._lock, self._answered_by(model):
                 with self._parts.guards.also(pursuit.check_cost if pursuit else None):
                     await self._turns(message, waits, pursuit.tell if pursuit else tell, pursuit)
@@ -191,7 +191,11 @@ class Turns:
             self._tell(self._parts.active.changed)
 
     async def _turns(
-        self, message: Message | None, waits: int, emit: Callable[[events.AgentEvent], None], pursuit: Pursuit | None
+        self,
+        message: Message | None,
+        waits: int,
+        emit: Callable[[events.AgentEvent], None],
+        pursuit: RunningGoal | None,
     ) -> None:
         """Run one turn, and another one for texts that were sent too late for it, or towards a goal."""
         while True:

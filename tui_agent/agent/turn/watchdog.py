@@ -14,7 +14,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, HeadMoved, Message, Pinned
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
-from tui_agent.settings import Watchdog as WatchdogSettings
+from tui_agent.settings import WatchdogSettings
 from tui_agent.text import money_text, one_line
 from tui_agent.tools.base import Effect
 
@@ -111,7 +111,7 @@ WAITING = frozenset(("command_output",))
 """Tools that are called repeatedly to wait for something."""
 
 
-class Alert(msgspec.Struct, frozen=True):
+class WatchdogAlert(msgspec.Struct, frozen=True):
     """A detected pattern: the signal's name, and a sentence for people."""
 
     signal: str
@@ -132,7 +132,7 @@ class Signal(Protocol):
 class Watchdog(Protocol):
     """Takes in observations and returns alerts."""
 
-    def observe(self, observation: Observation) -> tuple[Alert, ...]: ...
+    def observe(self, observation: Observation) -> tuple[WatchdogAlert, ...]: ...
 
 
 class SignalWatchdog:
@@ -141,9 +141,9 @@ class SignalWatchdog:
     def __init__(self, signals: Iterable[Signal]) -> None:
         self._signals = tuple(signals)
 
-    def observe(self, observation: Observation) -> tuple[Alert, ...]:
+    def observe(self, observation: Observation) -> tuple[WatchdogAlert, ...]:
         findings = ((signal.name, signal.observe(observation)) for signal in self._signals)
-        return tuple(Alert(name, text) for name, text in findings if text)
+        return tuple(WatchdogAlert(name, text) for name, text in findings if text)
 
 
 def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:

@@ -12,7 +12,7 @@ from tui_agent.context.compaction.material import Material
 from tui_agent.context.compaction.plan import Plan, facts_room
 from tui_agent.context.effects import Refusal
 from tui_agent.conversation.entries import Boundary, Checkpointed, Restored, Summarized, Undone, Usage
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 
 _LEAST_LETTERS: Final = 20
 
@@ -96,7 +96,7 @@ def accept(
     text: str,
     *,
     path: str,
-    tokens_of: Callable[[Size], int],
+    tokens_of: Callable[[TextSize], int],
     model: str = "",
     usage: Usage | None = None,
     cost_usd: float | None = None,
@@ -165,7 +165,7 @@ def _too_long(size: int, plan: Plan) -> Refusal:
     return Refusal(f"The summary takes {size:,} tokens, the turns it replaces only {plan.replaced:,}.")
 
 
-def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[Size], int]) -> Draft | Refusal:
+def accept_anew(plan: Plan, draft: Draft, text: str, *, tokens_of: Callable[[TextSize], int]) -> Draft | Refusal:
     """`draft` with a text that the user edited, or with the same text for the present `plan`; or why not.
 
     The text is taken as it is: the user knows best what the model needs, so sections and facts that they deleted are

@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 
 Kind: TypeAlias = Literal["path", "name", "error", "number", "link", "hash"]
 
@@ -108,14 +108,14 @@ def missing(facts: Iterable[Fact], summary: str) -> tuple[Fact, ...]:
     return tuple(mention for mention in facts if mention.text not in said)
 
 
-def listing(facts: Sequence[Fact], *, limit: int, tokens_of: Callable[[Size], int], where: str) -> str:
+def listing(facts: Sequence[Fact], *, limit: int, tokens_of: Callable[[TextSize], int], where: str) -> str:
     """The facts as a section for a summary, of at most `limit` tokens; empty if there are none.
 
     `where`: where to find those left out.
     """
     if not facts:
         return ""
-    used = size_of_text(HEADING, *_LABELS.values(), _rest(len(facts), where)).plus(Size(ascii=24))
+    used = size_of_text(HEADING, *_LABELS.values(), _rest(len(facts), where)).plus(TextSize(ascii=24))
     kept: list[Fact] = []
     passed_over = 0
     for mention in facts:

@@ -35,7 +35,7 @@ from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.log import because_of
 from tui_agent.conversation.request import words_block
-from tui_agent.conversation.sizes import Size, size_of_text, total_size
+from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
 from tui_agent.conversation.view import View
 
 NOTHING_TO_SUMMARISE: Final = "There is nothing to summarise: all that is in view is new, pinned, or a summary already."
@@ -406,7 +406,7 @@ def _words(view: View, here: Situation, last: int, hidden: Collection[int]) -> t
     return words, here.mixed_tokens_of(size_of_text(after)) - here.mixed_tokens_of(size_of_text(before))
 
 
-def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[Size], int]) -> Plan:
+def with_state(plan: Plan, state: str, view: View, tokens_of: Callable[[TextSize], int]) -> Plan:
     """`plan` with the text on where things are; a merge has it only if it includes the newest summary."""
     newest = max(view.boundaries(), key=lambda each: each.first, default=None)
     if plan.boundaries and newest not in plan.boundaries:

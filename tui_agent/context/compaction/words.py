@@ -13,7 +13,7 @@ from tui_agent.context.cutting import head, tail
 from tui_agent.context.economics import Situation
 from tui_agent.conversation.entries import Words
 from tui_agent.conversation.request import said_text, words_block
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 from tui_agent.conversation.view import View
 
 CAPS: Final = (12_000, 6_000, 3_000, 1_500)
@@ -44,7 +44,7 @@ def words_to_keep(
 
 
 def kept_words(
-    said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[Size], int], pinned: Collection[int] = ()
+    said: Sequence[Words], *, last: int, limit: int, tokens_of: Callable[[TextSize], int], pinned: Collection[int] = ()
 ) -> tuple[Words, ...]:
     """As `words_to_keep`, in a block of at most `limit` tokens. `pinned`: messages kept whole, which take no room."""
     covered = [each for each in said if each.seq <= last]
@@ -59,11 +59,11 @@ def kept_words(
     return tuple(sorted((*kept, *(each for each in covered if each.seq in pinned)), key=lambda each: each.seq))
 
 
-def _first_that_fits(words: Sequence[Words], limit: int, tokens_of: Callable[[Size], int]) -> int:
+def _first_that_fits(words: Sequence[Words], limit: int, tokens_of: Callable[[TextSize], int]) -> int:
     """The index from which all words fit into a block."""
     sizes = [size_of_text(f"\n{said_text(each)}") for each in reversed(words)]
     heading = size_of_text(words_block((), left_out=len(words)))
-    totals = list(accumulate(sizes, Size.plus, initial=heading))[1:]
+    totals = list(accumulate(sizes, TextSize.plus, initial=heading))[1:]
     return len(words) - bisect_left(totals, True, key=lambda size: tokens_of(size) > limit)
 
 

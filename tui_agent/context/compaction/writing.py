@@ -37,7 +37,7 @@ from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Boundary, Prefix, Usage
 from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.conversation.sizes import Size, size_of_text
+from tui_agent.conversation.sizes import TextSize, size_of_text
 from tui_agent.conversation.view import View
 
 WayName: TypeAlias = Literal["own", "same_prefix", "notes", "whole", "parts", "extract"]
@@ -69,7 +69,7 @@ def answer_tokens(window: int) -> int:
     return min(ANSWER_TOKENS, window // 4) if window else ANSWER_TOKENS
 
 
-class Way(NamedTuple):
+class WritingAttempt(NamedTuple):
     """One way to get a summary.
 
     ``own``: the caller's own writer is asked. ``same_prefix``: the instruction is sent as a user message at the end of
@@ -122,7 +122,7 @@ class Writers(NamedTuple):
         same_prefix = choice.way == "same_prefix" and not plan.boundaries
         failures: list[str] = []
         answers: list[Answer] = []
-        for way in (*([Way("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
+        for way in (*([WritingAttempt("own")] if own else []), *ways(material, here, same_prefix=same_prefix)):
             before = len(answers)
             text = yield from _write(way, plan, material, here, running, answers)
             draft: Draft | Refusal
@@ -285,26 +285,26 @@ def choose_writer(plan: Plan, parts: Sequence[str], asked: Questions, here: Situ
     return choose_summariser(same, alone)
 
 
-def ways(material: Material, here: Situation, *, same_prefix: bool) -> tuple[Way, ...]:
+def ways(material: Material, here: Situation, *, same_prefix: bool) -> tuple[WritingAttempt, ...]:
     """The ways to try, in order."""
-    found = [Way("same_prefix")] if same_prefix else []
+    found = [WritingAttempt("same_prefix")] if same_prefix else []
     small = _small(here)
     tokens_of, room = here.mixed_tokens_of if small is None else here.small_tokens_of, _room(small or here.model, here)
     if material.notes:
         size = size_of_text(material.questions.merging, _as_parts(material.notes))
         if tokens_of(size) <= room:
-            found.append(Way("notes", material.notes))
+            found.append(WritingAttempt("notes", material.notes))
     left = room - tokens_of(size_of_text(material.questions.separate))
     if left > 0:
         whole = as_material(material.parts)
         tokens = tokens_of(size_of_text(whole))
         if tokens <= left:
-            found.append(Way("whole", (whole,)))
+            found.append(WritingAttempt("whole", (whole,)))
             left = tokens // 2
         pieces = chunks(material.parts, limit=left, tokens_of=tokens_of)
         if len(pieces) > 1:
-            found.append(Way("parts", pieces))
-    return (*found, Way("extract"))
+            found.append(WritingAttempt("parts", pieces))
+    return (*found, WritingAttempt("extract"))
 
 
 def _small(here: Situation) -> ModelProfile | None:
@@ -323,7 +323,7 @@ def _window(model: ModelProfile, here: Situation) -> int:
     return model.window or here.settings.context.default_window
 
 
-def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]) -> tuple[str, ...]:
+def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[TextSize], int]) -> tuple[str, ...]:
     """Pack the parts, in order, into as few materials of at most `limit` tokens as possible, at most 16.
 
     A part that is too large by itself is cut in the middle; if 16 materials are not enough, all parts are cut. Empty if
@@ -344,7 +344,7 @@ def chunks(parts: Sequence[str], *, limit: int, tokens_of: Callable[[Size], int]
     return ()
 
 
-def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -> list[list[str]] | None:
+def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[TextSize], int]) -> list[list[str]] | None:
     """The parts in groups of at most `room` tokens; None if a single part is larger."""
     groups: list[list[str]] = []
     used = room + 1
@@ -361,7 +361,7 @@ def _packed(parts: Sequence[str], room: int, tokens_of: Callable[[Size], int]) -
 
 
 def _write(
-    way: Way, plan: Plan, material: Material, here: Situation, running: ModelRequest, answers: list[Answer]
+    way: WritingAttempt, plan: Plan, material: Material, here: Situation, running: ModelRequest, answers: list[Answer]
 ) -> Generator[Effect, Outcome, str | Refusal]:
     """Get a text in this way. `answers` collects all answers, also those before a failure."""
     asked, texts = material.questions, list(way.materials)

@@ -14,10 +14,10 @@ from tui_agent.context.economics import Situation, clearing_size
 from tui_agent.context.effects import NotYet
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Cleared
-from tui_agent.conversation.sizes import Size, size_of_text, total_size
+from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.conversation.view import LiveResult, View
-from tui_agent.settings import Clearing
+from tui_agent.settings import ClearingSettings
 
 ARGUMENTS_SHOWN = 160
 """Characters of a call's arguments in its placeholder."""
@@ -34,7 +34,7 @@ PLACEHOLDER_TOKENS = 50
 NeverCleared: TypeAlias = Callable[[ToolCall], bool]
 
 
-def never_cleared(settings: Clearing, folders: Iterable[str] = ()) -> NeverCleared:
+def never_cleared(settings: ClearingSettings, folders: Iterable[str] = ()) -> NeverCleared:
     """A function that says which calls' results are never cleared: those of the tools named in the settings, reads of
     a skill (``SKILL.md``), and reads below `folders` (of memory and skills).
     """
@@ -50,11 +50,11 @@ class Candidate(NamedTuple):
 
     seq: int
     text: str
-    freed: Size
-    after: Size
+    freed: TextSize
+    after: TextSize
 
 
-class Batch(NamedTuple):
+class ClearingBatch(NamedTuple):
     """Results to clear, oldest first. freed: tokens by which the request shrinks. tail: tokens after the first of them
     that stay.
     """
@@ -154,12 +154,12 @@ class ClearingLayer:
         return found
 
 
-def protected_tokens(settings: Clearing, window: int) -> int:
+def protected_tokens(settings: ClearingSettings, window: int) -> int:
     """Tokens at the end of the conversation in which nothing is cleared."""
     return min(settings.protect_tokens, int(window * settings.protect_share)) if window else settings.protect_tokens
 
 
-def smallest_batch(settings: Clearing, window: int) -> int:
+def smallest_batch(settings: ClearingSettings, window: int) -> int:
     """The fewest tokens that a clearing must free."""
     share = settings.min_batch_share
     return max(LEAST_BATCH, round(window * share)) if share else 1
@@ -208,7 +208,7 @@ def pays_until_the_next(freed: int, tail: int, situation: Situation) -> bool:
     return freed**2 * rates.read >= max(0.0, rates.write - rates.read) * tail * growth
 
 
-def _batch(found: list[Candidate], situation: Situation) -> Batch:
+def _batch(found: list[Candidate], situation: Situation) -> ClearingBatch:
     size = total_size(each.freed for each in found)
     later = size.minus(found[0].freed)
-    return Batch(found, situation.tokens_of(size), max(0, situation.tokens_of(found[0].after.minus(later))))
+    return ClearingBatch(found, situation.tokens_of(size), max(0, situation.tokens_of(found[0].after.minus(later))))

@@ -13,9 +13,9 @@ from tui_agent.context.changes import undone_by_user
 from tui_agent.context.compaction.extract import arguments_of
 from tui_agent.context.compaction.plan import TRIGGER_SHARE, Plan, plan_checkpoint, plan_compaction, smallest_gain
 from tui_agent.context.economics import (
+    CompactionWorth,
     Situation,
     TaskDone,
-    Worth,
     clearing_cost_per_token,
     compaction_worth,
     expected_summary,
@@ -152,7 +152,7 @@ def _frees_at_less_cost(cleared: Cleared, view: View, here: Situation) -> bool:
     return worth.per_token < clearing_cost_per_token(here.rates, freed=freed, tail=tail)
 
 
-def _worth_now(here: Situation) -> Worth | None:
+def _worth_now(here: Situation) -> CompactionWorth | None:
     """What a compaction would cost and free now; None if prices or limits are unknown, or thrift is 0."""
     trigger, settings = here.limits.compact, here.settings.compaction
     if here.rates is None or not settings.thrift or trigger.rests or not trigger.tokens:

@@ -18,10 +18,10 @@ from tui_agent.context.economics import Situation, clearing_size
 from tui_agent.context.effects import Answer, Refusal, Steps
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Digested
-from tui_agent.conversation.sizes import Size, size_of_text, total_size
+from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
 from tui_agent.conversation.states import result_of
 from tui_agent.conversation.view import View
-from tui_agent.settings import Digests
+from tui_agent.settings import DigestSettings
 
 PLACEHOLDER: Final = "[archived: see digest]"
 PREFIX: Final = "[Tool digest]"
@@ -74,14 +74,14 @@ def _pays(plan: DigestPlan, view: View, here: Situation) -> bool:
         return True
     archived = [result for result in view.live_results() if result.seq in plan.results]
     # The digest takes the place of the first of them.
-    text = Size(ascii=plan.output_chars + len(PLACEHOLDER) * len(archived))
+    text = TextSize(ascii=plan.output_chars + len(PLACEHOLDER) * len(archived))
     size = total_size(result.size for result in archived)
     writing = 0.0
     if here.settings.digests.strategy == "llm" and here.rates is not None:
         by = here.small_rates or here.rates
         price = by.input_usd / here.rates.input_usd if here.rates.input_usd else 1.0
         read = here.mixed_tokens_of(size_of_text(plan.instruction, plan.material))
-        writing = price * (read + by.output * here.mixed_tokens_of(Size(ascii=plan.output_chars)))
+        writing = price * (read + by.output * here.mixed_tokens_of(TextSize(ascii=plan.output_chars)))
     tail = here.mixed_tokens_of(archived[-1].after.minus(size).plus(archived[-1].size))
     needed = clearing_size(here.rates, tail, here.growth, writing=writing)
     if needed is None:
@@ -101,7 +101,7 @@ class _Result(NamedTuple):
 
 
 def plan_digest(
-    view: View, settings: Digests, prompt: str, *, first: int = 0, prefix: str = PREFIX
+    view: View, settings: DigestSettings, prompt: str, *, first: int = 0, prefix: str = PREFIX
 ) -> DigestPlan | Refusal:
     """Plan the digest that brings the number of visible results down to the cutoff.
 

@@ -16,7 +16,7 @@ from tui_agent.context.cutting import head, head_bytes, quoted, tail, tail_bytes
 from tui_agent.context.effects import SaveText, Steps, expect
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import Artifact, Message
-from tui_agent.settings import Output
+from tui_agent.settings import OutputSettings
 
 MARKED_LINES = 4
 """The smallest limit in lines with room for both ends and the marker between them."""
@@ -32,7 +32,7 @@ PROMPT_SHARE = 0.5
 """A user's text that takes more than this share of the history budget enters as a preview."""
 
 
-class Whole(NamedTuple):
+class Uncut(NamedTuple):
     """The text enters in full."""
 
     text: str
@@ -83,18 +83,18 @@ class Evicted(NamedTuple):
         return f"{notice}\n{_ended(self.head)}[... {left_out:,} characters left out ...]\n{self.tail}"
 
 
-Entering: TypeAlias = Whole | Cut | Evicted
+Entering: TypeAlias = Uncut | Cut | Evicted
 
 
 def shorten(
-    text: str, settings: Output, *, history_budget: int, tokens_of: Callable[[str], int], paged: bool = False
+    text: str, settings: OutputSettings, *, history_budget: int, tokens_of: Callable[[str], int], paged: bool = False
 ) -> Entering:
     """Decide on a raw result. `history_budget` is in tokens; `text` must be valid Unicode.
 
     `paged`: the tool returned a page of limited size, which says itself how to get the next one.
     """
     if paged:
-        return Whole(text)
+        return Uncut(text)
     size, most = settings.preview_chars, eviction_tokens(settings, history_budget)
     if _has_preview(text, settings) and (len(text) > settings.large_output_threshold or tokens_of(text) > most):
         return Evicted(text, head(text, size), tail(text, size))
@@ -102,7 +102,7 @@ def shorten(
 
 
 def fitted(
-    said: Message, settings: Output, budget: Budget, *, name: str, tokens_of: Callable[[str], int]
+    said: Message, settings: OutputSettings, budget: Budget, *, name: str, tokens_of: Callable[[str], int]
 ) -> Steps[Message]:
     """Cut the user's words to what enters the conversation: a text too large for the window goes to a file."""
     text = "\n\n".join(block.text for block in said.blocks if isinstance(block, Text))
@@ -114,22 +114,22 @@ def fitted(
     return structs.replace(said, blocks=(Text(short.text(artifact.path)), *others), artifact=artifact)
 
 
-def page_bytes(settings: Output, history_budget: int) -> int:
+def page_bytes(settings: OutputSettings, history_budget: int) -> int:
     """The most bytes of one page, so that it is never large enough to be evicted."""
     return PAGE_BYTES_PER_TOKEN * eviction_tokens(settings, history_budget)
 
 
-def eviction_tokens(settings: Output, history_budget: int) -> int:
+def eviction_tokens(settings: OutputSettings, history_budget: int) -> int:
     """The size in tokens above which a result is evicted."""
     return min(settings.evict_tokens, int(history_budget * settings.evict_share))
 
 
-def _has_preview(text: str, settings: Output) -> bool:
+def _has_preview(text: str, settings: OutputSettings) -> bool:
     """Whether a preview of the text would be shorter than the text."""
     return len(text) > 2 * settings.preview_chars + STUB_CHARS
 
 
-def _cut(text: str, settings: Output) -> Whole | Cut:
+def _cut(text: str, settings: OutputSettings) -> Uncut | Cut:
     limits = (
         (settings.max_lines, NOTICE_LINES, "lines", _LINES),
         (settings.max_chars, NOTICE_CHARS, "characters", _CHARACTERS),
@@ -137,7 +137,7 @@ def _cut(text: str, settings: Output) -> Whole | Cut:
     )
     over = tuple(f"{limit:,} {name}" for limit, _, name, measure in limits if measure.size(text) > limit)
     if not over:
-        return Whole(text)
+        return Uncut(text)
     both = settings.truncate_mode == "head_tail" and settings.max_lines >= MARKED_LINES
     first, last = text, ""
     for limit, notice, _, measure in limits:

@@ -24,7 +24,7 @@ from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCal
 from tui_agent.conversation.entries import Artifact, Cleared, Digested, Shortened
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.profile import ModelProfile
-from tui_agent.conversation.sizes import NOTHING, Size, size_of_block, total_size
+from tui_agent.conversation.sizes import NOTHING, TextSize, size_of_block, total_size
 from tui_agent.conversation.states import sent_blocks
 from tui_agent.conversation.view import View
 
@@ -282,7 +282,7 @@ def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
                 continue
             left_out = [item.results[call.id] for call in _calls(item.blocks)[level.calls :] if call.id in item.results]
             saved = item.tokens - tokens_of(_size_at(item.blocks, level)) + sum(tokens for _, tokens in left_out)
-            if saved <= freed.get(item.seq, 0) + tokens_of(Size(ascii=_LEAST_FREED_CHARS)):
+            if saved <= freed.get(item.seq, 0) + tokens_of(TextSize(ascii=_LEAST_FREED_CHARS)):
                 continue
             chosen[item.seq] = Target(item.seq, item.blocks, level, item.path)
             total += saved - freed.get(item.seq, 0)
@@ -329,7 +329,7 @@ def _items(view: View, here: Situation) -> Iterator[_Item]:
             yield _Item(seq, blocks, tokens, path, results if seq == group.first else {})
 
 
-def _size_at(blocks: Sequence[Block], level: ShorteningLevel) -> Size:
+def _size_at(blocks: Sequence[Block], level: ShorteningLevel) -> TextSize:
     """Approximate size of the blocks at a level of shortening."""
     total, calls = NOTHING, _calls(blocks)
     for block in (*(each for each in blocks if not isinstance(each, ToolCall | Reasoning)), *calls[: level.calls]):
@@ -339,10 +339,10 @@ def _size_at(blocks: Sequence[Block], level: ShorteningLevel) -> Size:
             most = max(level.characters // min(len(calls), level.calls), 60)
         if size.characters > most:
             share = min(1.0, (most + _NOTICE_CHARS) / size.characters)
-            size = Size(int(size.ascii * share), int(size.other * share), size.images)
+            size = TextSize(int(size.ascii * share), int(size.other * share), size.images)
         if size.images and level.pictures is not None:
             small = (min(image.weight, SMALLER_PICTURE) for image in images_of((block,)))
-            size = Size(size.ascii, size.other, sum(small) if level.pictures == "smaller" else 0)
+            size = TextSize(size.ascii, size.other, sum(small) if level.pictures == "smaller" else 0)
         total = total.plus(size)
     return total
 

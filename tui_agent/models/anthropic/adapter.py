@@ -28,8 +28,8 @@ from tui_agent.models.anthropic.features import (
 from tui_agent.models.anthropic.reply import AnthropicReply
 from tui_agent.models.anthropic.request import (
     COMPACT_BETA,
-    Options,
-    RequestEncoder,
+    AnthropicEncoder,
+    AnthropicOptions,
     betas,
     block_at,
     has_signed_summary,
@@ -80,7 +80,7 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
         self._thinking: Thinking = thinking_of(profile.id)
         self._diagnoses = False
-        self._encoder = RequestEncoder()
+        self._encoder = AnthropicEncoder()
         self._other_server = ""
         self._without: frozenset[Feature] = frozenset()
 
@@ -137,14 +137,16 @@ class AnthropicModel(Adapter["ClaudeClient", AnthropicReply]):
             async for data in events:
                 yield data
 
-    def _options(self) -> Options:
+    def _options(self) -> AnthropicOptions:
         thinking, without = self._thinking, self._without
         if "adaptive" in without and thinking == "adaptive":
             thinking = "enabled"
         if "thinking" in without:
             thinking = "off"
         profile = self._profile
-        return Options(profile.id, thinking, profile.bound_reasoning, self._diagnoses, without, effort=profile.effort)
+        return AnthropicOptions(
+            profile.id, thinking, profile.bound_reasoning, self._diagnoses, without, effort=profile.effort
+        )
 
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
         """Send a request's body; `wanted` is its ``anthropic-beta`` header."""

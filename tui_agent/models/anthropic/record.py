@@ -16,7 +16,7 @@ from tui_agent.models.anthropic.claude import (
 )
 from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.provider import Provider
-from tui_agent.settings.schema import Models
+from tui_agent.settings.schema import ModelsSettings
 
 
 def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:
@@ -63,7 +63,7 @@ ANTHROPIC = Provider(
     keys_page="https://console.anthropic.com/settings/keys",
     signed_in=_profile_on_disk,
     addresses=("ANTHROPIC_BASE_URL",),
-    models=Models().anthropic,
+    models=ModelsSettings().anthropic,
     suggested=(
         "claude-fable-5-2",
         "claude-opus-5-5",

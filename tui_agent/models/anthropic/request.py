@@ -18,7 +18,7 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_id, safe_name
 from tui_agent.models.anthropic.claude import Thinking
 from tui_agent.models.anthropic.features import Feature
-from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, arguments_of, encode, schema_of, unseen
+from tui_agent.models.encoding import NO_TEXT, Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
 
 CACHE_MARKS = 4
@@ -40,7 +40,7 @@ _HOUR_MARK: Fields = {"type": "ephemeral", "ttl": "1h"}
 _NOTHING: frozenset[str] = frozenset()
 
 
-class Options(msgspec.Struct, frozen=True):
+class AnthropicOptions(msgspec.Struct, frozen=True):
     """The parts of a request that depend on the model and its server.
 
     `bound`: its thinking is bound to the prefix. `diagnoses`: ask why a cache was missed. `version`: the API version of
@@ -58,7 +58,7 @@ class Options(msgspec.Struct, frozen=True):
     effort: str = ""
 
 
-def betas(options: Options, request: ModelRequest) -> str:
+def betas(options: AnthropicOptions, request: ModelRequest) -> str:
     """The ``anthropic-beta`` header's value for a request; may be empty."""
     if "betas" in options.without:
         return ""
@@ -85,7 +85,7 @@ def _signed_summary(message: RequestMessage) -> Fields | None:
     return msgspec.json.decode(block, type=Fields) if block else None
 
 
-def thinking_field(options: Options, max_tokens: int) -> Fields | None:
+def thinking_field(options: AnthropicOptions, max_tokens: int) -> Fields | None:
     """The ``thinking`` parameter, None if thinking is off. Requests summaries: some models otherwise return only
     signatures.
     """
@@ -101,7 +101,7 @@ def thinking_field(options: Options, max_tokens: int) -> Fields | None:
     return field
 
 
-def _binds(options: Options) -> bool:
+def _binds(options: AnthropicOptions) -> bool:
     """Whether to have the API drop thinking whose prefix changed, which needs a beta."""
     return options.bound and not {"binding", "betas"} & options.without
 
@@ -123,13 +123,13 @@ def _may_think(messages: tuple[RequestMessage, ...]) -> bool:
     return begins.get("type") in ("thinking", "redacted_thinking")
 
 
-class RequestEncoder:
+class AnthropicEncoder:
     """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
-        self._pieces: Pieces[bytes] = Pieces()
+        self._pieces: MessageCache[bytes] = MessageCache()
 
-    def encode(self, request: ModelRequest, options: Options) -> bytes:
+    def encode(self, request: ModelRequest, options: AnthropicOptions) -> bytes:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""
         marks = not request.one_off and "caching" not in options.without
         head: Fields = {"model": options.model, "max_tokens": request.max_tokens, "stream": True}

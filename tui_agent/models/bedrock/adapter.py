@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import override
 
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
-from tui_agent.models.anthropic.request import Options
+from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
 
@@ -38,7 +38,7 @@ class BedrockModel(AnthropicModel):
         return client
 
     @override
-    def _options(self) -> Options:
+    def _options(self) -> AnthropicOptions:
         return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION, betas_inside=True)
 
     @override

@@ -29,13 +29,13 @@ from tui_agent.conversation.view import View
 from tui_agent.models.forms.anthropic import AnthropicForm
 from tui_agent.models.forms.gemini import GeminiForm
 from tui_agent.models.forms.openai import OpenAiForm, split_system
-from tui_agent.models.forms.reading import Reader, UnknownForm
+from tui_agent.models.forms.reading import FormReader, UnknownForm
 from tui_agent.models.forms.responses import ResponsesForm
 from tui_agent.models.originals import Form, Json
 
-__all__ = ["FORMS", "Form", "Reader", "UnknownForm", "read", "split_system", "write"]
+__all__ = ["FORMS", "Form", "FormReader", "UnknownForm", "read", "split_system", "write"]
 
-FORMS: Final[dict[Form, type[Reader]]] = {
+FORMS: Final[dict[Form, type[FormReader]]] = {
     "anthropic": AnthropicForm,
     "gemini": GeminiForm,
     "openai": OpenAiForm,
@@ -63,7 +63,7 @@ def write(form: Form, messages: Sequence[RequestMessage]) -> list[Json]:
     return _of(form)().write(messages)
 
 
-def _of(form: Form) -> type[Reader]:
+def _of(form: Form) -> type[FormReader]:
     if form not in FORMS:
         raise ValueError(f"there is no form {form!r}; the forms are {', '.join(FORMS)}")
     return FORMS[form]

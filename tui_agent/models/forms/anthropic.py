@@ -13,9 +13,9 @@ from tui_agent.models.encoding import encode
 from tui_agent.models.forms.reading import (
     PARTS,
     TEXT,
+    FormReader,
+    MessagePlace,
     Part,
-    Place,
-    Reader,
     arguments_at,
     filled,
     items,
@@ -26,13 +26,13 @@ from tui_agent.models.forms.reading import (
 from tui_agent.models.originals import Json, original, stands_for
 
 
-class AnthropicForm(Reader):
+class AnthropicForm(FormReader):
     """``messages``."""
 
     form = "anthropic"
 
     @override
-    def read_message(self, fields: Json, place: Place) -> list[Message]:
+    def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
         role, content = fields.get("role"), fields.get("content")
         if role not in ("user", "assistant", "system"):
             raise place.at("role").unknown(f'expected "user" or "assistant", got {role!r:.80}')
@@ -45,7 +45,7 @@ class AnthropicForm(Reader):
         own: Role = "assistant" if role == "assistant" else "user"
         return self.entries(parts, own, around, fields, "notice" if role == "system" else "")
 
-    def _asked(self, fields: Json, place: Place) -> Block | None:
+    def _asked(self, fields: Json, place: MessagePlace) -> Block | None:
         if fields.get("type") != "tool_result":
             return _part(fields, place)
         call = self.answered(place.at("tool_use_id"), text_at(fields, "tool_use_id", place))
@@ -55,7 +55,7 @@ class AnthropicForm(Reader):
             parts = [_part(part, at) or Text("") for part, at in items(content, place.at("content"))]
         return self.result(call, parts, fields, is_error=fields.get("is_error") is True)
 
-    def _said(self, fields: Json, place: Place) -> Block | None:
+    def _said(self, fields: Json, place: MessagePlace) -> Block | None:
         match fields.get("type"):
             case "thinking":
                 opaque = write_opaque(signature=text_at(fields, "signature", place))
@@ -102,7 +102,7 @@ class AnthropicForm(Reader):
         return str(fields.get("id") or safe_id(call.id)), str(fields.get("name") or safe_name(call.name))
 
 
-def _part(fields: Json, place: Place) -> Text | Image | None:
+def _part(fields: Json, place: MessagePlace) -> Text | Image | None:
     match fields.get("type"):
         case "text":
             text = text_at(fields, "text", place)

@@ -12,9 +12,9 @@ from tui_agent.conversation.wire import read_opaque, safe_name, write_opaque
 from tui_agent.models.encoding import encode
 from tui_agent.models.forms.reading import (
     PARTS,
+    FormReader,
+    MessagePlace,
     Part,
-    Place,
-    Reader,
     arguments_at,
     as_json,
     filled,
@@ -35,13 +35,13 @@ _CAMEL = {
 }
 
 
-class GeminiForm(Reader):
+class GeminiForm(FormReader):
     """``contents``."""
 
     form = "gemini"
 
     @override
-    def read_message(self, fields: Json, place: Place) -> list[Message]:
+    def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
         role = fields.get("role") or "user"
         if role not in ("user", "model", "function"):
             raise place.at("role").unknown(f'expected "user" or "model", got {role!r:.80}')
@@ -58,7 +58,7 @@ class GeminiForm(Reader):
         around = {**fields, "parts": PARTS} if fields.get("parts") else fields
         return self.entries(parts, "assistant" if role == "model" else "user", around, fields)
 
-    def _asked(self, part: Json, place: Place) -> Block | None:
+    def _asked(self, part: Json, place: MessagePlace) -> Block | None:
         match part:
             case {"text": str(text)}:
                 return Text(text) if text.strip() else None
@@ -66,7 +66,7 @@ class GeminiForm(Reader):
                 return self._result(part, fields, place.at("functionResponse"))
         return _picture(part)
 
-    def _said(self, part: Json, place: Place) -> Block | None:
+    def _said(self, part: Json, place: MessagePlace) -> Block | None:
         signature = str(part.get("thoughtSignature") or "")
         match part:
             case {"text": str(text), "thought": True}:
@@ -85,7 +85,7 @@ class GeminiForm(Reader):
         kept = {name: text for name, text in {"signature": signature, **fields}.items() if text}
         return write_opaque(model=self.model.partition(":")[2] or self.model, **kept) if kept else ""
 
-    def _result(self, part: Json, fields: Json, place: Place) -> ToolResult:
+    def _result(self, part: Json, fields: Json, place: MessagePlace) -> ToolResult:
         call = self.answered(place, str(fields.get("id") or ""), text_at(fields, "name", place))
         response = mapping(fields.get("response"), place.at("response"))
         match list(response.items()):

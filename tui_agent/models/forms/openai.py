@@ -13,9 +13,9 @@ from tui_agent.models.encoding import PICTURES, encode
 from tui_agent.models.forms.reading import (
     PARTS,
     TEXT,
+    FormReader,
+    MessagePlace,
     Part,
-    Place,
-    Reader,
     as_json,
     filled,
     items,
@@ -38,21 +38,21 @@ def split_system(messages: Sequence[object]) -> tuple[str, Sequence[object]]:
     """
     texts: list[str] = []
     for number, message in enumerate(messages):
-        fields = mapping(plain(message, Place(number)), Place(number))
+        fields = mapping(plain(message, MessagePlace(number)), MessagePlace(number))
         if fields.get("role") not in _SYSTEM:
             return "\n\n".join(texts), messages[number:]
-        texts += [part.text for part, _ in content_parts(fields, Place(number)) if isinstance(part, Text)]
+        texts += [part.text for part, _ in content_parts(fields, MessagePlace(number)) if isinstance(part, Text)]
     return "\n\n".join(texts), ()
 
 
-class OpenAiForm(Reader):
+class OpenAiForm(FormReader):
     """``messages``."""
 
     form: Form = "openai"
     results_apart = True
 
     @override
-    def read_message(self, fields: Json, place: Place) -> list[Message]:
+    def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
         match fields.get("role"):
             case "assistant":
                 return self._assistant(fields, place)
@@ -70,7 +70,7 @@ class OpenAiForm(Reader):
             case other:
                 raise place.at("role").unknown(f"a message of {other!r:.80} cannot be read")
 
-    def read_result(self, call: ToolCall, fields: Json, key: str, place: Place) -> list[Message]:
+    def read_result(self, call: ToolCall, fields: Json, key: str, place: MessagePlace) -> list[Message]:
         """The entry of a result whose content is under a key."""
         content = fields.get(key)
         parts: list[Text | Image] = [Text(content)] if isinstance(content, str) else []
@@ -85,7 +85,7 @@ class OpenAiForm(Reader):
             result = marked(self.form, result, place=str(number))
         return self.entries([(result, fields)], "user", None, fields)
 
-    def _assistant(self, fields: Json, place: Place) -> list[Message]:
+    def _assistant(self, fields: Json, place: MessagePlace) -> list[Message]:
         content, refusal, around = fields.get("content"), fields.get("refusal"), dict(fields)
         parts: list[Part] = []
         if isinstance(content, list) or (isinstance(content, str) and content.strip()):
@@ -104,7 +104,7 @@ class OpenAiForm(Reader):
             parts.append((called, function))
         return self.entries(parts, "assistant", around, fields)
 
-    def _call(self, fields: Json, place: Place) -> ToolCall:
+    def _call(self, fields: Json, place: MessagePlace) -> ToolCall:
         kind = str(fields.get("type") or "function")
         at = place.at(kind)
         function = mapping(fields.get(kind), at)
@@ -168,7 +168,7 @@ class OpenAiForm(Reader):
         return True
 
 
-def content_parts(fields: Json, place: Place) -> list[Part]:
+def content_parts(fields: Json, place: MessagePlace) -> list[Part]:
     """A message's content, a text or a list of parts."""
     content = fields.get("content")
     if isinstance(content, str):
@@ -176,7 +176,7 @@ def content_parts(fields: Json, place: Place) -> list[Part]:
     return [(part_of(part, at), part) for part, at in items(content, place.at("content"))]
 
 
-def part_of(part: Json, place: Place) -> Text | Image | None:
+def part_of(part: Json, place: MessagePlace) -> Text | Image | None:
     """A part of a content in either of OpenAI's APIs; None if it says nothing."""
     link = part.get("image_url")
     match part:

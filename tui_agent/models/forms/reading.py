@@ -37,13 +37,13 @@ class UnknownForm(ValueError):
         self.key = key
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A place in a list: the message's index, and the key in it."""
 
     message: int
     key: str = ""
 
-    def at(self, key: str | int) -> "Place":
+    def at(self, key: str | int) -> "MessagePlace":
         if isinstance(key, int):
             return self._replace(key=f"{self.key}[{key}]")
         return self._replace(key=f"{self.key}.{key}" if self.key else key)
@@ -59,7 +59,7 @@ class _Dumpable(Protocol):
     def model_dump(self, *, mode: str, exclude_unset: bool) -> object: ...
 
 
-def plain(value: object, place: Place) -> object:
+def plain(value: object, place: MessagePlace) -> object:
     """`value` as JSON: of an SDK's object, the fields that were set; bytes as base64; valid Unicode."""
     if isinstance(value, _Dumpable) and not isinstance(value, Mapping):
         value = value.model_dump(mode="json", exclude_unset=True)
@@ -80,14 +80,14 @@ def plain(value: object, place: Place) -> object:
             raise place.unknown(f"this is not JSON: {value!r:.80}")
 
 
-def mapping(value: object, place: Place) -> Json:
+def mapping(value: object, place: MessagePlace) -> Json:
     """`value`, which must be an object."""
     if not isinstance(value, dict):
         raise place.unknown("is missing" if value is None else f"expected an object, got {value!r:.80}")
     return value
 
 
-def items(value: object, place: Place) -> Iterator[tuple[Json, Place]]:
+def items(value: object, place: MessagePlace) -> Iterator[tuple[Json, MessagePlace]]:
     """The objects of a list, each with its place."""
     if not isinstance(value, list):
         raise place.unknown("is missing" if value is None else f"expected a list, got {value!r:.80}")
@@ -95,7 +95,7 @@ def items(value: object, place: Place) -> Iterator[tuple[Json, Place]]:
         yield mapping(item, place.at(number)), place.at(number)
 
 
-def text_at(fields: Json, key: str, place: Place) -> str:
+def text_at(fields: Json, key: str, place: MessagePlace) -> str:
     """The text under a key."""
     value = fields.get(key)
     if not isinstance(value, str):
@@ -103,7 +103,7 @@ def text_at(fields: Json, key: str, place: Place) -> str:
     return value
 
 
-def arguments_at(value: object, place: Place) -> str:
+def arguments_at(value: object, place: MessagePlace) -> str:
     """A call's arguments, as the text of a JSON object."""
     arguments = as_json(mapping(value, place))
     if not is_object(arguments):
@@ -115,7 +115,7 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-class Reader(ABC):
+class FormReader(ABC):
     """Reads a list message by message: `read` gives the entries of the next one. `write` writes a whole list.
 
     `model` (``provider:id``): recorded as the author of the assistant's messages. `after`: the conversation that the
@@ -138,7 +138,7 @@ class Reader(ABC):
 
     def read(self, message: object) -> list[Message]:
         """The entries of the next message: one for each of its results, then one for the rest. Raises `UnknownForm`."""
-        place = Place(self._count)
+        place = MessagePlace(self._count)
         fields = mapping(plain(message, place), place)
         entries = self.read_message(fields, place)
         self._count += 1
@@ -178,7 +178,7 @@ class Reader(ABC):
         return found
 
     @abstractmethod
-    def read_message(self, fields: Json, place: Place) -> list[Message]:
+    def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
         """The entries of a message."""
 
     @abstractmethod
@@ -224,7 +224,7 @@ class Reader(ABC):
         read, malformed = read_arguments(arguments)
         return ToolCall(own_id, name, read, opaque, malformed)
 
-    def answered(self, place: Place, call_id: str, name: str = "") -> ToolCall:
+    def answered(self, place: MessagePlace, call_id: str, name: str = "") -> ToolCall:
         """The call that is answered, found by its id or, without one, by its name."""
         for call in self._open:
             if self.written_as(call)[0] == call_id if call_id else self.written_as(call)[1] == name:

@@ -11,7 +11,7 @@ from tui_agent.conversation.entries import Kind, Message, Role
 from tui_agent.conversation.view import View
 from tui_agent.models.encoding import encode
 from tui_agent.models.forms.openai import OpenAiForm, content_parts
-from tui_agent.models.forms.reading import PARTS, TEXT, Part, Place, as_json, filled, items, note_around, text_at
+from tui_agent.models.forms.reading import PARTS, TEXT, MessagePlace, Part, as_json, filled, items, note_around, text_at
 from tui_agent.models.openai.chat_request import short_id, short_name
 from tui_agent.models.openai.responses_request import PART_TYPES, SEPARATOR, items_for
 from tui_agent.models.originals import Form, Json, original, stands_for
@@ -37,7 +37,7 @@ class ResponsesForm(OpenAiForm):
         self._thought: list[Part] = []
 
     @override
-    def read_message(self, fields: Json, place: Place) -> list[Message]:
+    def read_message(self, fields: Json, place: MessagePlace) -> list[Message]:
         kind, role = str(fields.get("type") or "message"), fields.get("role")
         if kind == "message" and role in ("user", "assistant", "system", "developer"):
             around = {**fields, "content": TEXT if isinstance(fields.get("content"), str) else PARTS}

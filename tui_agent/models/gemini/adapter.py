@@ -22,7 +22,7 @@ from tui_agent.models.base import ModelError
 from tui_agent.models.encoding import call_ids
 from tui_agent.models.errors import no_key, unreadable
 from tui_agent.models.gemini.reply import GeminiReply, in_types_of_sdk
-from tui_agent.models.gemini.request import RequestEncoder
+from tui_agent.models.gemini.request import GeminiEncoder
 from tui_agent.models.http import HttpClient
 from tui_agent.models.provider import Provider
 
@@ -36,7 +36,7 @@ class GeminiModel(Adapter[HttpClient, GeminiReply]):
 
     def __init__(self, provider: Provider, profile: ModelProfile, *, idle_timeout_s: float = IDLE_TIMEOUT_S) -> None:
         super().__init__(provider, profile, idle_timeout_s=idle_timeout_s)
-        self._encoder = RequestEncoder(profile.id)
+        self._encoder = GeminiEncoder(profile.id)
 
     @override
     def _connect(self) -> HttpClient:

@@ -6,7 +6,7 @@ from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.gemini.request import wants_signatures
 from tui_agent.models.provider import Provider
-from tui_agent.settings.schema import Models
+from tui_agent.settings.schema import ModelsSettings
 
 # Tokens of the smallest cacheable prefix (Gemini API, context caching); 4,096 for models that are not listed.
 _CACHE_MINIMUM = {"gemini-2.5": 2048}
@@ -45,7 +45,7 @@ GEMINI = Provider(
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     keys_page="https://aistudio.google.com/apikey",
     addresses=("GOOGLE_GEMINI_BASE_URL",),
-    models=Models().gemini,
+    models=ModelsSettings().gemini,
     suggested=("gemini-3.8-flash", "gemini-3.1-pro-preview", "gemini-2.5-pro", "gemini-2.5-flash"),
     families=("gemini", "gemma"),
     aliases=("google",),

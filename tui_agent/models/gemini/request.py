@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_name
-from tui_agent.models.encoding import NO_TEXT, Fields, Pieces, arguments_of, encode, schema_of, unseen
+from tui_agent.models.encoding import NO_TEXT, Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
 
 SENTINEL = "skip_thought_signature_validator"
@@ -40,12 +40,12 @@ class CallKey(NamedTuple):
     api_id: str
 
 
-class RequestEncoder:
+class GeminiEncoder:
     """Encodes requests for one model; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._pieces: Pieces[bytes] = Pieces()
+        self._pieces: MessageCache[bytes] = MessageCache()
 
     def encode(self, request: ModelRequest, effort: str = "") -> bytes:
         """The request's body."""

@@ -18,7 +18,7 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import FREE, ModelProfile, Prices
 from tui_agent.conversation.request import ModelRequest, RequestMessage
-from tui_agent.conversation.sizes import Size, size_of_block, size_of_text, size_of_tools
+from tui_agent.conversation.sizes import TextSize, size_of_block, size_of_text, size_of_tools
 from tui_agent.models.base import (
     Completed,
     ContextOverflow,
@@ -29,7 +29,7 @@ from tui_agent.models.base import (
     ToolCallDelta,
 )
 from tui_agent.models.offline.answers import Done, answer, plan_text
-from tui_agent.models.offline.commands import Command, Step, parse
+from tui_agent.models.offline.commands import OfflineCommand, Step, parse
 from tui_agent.models.offline.delay import configured_delay
 from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested_sections, summarise
 
@@ -146,13 +146,13 @@ class _Turn(NamedTuple):
         """The commands of each step, each with its result; without one, it has not run or needs no tool."""
         waiting = {key: list(results) for key, results in self.results.items()}
 
-        def result_of(command: Command) -> ToolResult | None:
+        def result_of(command: OfflineCommand) -> ToolResult | None:
             results = waiting.get((command.tool, command.arguments)) if command.tool else None
             return results.pop(0) if results else None
 
         return tuple(tuple(Done(command, result_of(command)) for command in step) for step in self.steps)
 
-    def left(self) -> list[tuple[Command, ...]]:
+    def left(self) -> list[tuple[OfflineCommand, ...]]:
         """The commands of each unfinished step that have not run yet."""
         left = [tuple(one.command for one in step if one.command.tool and one.result is None) for step in self.done()]
         return [step for step in left if step]
@@ -267,7 +267,7 @@ def _usage(input_tokens: int, blocks: Sequence[Block]) -> Usage:
     )
 
 
-def _tokens(size: Size) -> int:
+def _tokens(size: TextSize) -> int:
     return round(size.ascii * _TOKENS_PER_ASCII + size.other * _TOKENS_PER_OTHER) + round(
         size.images * _TOKENS_PER_IMAGE
     )

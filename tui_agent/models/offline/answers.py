@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tui_agent.conversation.blocks import ToolResult
-from tui_agent.models.offline.commands import Command
+from tui_agent.models.offline.commands import OfflineCommand
 from tui_agent.text import counted
 
 ABOUT = (
@@ -61,7 +61,7 @@ _INTENTIONS = {
 class Done(NamedTuple):
     """A finished command, with its call's result if it needed a tool."""
 
-    command: Command
+    command: OfflineCommand
     result: ToolResult | None = None
 
 
@@ -73,12 +73,12 @@ def answer(done: Sequence[Done]) -> str:
     return parts[0] if len(parts) == 1 else "\n\n".join(f"{number}. {part}" for number, part in enumerate(parts, 1))
 
 
-def plan_text(commands: Sequence[Command]) -> str:
+def plan_text(commands: Sequence[OfflineCommand]) -> str:
     """The text before the calls."""
     return f"{' · '.join(_INTENTIONS[command.verb].format(_code(command.subject)) for command in commands)}."
 
 
-def _about(command: Command, result: ToolResult | None) -> str:
+def _about(command: OfflineCommand, result: ToolResult | None) -> str:
     subject, verb = _code(command.subject), command.verb
     if command.missing:
         return f"I could not {verb} {subject}: {command.missing}."

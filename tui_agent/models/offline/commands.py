@@ -16,7 +16,7 @@ from tui_agent.conversation.plan import ASK, PLAN
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 
-class Command(NamedTuple):
+class OfflineCommand(NamedTuple):
     """A command: a tool's name and arguments (JSON text), or neither if only the answer's text is needed.
 
     `missing` says why it cannot be carried out; empty: it can.
@@ -29,7 +29,7 @@ class Command(NamedTuple):
     missing: str = ""
 
 
-Step: TypeAlias = tuple[Command, ...]
+Step: TypeAlias = tuple[OfflineCommand, ...]
 
 _VERBS = {
     **dict.fromkeys(("read", "show", "open", "cat", "view"), "read"),
@@ -110,7 +110,7 @@ class _Reader:
         self._quotes = quotes
         self._offered = offered
 
-    def commands(self, part: str) -> list[Command]:
+    def commands(self, part: str) -> list[OfflineCommand]:
         begun = _START.match(part)
         if begun is None:
             return []
@@ -119,37 +119,37 @@ class _Reader:
         if verb not in ("run", "think", "recall", "help"):
             rest = _FULL_STOP.sub("", rest)
         if verb == "think" or (verb == "help" and not rest):
-            return [Command(verb, self._text(rest))]
-        read: Callable[[str, str], list[Command]] | None = getattr(self, f"_{verb}", None)
+            return [OfflineCommand(verb, self._text(rest))]
+        read: Callable[[str, str], list[OfflineCommand]] | None = getattr(self, f"_{verb}", None)
         found = read(verb, rest) if read is not None else []
         return [command for command in found if command.subject]
 
-    def _make(self, verb: str, subject: str, tool: str, /, **arguments: object) -> list[Command]:
+    def _make(self, verb: str, subject: str, tool: str, /, **arguments: object) -> list[OfflineCommand]:
         if tool not in self._offered:
-            return [Command(verb, subject, missing=f"the tool `{tool}` is not available here")]
-        return [Command(verb, subject, tool, msgspec.json.encode(arguments).decode())]
+            return [OfflineCommand(verb, subject, missing=f"the tool `{tool}` is not available here")]
+        return [OfflineCommand(verb, subject, tool, msgspec.json.encode(arguments).decode())]
 
-    def _wrong(self, verb: str, rest: str) -> list[Command]:
-        return [Command(verb, rest, missing=_SAY_IT_LIKE[verb])]
+    def _wrong(self, verb: str, rest: str) -> list[OfflineCommand]:
+        return [OfflineCommand(verb, rest, missing=_SAY_IT_LIKE[verb])]
 
-    def _read(self, verb: str, rest: str) -> list[Command]:
+    def _read(self, verb: str, rest: str) -> list[OfflineCommand]:
         named = re.sub(r"^(?:me\s+)?(?:the\s+)?(?:files?\s+)?", "", rest, flags=re.IGNORECASE)
         paths = map(self._path, re.split(r"\s*,\s*(?:and\s+)?|\s+and\s+|\s*\n\s*", named))
         return [each for path in paths if path for each in self._make(verb, path, "read_file", path=path)]
 
     _summarise = _read
 
-    def _list(self, verb: str, rest: str) -> list[Command]:
+    def _list(self, verb: str, rest: str) -> list[OfflineCommand]:
         what, path = self._within(rest)
         path = path or ("." if re.fullmatch(r"(?:the\s+)?(?:files|folders)?", what) else self._path(what))
         return self._make(verb, path, "list_dir", path=path)
 
-    def _glob(self, verb: str, rest: str) -> list[Command]:
+    def _glob(self, verb: str, rest: str) -> list[OfflineCommand]:
         what, path = self._within(rest)
         pattern = self._path(what)
         return self._make("glob", pattern, "glob", pattern=pattern, **({"path": path} if path else {}))
 
-    def _grep(self, verb: str, rest: str) -> list[Command]:
+    def _grep(self, verb: str, rest: str) -> list[OfflineCommand]:
         if (asked := _TOOLS.match(rest)) and "find_tool" in self._offered:
             query = self._whole(rest[asked.end() :])
             return self._make("tools", query, "find_tool", query=query)
@@ -162,7 +162,7 @@ class _Reader:
         # What the user writes is meant as it stands, not as an expression.
         return self._make("grep", words, "grep", pattern=re.escape(words).replace("\\ ", " "), path=path or ".")
 
-    def _write(self, verb: str, rest: str) -> list[Command]:
+    def _write(self, verb: str, rest: str) -> list[OfflineCommand]:
         held = _HELD.search(rest)
         target = re.search(r"\b(?:to|into)\s+(\S+)", rest) or re.match(
             r"(?:file\s+)?(\S+)\s+(?:with|containing)\b", rest
@@ -172,7 +172,7 @@ class _Reader:
             return self._wrong(verb, rest)
         return self._make(verb, path, "write_file", path=path, content=self._inside(held))
 
-    def _replace(self, verb: str, rest: str) -> list[Command]:
+    def _replace(self, verb: str, rest: str) -> list[OfflineCommand]:
         said = re.search(r"(\ue000\d+\ue001)\s+(?:with|by)\s+(\ue000\d+\ue001)(?:\s+in\s+(\S+))?", rest)
         path = self._path(said[3] or rest[: said.start()]) if said else ""
         if said is None or not path:
@@ -181,7 +181,7 @@ class _Reader:
         old, new = self._whole(said[1], strip=False), self._whole(said[2], strip=False)
         return self._make(verb, path, "edit_file", path=path, old=old, new=new, **more)
 
-    def _run(self, verb: str, rest: str) -> list[Command]:
+    def _run(self, verb: str, rest: str) -> list[OfflineCommand]:
         if (own := _AGENT.fullmatch(rest)) and "run_agent" in self._offered:
             return self._make("agent", own["agent"], "run_agent", agent=own["agent"], task=self._whole(own["task"]))
         command = _FULL_STOP.sub("", self._whole(rest))
@@ -189,18 +189,18 @@ class _Reader:
             return self._wrong(verb, command)
         return self._make(verb, command, "run_command", command=command)
 
-    def _fetch(self, verb: str, rest: str) -> list[Command]:
+    def _fetch(self, verb: str, rest: str) -> list[OfflineCommand]:
         urls = _URL.findall(self._text(rest))
         return [each for url in urls for each in self._make(verb, url, "fetch_url", url=url)]
 
-    def _recall(self, verb: str, rest: str) -> list[Command]:
+    def _recall(self, verb: str, rest: str) -> list[OfflineCommand]:
         return self._make(verb, self._whole(rest), "recall", query=self._whole(rest))
 
-    def _done(self, verb: str, rest: str) -> list[Command]:
+    def _done(self, verb: str, rest: str) -> list[OfflineCommand]:
         detail = self._whole(rest) or "The task is done."
         return self._make(verb, detail, "mark_task_done", detail=detail)
 
-    def _ask(self, verb: str, rest: str) -> list[Command]:
+    def _ask(self, verb: str, rest: str) -> list[OfflineCommand]:
         if rest.startswith("me "):
             question, *choices = self._all_quoted(rest) or [""]
             if not question:
@@ -210,22 +210,22 @@ class _Reader:
         parts = self._path(path), self._whole(question)
         return self._make(verb, parts[0], "agentic_read_file", path=parts[0], question=parts[1]) if parts[1] else []
 
-    def _research(self, verb: str, rest: str) -> list[Command]:
+    def _research(self, verb: str, rest: str) -> list[OfflineCommand]:
         what, path = self._within(rest)
         question = self._whole(what)
         return self._make(verb, question, "agentic_research", question=question, path=path or ".")
 
-    def _todo(self, verb: str, rest: str) -> list[Command]:
+    def _todo(self, verb: str, rest: str) -> list[OfflineCommand]:
         items = [_item(text) for text in self._all_quoted(rest) if text]
         return self._make(verb, "task list", TODO, items=items) if items else self._wrong(verb, rest or verb)
 
-    def _plan(self, verb: str, rest: str) -> list[Command]:
+    def _plan(self, verb: str, rest: str) -> list[OfflineCommand]:
         steps = self._all_quoted(rest)
         if not steps:
             return self._wrong(verb, rest or verb)
         return self._make(verb, "plan", PLAN, plan="What you asked for, step by step.", steps=steps)
 
-    def _call(self, verb: str, rest: str) -> list[Command]:
+    def _call(self, verb: str, rest: str) -> list[OfflineCommand]:
         """A call of a tool by its full name or its name on its server, with a JSON object or ``name=value`` pairs."""
         word, _, said = rest.partition(" ")
         wanted = self._whole(word).rstrip(":")

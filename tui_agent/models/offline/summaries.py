@@ -8,7 +8,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
-from tui_agent.models.offline.commands import Command, Step
+from tui_agent.models.offline.commands import OfflineCommand, Step
 
 _ASKED = (
     ("Current state", "Files & changes", "Exact next steps"),
@@ -75,7 +75,7 @@ def _asks(text: str) -> bool:
     return any(headings.issuperset(form) for form in _ASKED) and not text.startswith(_WRITTEN)
 
 
-def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[Command]) -> str:
+def summarise(sections: Sequence[str], messages: Sequence[RequestMessage], remaining: Sequence[OfflineCommand]) -> str:
     """A summary with exactly these sections. `remaining` are the commands that have not run yet."""
     facts = _facts(before_asking(messages))
     to_do = [f"continue: {command.tool} {command.arguments}" for command in remaining]
@@ -107,7 +107,7 @@ def left_to_do(text: str) -> tuple[Step, ...]:
         tool, given = match["tool"], _arguments(match["arguments"])
         subject = given.command or given.query or (given.pattern if tool in {"grep", "glob"} else given.path)
         if tool in _VERB_OF:
-            found.append((Command(_VERB_OF[tool], subject, tool, match["arguments"]),))
+            found.append((OfflineCommand(_VERB_OF[tool], subject, tool, match["arguments"]),))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from tui_agent.models.ollama.address import address_of, names_in
 from tui_agent.models.ollama.errors import no_tools, not_pulled, not_running, overflow, refused
 from tui_agent.models.ollama.facts import OllamaFacts, loaded_context, read_facts
 from tui_agent.models.ollama.reply import OllamaReply
-from tui_agent.models.ollama.request import Encoded, Options, RequestEncoder
+from tui_agent.models.ollama.request import Encoded, OllamaEncoder, OllamaOptions
 from tui_agent.models.provider import Provider
 
 INFO_TIMEOUT_S = 2.0
@@ -50,7 +50,7 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
         sized = msgspec.structs.replace(profile, window=local.window, fixed_window=True)
         super().__init__(provider, sized, idle_timeout_s=idle_timeout_s)
         self._local = local
-        self._encoder = RequestEncoder()
+        self._encoder = OllamaEncoder()
         self._facts: OllamaFacts | None = None
         self._context = 0
         self._thinks = False
@@ -112,7 +112,9 @@ class OllamaModel(Adapter[HttpClient, OllamaReply]):
     async def _encoded(self, request: ModelRequest) -> Encoded:
         if not self._thinks:
             self._limit_effort(())
-        options = Options(self._profile.id, self._context, self._thinks, self._profile.images, self._profile.effort)
+        options = OllamaOptions(
+            self._profile.id, self._context, self._thinks, self._profile.images, self._profile.effort
+        )
         return await asyncio.to_thread(self._encoder.encode, request, options)
 
     @override

@@ -8,7 +8,7 @@ from tui_agent.models.base import LocalModels, Model, PullProgress
 from tui_agent.models.ollama.address import VARIABLE, installed_models
 from tui_agent.models.ollama.facts import is_remote
 from tui_agent.models.provider import Provider
-from tui_agent.settings.schema import Models
+from tui_agent.settings.schema import ModelsSettings
 
 
 def _create(provider: Provider, profile: ModelProfile, local: LocalModels) -> Model:
@@ -46,7 +46,7 @@ OLLAMA = Provider(
     keys=("OLLAMA_API_KEY",),
     needs_key=False,
     addresses=(VARIABLE,),
-    models=Models().ollama,
+    models=ModelsSettings().ollama,
     free_names=True,
     installed=lambda local: installed_models(local.host, local.window),
     pull=_pull,

@@ -5,10 +5,18 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import safe_id, safe_name
-from tui_agent.models.encoding import Fields, Pieces, arguments_of, encode, function_tools, result_text, user_message_of
+from tui_agent.models.encoding import (
+    Fields,
+    MessageCache,
+    arguments_of,
+    encode,
+    function_tools,
+    result_text,
+    user_message_of,
+)
 
 
-class Options(NamedTuple):
+class OllamaOptions(NamedTuple):
     """The parts of a request that depend on the model: its name, the context to load it with, in tokens (0: do not
     say), whether to ask for thinking, and whether it accepts pictures.
     """
@@ -34,13 +42,13 @@ class _Piece(NamedTuple):
     size: int
 
 
-class RequestEncoder:
+class OllamaEncoder:
     """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
-        self._pieces: Pieces[_Piece] = Pieces()
+        self._pieces: MessageCache[_Piece] = MessageCache()
 
-    def encode(self, request: ModelRequest, options: Options) -> Encoded:
+    def encode(self, request: ModelRequest, options: OllamaOptions) -> Encoded:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's.
 
         ``truncate`` and ``shift`` (from Ollama 0.12.6) make it refuse a request that does not fit, instead of silently

@@ -38,10 +38,10 @@ from tui_agent.models.http import HttpClient
 from tui_agent.models.measured import LastMeasured
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.chat_request import ChatEncoder, ChatOptions
-from tui_agent.models.openai.facts import Facts, facts_in, facts_of_gateway, facts_of_props
+from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway, facts_of_props
 from tui_agent.models.openai.responses_reply import ResponsesReply
 from tui_agent.models.openai.responses_request import ResponsesEncoder, ResponsesOptions
-from tui_agent.models.openai.service import CACHE_S, Service, addressed, may_be_gateway, root
+from tui_agent.models.openai.service import CACHE_S, OpenAiServer, addressed, may_be_gateway, root
 from tui_agent.models.openai.tokens import counts_of
 from tui_agent.models.overflow import overflow_in
 from tui_agent.models.prices import prices_by_name
@@ -82,7 +82,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         self,
         provider: Provider,
         profile: ModelProfile,
-        service: Service,
+        service: OpenAiServer,
         *,
         idle_timeout_s: float | None = None,
     ) -> None:
@@ -95,7 +95,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         self._reasons = reasons(profile.id)
         self._summaries = True
         self._strict = False
-        self._facts: Facts | None = None
+        self._facts: ServerFacts | None = None
         self._given = profile
         self._tokens = counts_of(root(self._service))
         self._last = LastMeasured()
@@ -257,7 +257,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
 
     async def _ask_for_facts(self) -> None:
         client = await self._connection.client()
-        facts = Facts()
+        facts = ServerFacts()
         if self._service.api == "chat":
             listing = await client.fetch(client.url + MODELS, DESCRIBE_TIMEOUT_S)
             self._tokens.see_listing(listing)
@@ -289,15 +289,15 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         if facts.loaded:
             self._take_window(facts.window)
 
-    async def _offered(self, client: HttpClient, facts: Facts) -> Facts:
+    async def _offered(self, client: HttpClient, facts: ServerFacts) -> ServerFacts:
         """`facts`, with the prices of a model that only its maker serves, else what a gateway knows of the model."""
-        prices, offer = facts.prices or await asyncio.to_thread(prices_by_name, self._profile.id), Facts()
+        prices, offer = facts.prices or await asyncio.to_thread(prices_by_name, self._profile.id), ServerFacts()
         if prices is None:
             with suppress(ServerRefusedError, WrongServerError, msgspec.DecodeError):
                 info = await client.fetch(f"{root(self._service)}/model/info", DESCRIBE_TIMEOUT_S)
                 offer = facts_of_gateway(info, self._profile.id)
                 prices = offer.prices
-        return Facts(
+        return ServerFacts(
             facts.window or offer.window,
             facts.max_output or offer.max_output,
             prices,
@@ -306,7 +306,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             facts.loaded and prices is None,
         )
 
-    async def _loaded(self, client: HttpClient) -> Facts | None:
+    async def _loaded(self, client: HttpClient) -> ServerFacts | None:
         """A local server's information on the model it has loaded; None if it is of a kind that has none."""
         base = root(self._service)
         for path in ("/props", "/api/v0/models"):

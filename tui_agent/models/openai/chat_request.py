@@ -10,7 +10,16 @@ import msgspec
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque, safe_id, safe_name
-from tui_agent.models.encoding import PICTURES, UNSEEN, Fields, Pieces, encode, function_tools, result_text, unseen
+from tui_agent.models.encoding import (
+    PICTURES,
+    UNSEEN,
+    Fields,
+    MessageCache,
+    encode,
+    function_tools,
+    result_text,
+    unseen,
+)
 from tui_agent.models.openai.service import Thoughts
 from tui_agent.models.originals import original
 
@@ -44,7 +53,7 @@ class ChatEncoder:
     """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
-        self._pieces: Pieces[bytes] = Pieces()
+        self._pieces: MessageCache[bytes] = MessageCache()
 
     def encode(self, request: ModelRequest, options: ChatOptions) -> bytes:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""

@@ -14,7 +14,7 @@ from tui_agent.conversation.profile import Prices
 PER_MTOK = 1_000_000
 
 
-class Facts(NamedTuple):
+class ServerFacts(NamedTuple):
     """What a server says about a model; 0 or None: nothing. `loaded`: the window is the one it is loaded with."""
 
     window: int = 0
@@ -80,17 +80,17 @@ def listed(listing: bytes) -> list[str]:
     return [each.id for each in models if each.id and each.type not in ("embeddings", "embedding")]
 
 
-def facts_in(listing: bytes, model: str) -> Facts:
+def facts_in(listing: bytes, model: str) -> ServerFacts:
     """The facts in a list on a model, or on its only one. Raises `msgspec.DecodeError`."""
     models = msgspec.json.decode(listing, type=_Listing).data
     found = next((each for each in models if each.id == model), models[0] if len(models) == 1 else None)
     if found is None:
-        return Facts()
+        return ServerFacts()
     provider, meta = found.top_provider or _Provider(), found.meta or _Meta()
     loaded = _first((found.loaded_context_length, meta.n_ctx, found.max_model_len))
     known = _first((provider.context_length, found.context_length, found.context_window, found.max_context_length))
     modalities = found.architecture.input_modalities if found.architecture is not None else None
-    return Facts(
+    return ServerFacts(
         window=loaded or known,
         max_output=_first((provider.max_completion_tokens, found.max_completion_tokens)),
         prices=_prices(found.pricing or {}),
@@ -100,13 +100,15 @@ def facts_in(listing: bytes, model: str) -> Facts:
     )
 
 
-def facts_of_props(props: bytes) -> Facts:
+def facts_of_props(props: bytes) -> ServerFacts:
     """The facts in llama.cpp's ``/props``. Raises `msgspec.DecodeError`."""
     parsed = msgspec.json.decode(props, type=_Props)
     window = _first(
         (parsed.default_generation_settings.n_ctx if parsed.default_generation_settings is not None else None,)
     )
-    return Facts(window, images=parsed.modalities.vision if parsed.modalities is not None else None, loaded=window > 0)
+    return ServerFacts(
+        window, images=parsed.modalities.vision if parsed.modalities is not None else None, loaded=window > 0
+    )
 
 
 class _Cost(msgspec.Struct):
@@ -131,7 +133,7 @@ class _Offer(msgspec.Struct):
     data: list[_Offered] = []
 
 
-def facts_of_gateway(offer: bytes, model: str) -> Facts:
+def facts_of_gateway(offer: bytes, model: str) -> ServerFacts:
     """The facts in LiteLLM's ``/model/info``. Raises `msgspec.DecodeError`."""
     offered = msgspec.json.decode(offer, type=_Offer).data
     cost = next((each.model_info for each in offered if each.model_name == model and each.model_info), None) or _Cost()
@@ -141,7 +143,7 @@ def facts_of_gateway(offer: bytes, model: str) -> Facts:
     if paid[0] is not None and paid[1] is not None and max(paid[0], paid[1]) > 0:
         read, written = (round(usd * PER_MTOK, 6) if usd else None for usd in cached)
         prices = Prices(round(paid[0] * PER_MTOK, 6), round(paid[1] * PER_MTOK, 6), read, written)
-    return Facts(
+    return ServerFacts(
         window=_first((cost.max_input_tokens,)),
         max_output=_first((cost.max_output_tokens,)),
         prices=prices,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from tui_agent.conversation.profile import FREE, ModelProfile, Prices
 from tui_agent.models.base import InstalledModel, LocalModels, Model
-from tui_agent.models.openai.service import CACHE_S, OPENAI, OTHERS, Service, addressed, of_endpoint, root
+from tui_agent.models.openai.service import CACHE_S, OPENAI, OTHERS, OpenAiServer, addressed, of_endpoint, root
 from tui_agent.models.provider import NO_MODELS, Provider
-from tui_agent.settings.schema import Endpoint, EndpointModel, Models, TierModels
+from tui_agent.settings.schema import Endpoint, EndpointModel, ModelsSettings, TierModels
 
 if TYPE_CHECKING:
-    from tui_agent.models.openai.facts import Facts
+    from tui_agent.models.openai.facts import ServerFacts
 
 CACHE_MINIMUM = 1024
 """Tokens of the smallest prefix that is cached (OpenAI, prompt caching)."""
@@ -23,7 +23,7 @@ _UNKNOWN = EndpointModel()
 
 
 def provider_for(
-    service: Service, models: Mapping[str, EndpointModel] | None = None, tiers: TierModels = NO_MODELS
+    service: OpenAiServer, models: Mapping[str, EndpointModel] | None = None, tiers: TierModels = NO_MODELS
 ) -> Provider:
     """The provider record of a server. `models`: the settings of its models, by id."""
     said = models or {}
@@ -70,7 +70,7 @@ def endpoints(named: Mapping[str, Endpoint]) -> tuple[Provider, ...]:
     )
 
 
-def _profile(service: Service, model: str, said: EndpointModel) -> ModelProfile:
+def _profile(service: OpenAiServer, model: str, said: EndpointModel) -> ModelProfile:
     prices = FREE if service.local else None
     if said.input is not None and said.output is not None:
         prices = Prices(said.input, said.output, said.cache_read)
@@ -104,13 +104,13 @@ def _tiers_of(models: Mapping[str, EndpointModel]) -> TierModels:
     return TierModels(frontier=first("frontier"), mid=first("mid"), small=first("small"))
 
 
-def _installed(service: Service, said: Mapping[str, EndpointModel]) -> list[InstalledModel]:
+def _installed(service: OpenAiServer, said: Mapping[str, EndpointModel]) -> list[InstalledModel]:
     """The models of a server: those in the settings, and those a local server lists."""
     listed = {each.id: each for each in _listed_locally(service)}
     return [*(listed.pop(name, InstalledModel(name)) for name in said), *listed.values()]
 
 
-def _listed_locally(service: Service) -> Sequence[InstalledModel]:
+def _listed_locally(service: OpenAiServer) -> Sequence[InstalledModel]:
     """The models a local server lists; none if it does not answer at once. May block for some seconds."""
     service = addressed(service)
     if not service.local:
@@ -132,7 +132,7 @@ def _listed_locally(service: Service) -> Sequence[InstalledModel]:
         return ()
 
 
-def _described(name: str, *facts: "Facts") -> InstalledModel:
+def _described(name: str, *facts: "ServerFacts") -> InstalledModel:
     """A model, each fact from the first answer that has it."""
 
     def first(values: Iterable[bool | None]) -> bool | None:
@@ -147,4 +147,4 @@ def _described(name: str, *facts: "Facts") -> InstalledModel:
     )
 
 
-PROVIDERS = (provider_for(OPENAI, tiers=Models().openai), *map(provider_for, OTHERS))
+PROVIDERS = (provider_for(OPENAI, tiers=ModelsSettings().openai), *map(provider_for, OTHERS))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import is_object, read_opaque
-from tui_agent.models.encoding import UNSEEN, Fields, Pieces, encode, result_text, schema_of, unseen
+from tui_agent.models.encoding import UNSEEN, Fields, MessageCache, encode, result_text, schema_of, unseen
 from tui_agent.models.openai.chat_request import data_url, short_id, short_name
 from tui_agent.models.originals import original
 
@@ -31,7 +31,7 @@ class ResponsesEncoder:
     """Encodes requests; keeps the bytes of each message while it is part of the latest request."""
 
     def __init__(self) -> None:
-        self._pieces: Pieces[bytes] = Pieces()
+        self._pieces: MessageCache[bytes] = MessageCache()
 
     def encode(self, request: ModelRequest, options: ResponsesOptions) -> bytes:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""

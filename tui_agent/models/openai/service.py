@@ -17,7 +17,7 @@ CACHE_S = 300
 OPENAI_HOSTS = (".openai.com", ".azure.com")
 
 
-class Service(NamedTuple):
+class OpenAiServer(NamedTuple):
     """A server. `address` is the environment variable that overrides its URL.
 
     `thoughts`: earlier reasoning is dropped, sent back as ``reasoning_content`` (DeepSeek, llama.cpp), or as the
@@ -45,7 +45,7 @@ class Service(NamedTuple):
     tiers: Mapping[Tier, Sequence[str]] = {}
 
 
-OPENAI = Service(
+OPENAI = OpenAiServer(
     id="openai",
     title="OpenAI",
     label="GPT (OpenAI)",
@@ -65,7 +65,7 @@ OPENAI = Service(
 )
 
 OTHERS = (
-    Service(
+    OpenAiServer(
         id="openrouter",
         title="OpenRouter",
         label="OpenRouter",
@@ -76,7 +76,7 @@ OTHERS = (
         catalogue="openrouter",
         thoughts="details",
     ),
-    Service(
+    OpenAiServer(
         id="groq",
         title="Groq",
         label="Groq",
@@ -87,7 +87,7 @@ OTHERS = (
         catalogue="groq",
         listed=r"(openai/gpt-oss|qwen/|moonshotai/|meta-llama/llama-4|llama-3\.[13]-)(?!.*guard)",
     ),
-    Service(
+    OpenAiServer(
         id="deepseek",
         title="DeepSeek",
         label="DeepSeek",
@@ -99,7 +99,7 @@ OTHERS = (
         listed=r"deepseek-(?!reasoner$)",
         thoughts="content",
     ),
-    Service(
+    OpenAiServer(
         id="llamacpp",
         title="llama.cpp",
         label="Local models (llama.cpp's llama-server)",
@@ -110,7 +110,7 @@ OTHERS = (
         thoughts="content",
         local=True,
     ),
-    Service(
+    OpenAiServer(
         id="lmstudio",
         title="LM Studio",
         label="Local models (LM Studio)",
@@ -120,7 +120,7 @@ OTHERS = (
         described="/api/v0/models",
         local=True,
     ),
-    Service(
+    OpenAiServer(
         id="vllm",
         title="vLLM",
         label="Local models (vLLM)",
@@ -132,9 +132,9 @@ OTHERS = (
 )
 
 
-def of_endpoint(name: str, endpoint: Endpoint) -> Service:
+def of_endpoint(name: str, endpoint: Endpoint) -> OpenAiServer:
     """The server of an endpoint in the settings."""
-    return Service(
+    return OpenAiServer(
         id=name,
         title=name,
         label=f"{name} ({endpoint.url})",
@@ -147,7 +147,7 @@ def of_endpoint(name: str, endpoint: Endpoint) -> Service:
     )
 
 
-def addressed(service: Service) -> Service:
+def addressed(service: OpenAiServer) -> OpenAiServer:
     """The server with the address in its environment variable, if that is set.
 
     At another address than OpenAI's is another kind of server: it gets Chat Completions and has no catalogue prices.
@@ -161,11 +161,11 @@ def addressed(service: Service) -> Service:
     return service._replace(url=url)
 
 
-def may_be_gateway(service: Service) -> bool:
+def may_be_gateway(service: OpenAiServer) -> bool:
     """Whether the server may pass requests on to paid models: it is an endpoint, or takes a provider's place."""
     return bool(service.setting) or (service.id == OPENAI.id and not service.catalogue)
 
 
-def root(service: Service) -> str:
+def root(service: OpenAiServer) -> str:
     """The server's URL without ``/v1``, where some servers have information beside the API."""
     return service.url.rstrip("/").removesuffix("/v1")

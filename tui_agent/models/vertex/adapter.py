@@ -11,7 +11,7 @@ from typing_extensions import override
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.adapter import IDLE_TIMEOUT_S
 from tui_agent.models.anthropic.adapter import AnthropicModel, http_client
-from tui_agent.models.anthropic.request import Options
+from tui_agent.models.anthropic.request import AnthropicOptions
 from tui_agent.models.base import AuthFailed, InvalidRequest, ModelError
 from tui_agent.models.errors import plain
 from tui_agent.models.gemini.adapter import GeminiModel
@@ -59,7 +59,7 @@ class ClaudeOnVertex(AnthropicModel):
         return client
 
     @override
-    def _options(self) -> Options:
+    def _options(self) -> AnthropicOptions:
         return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION)
 
     @override

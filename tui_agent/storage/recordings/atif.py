@@ -13,7 +13,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage, notice
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
-from tui_agent.storage.recordings.recording import ConversationBuilder, Reader
+from tui_agent.storage.recordings.recording import ConversationBuilder, RecordingReader
 
 
 class _Trajectory(msgspec.Struct):
@@ -21,7 +21,7 @@ class _Trajectory(msgspec.Struct):
     agent: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class AtifReader(Reader):
+class AtifReader(RecordingReader):
     """Reads a trajectory into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:

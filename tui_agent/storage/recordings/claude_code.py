@@ -20,7 +20,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader, usage_beside
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 
@@ -52,7 +52,7 @@ class _Link(msgspec.Struct, rename="camel"):
         return self.message.content if isinstance(self.message.content, list) else []
 
 
-class ClaudeCodeReader(Reader):
+class ClaudeCodeReader(RecordingReader):
     """Reads a session file of Claude Code into a conversation. A line that was copied from a resumed session counts
     once, one that is `abandoned` not at all.
     """
@@ -110,7 +110,7 @@ class ClaudeCodeReader(Reader):
             self._written_for_an_hour += hour - minutes
             self.builder.cache_ttl_s = 3600 if self._written_for_an_hour > 0 else 300
         names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-        return usage_beside(*(record[name].count for name in names))
+        return usage_of_uncached(*(record[name].count for name in names))
 
 
 def _outcome(text: str, is_error: bool, ended: Json) -> Outcome:

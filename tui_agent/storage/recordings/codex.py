@@ -20,7 +20,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.entries import Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader
 
 ENVELOPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 ITEMS: Final = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
@@ -43,7 +43,7 @@ _FACTS: Final = {
 """What the lines before a command's output say."""
 
 
-class CodexReader(Reader):
+class CodexReader(RecordingReader):
     """Reads a session file of codex into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:

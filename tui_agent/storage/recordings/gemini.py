@@ -16,7 +16,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader
 
 _EXIT_CODE: Final = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
@@ -31,7 +31,7 @@ class _Record(msgspec.Struct):
     rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
 
 
-class GeminiReader(Reader):
+class GeminiReader(RecordingReader):
     """Reads a session file of Gemini CLI into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:

@@ -7,10 +7,10 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage
 from tui_agent.storage.recordings.fields import Json
-from tui_agent.storage.recordings.recording import Reader
+from tui_agent.storage.recordings.recording import RecordingReader
 
 
-class NeutralReader(Reader):
+class NeutralReader(RecordingReader):
     """Reads a file of the neutral format into a conversation."""
 
     @override

@@ -12,7 +12,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture_at, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader, usage_beside
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
 _MILLISECONDS = 1000
 
@@ -22,7 +22,7 @@ class _Document(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-class OpencodeReader(Reader):
+class OpencodeReader(RecordingReader):
     """Reads an exported session of opencode into a conversation."""
 
     def __init__(self, builder: ConversationBuilder) -> None:
@@ -102,7 +102,7 @@ class OpencodeReader(Reader):
 def _used(tokens: Json) -> Usage:
     cache, reasoning = tokens["cache"], tokens["reasoning"].count
     output = tokens["output"].count + reasoning
-    return usage_beside(tokens["input"].count, cache["read"].count, cache["write"].count, output, reasoning)
+    return usage_of_uncached(tokens["input"].count, cache["read"].count, cache["write"].count, output, reasoning)
 
 
 def _block(part: Json) -> Block | None:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall
 from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage, notice, user_shell
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
-from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, Reader, usage_beside
+from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
 _EXIT_CODE: Final = re.compile(r"Command exited with code (\d{1,3})\s*\Z")
 
@@ -29,7 +29,7 @@ class _Link(msgspec.Struct, rename="camel"):
     parent_id: str | None = None
 
 
-class PiReader(Reader):
+class PiReader(RecordingReader):
     """Reads a session file of pi into a conversation, without the entries in `left`."""
 
     def __init__(self, builder: ConversationBuilder, left: frozenset[str] = frozenset()) -> None:
@@ -96,7 +96,7 @@ class PiReader(Reader):
 
 
 def _used(record: Json) -> Usage:
-    return usage_beside(*(record[name].count for name in ("input", "cacheRead", "cacheWrite", "output")))
+    return usage_of_uncached(*(record[name].count for name in ("input", "cacheRead", "cacheWrite", "output")))
 
 
 def _outcome(text: str, failed: bool) -> Outcome:

@@ -30,8 +30,8 @@ from tui_agent.storage.recordings.recording import (
     UNUSABLE,
     ConversationBuilder,
     Format,
-    Reader,
     Recording,
+    RecordingReader,
     UnreadableRecording,
 )
 from tui_agent.storage.sessions import find_session
@@ -121,7 +121,7 @@ async def whole_text(message: Message, artifacts: Artifacts) -> Message:
 def read_file(path: Path, progress: Progress | None = None) -> Recording:
     """The recording in a file. Lines that cannot be used are named in it. Raises `UnreadableRecording`."""
     builder = ConversationBuilder()
-    reader: Reader | None = None
+    reader: RecordingReader | None = None
     form: Format = "neutral"
     for number, line in _lines(path, progress):
         try:
@@ -188,7 +188,7 @@ def _format_of(line: bytes) -> Format:
     return "pi" if kind.type == "session" else "claude-code"
 
 
-def _reader(form: Format, builder: ConversationBuilder, path: Path) -> Reader:
+def _reader(form: Format, builder: ConversationBuilder, path: Path) -> RecordingReader:
     match form:
         case "claude-code":
             return ClaudeCodeReader(builder, abandoned(line for _, line in _lines(path, None)))

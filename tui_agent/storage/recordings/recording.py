@@ -37,7 +37,7 @@ class UnreadableRecording(Exception):
     """A path or id is not a recorded session; the message says why, and what would be one."""
 
 
-class Problem(NamedTuple):
+class LineProblem(NamedTuple):
     """A line that could not be used: its number, from 1, and the reason."""
 
     line: int
@@ -61,7 +61,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     timed: bool = False
     model: str = ""
     cache_ttl_s: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[LineProblem, ...] = ()
     abandoned: int = 0
 
     @property
@@ -92,7 +92,7 @@ class ConversationBuilder:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.problems: list[Problem] = []
+        self.problems: list[LineProblem] = []
         self.timed = False
         self._models: Counter[str] = Counter()
         self.system = ""
@@ -111,7 +111,7 @@ class ConversationBuilder:
 
     def problem(self, line: int, why: str) -> None:
         """Note that this line is left out."""
-        self.problems.append(Problem(line, why))
+        self.problems.append(LineProblem(line, why))
 
     def each(self, records: Iterable[msgspec.Raw], read: Callable[[int, Json], None]) -> None:
         """Read the records of a document; those that cannot be used are problems."""
@@ -245,7 +245,7 @@ class ConversationBuilder:
         self._close()
         log, numbers = Log(), list[int]()
         latest = next((message.time for message in self.messages if message.time), 0.0) if self.timed else 0.0
-        beside = any(_counts_beside(message.usage) for message in self.messages)
+        uncached = any(_counts_uncached(message.usage) for message in self.messages)
         for place in range(len(self.messages) + 1):
             for compaction in self._compactions:
                 if compaction.after == place:
@@ -256,7 +256,7 @@ class ConversationBuilder:
             if place < len(self.messages):
                 message = self.messages[place]
                 latest = max(latest, message.time)
-                if beside and message.usage is not None:
+                if uncached and message.usage is not None:
                     message = msgspec.structs.replace(message, usage=_whole_prompt(message.usage))
                 log.append(log.stamp(message, latest))
                 numbers.append(len(log))
@@ -286,7 +286,7 @@ class ConversationBuilder:
         self.timed = self.timed or time > 0
 
 
-class Reader(ABC):
+class RecordingReader(ABC):
     """Reads a file of one format into a conversation. `left`: the number of lines on branches that the user left."""
 
     def __init__(self, builder: ConversationBuilder) -> None:
@@ -305,13 +305,13 @@ def _without_blank_texts(blocks: Sequence[Block]) -> tuple[Block, ...]:
     return tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
 
 
-def usage_beside(given: int, read: int, written: int, output: int, reasoning: int = 0) -> Usage:
+def usage_of_uncached(given: int, read: int, written: int, output: int, reasoning: int = 0) -> Usage:
     """The usage of a call whose input counts neither what was read from the cache nor what was written to it."""
     whole = given + read + written
     return Usage(whole, read, written, output, reasoning) if whole else Usage()
 
 
-def _counts_beside(usage: Usage | None) -> bool:
+def _counts_uncached(usage: Usage | None) -> bool:
     """Whether this can only be a usage whose `input_tokens` counts neither what was read nor what was written."""
     return usage is not None and usage.input_tokens < usage.cache_read_tokens + usage.cache_write_tokens
 

@@ -36,7 +36,7 @@ PROGRAMS: Final[dict[Format, str]] = {
     "neutral": "another program",
 }
 
-_TOLD: Final = (
+_IMPORT_NOTICE: Final = (
     "[What stands above was recorded by {program} and goes on here, with other tools and other rules: use the tools "
     "that you are told of now, whatever names stand above. Files may have changed since; read them again before you "
     "rely on what stands there.]"
@@ -109,7 +109,7 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
             case _:
                 continue
         log.append(log.stamp(kept, entry.time))
-    log.append(log.stamp(notice(_TOLD.format(program=program)), time.time()))
+    log.append(log.stamp(notice(_IMPORT_NOTICE.format(program=program)), time.time()))
     return list(log)
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import missing, shown
-from tui_agent.tools.threads import Stop
+from tui_agent.tools.threads import Cancellation
 
 _FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"))
@@ -53,7 +53,9 @@ def identity(stream: BinaryIO) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def write_atomically(path: Path, content: bytes, stop: Stop, expected: tuple[int, int, int, int] | None = None) -> None:
+def write_atomically(
+    path: Path, content: bytes, stop: Cancellation, expected: tuple[int, int, int, int] | None = None
+) -> None:
     """Replace the file at the resolved `path` with `content`, or on any failure change nothing.
 
     Missing folders are made. An existing file keeps its mode and, if permitted, its owner. With `expected`, an
@@ -204,7 +206,7 @@ def _existing(path: Path, folder: int) -> os.stat_result | None:
     return found
 
 
-def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop: Stop) -> None:
+def _fill(stream: BinaryIO, content: bytes, before: os.stat_result | None, stop: Cancellation) -> None:
     view = memoryview(content)
     for start in range(0, len(view), _SYNC_CHUNK):
         stop.check()

@@ -16,7 +16,7 @@ from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.replacing import Replaced, Replacement, replaced
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.threads import Stop, in_thread
+from tui_agent.tools.threads import Cancellation, in_thread
 
 MAX_EDITED_BYTES = 20_000_000
 """The largest file that is edited or compared with its replacement: it is held in memory."""
@@ -54,7 +54,9 @@ class WriteFile:
             await self._buffers.save(granted_path(context, str(given["path"])), str(given["content"]))
         return output
 
-    def _write(self, context: ToolContext, stop: Stop, held: str | None, /, path: str, content: str) -> ToolOutput:
+    def _write(
+        self, context: ToolContext, stop: Cancellation, held: str | None, /, path: str, content: str
+    ) -> ToolOutput:
         """Write a file, new or in place of an old one, in UTF-8. Folders that are missing are made.
 
         To change a part of a file use edit_file.
@@ -106,7 +108,7 @@ class EditFile:
     def _edit(
         self,
         context: ToolContext,
-        stop: Stop,
+        stop: Cancellation,
         held: str | None,
         /,
         path: str,

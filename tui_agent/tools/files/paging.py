@@ -9,7 +9,7 @@ from typing import BinaryIO, NamedTuple, TextIO
 import msgspec
 
 from tui_agent.tools.files.encodings import FileKind, codec
-from tui_agent.tools.threads import Stop
+from tui_agent.tools.threads import Cancellation
 
 _CHUNK = 1 << 16
 COUNTED = 64 << 20
@@ -57,7 +57,9 @@ class PastTheEnd(ValueError):
         self.last = last
 
 
-def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Stop) -> Page:
+def read_page(
+    stream: BinaryIO, kind: FileKind, line: int, character: int, limits: PageLimits, stop: Cancellation
+) -> Page:
     """Read the page that starts at `line` (from 1), at its `character` (from 0). It has at least one character.
 
     A line that does not fit on the rest of the page starts the next one; a line longer than a page is split. Raises
@@ -91,7 +93,7 @@ def read_page(stream: BinaryIO, kind: FileKind, line: int, character: int, limit
         return Page(tuple(parts), (line, character) if text.read(1) else None)
 
 
-def count_lines(stream: BinaryIO, kind: FileKind, stop: Stop, most: int | None = COUNTED) -> int | None:
+def count_lines(stream: BinaryIO, kind: FileKind, stop: Cancellation, most: int | None = COUNTED) -> int | None:
     """The number of lines, counting a last one without a newline; None for a file of more than `most` bytes."""
     if most is not None and os.fstat(stream.fileno()).st_size > most:
         return None
@@ -142,7 +144,7 @@ def _is_wide(kind: FileKind) -> bool:
 
 
 @contextmanager
-def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Iterator[TextIO]:
+def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Cancellation) -> Iterator[TextIO]:
     """`stream` as text from `line` on; broken bytes become U+FFFD. Only the newline character ends a line."""
     stream.seek(len(kind.mark))
     found = _is_wide(kind) or _skip_lines(stream, line - 1, stop)
@@ -158,7 +160,7 @@ def _text_from(stream: BinaryIO, kind: FileKind, line: int, stop: Stop) -> Itera
             text.detach()
 
 
-def _skip_lines(stream: BinaryIO, count: int, stop: Stop) -> bool:
+def _skip_lines(stream: BinaryIO, count: int, stop: Cancellation) -> bool:
     """Move `stream` past `count` newlines; False if there are fewer, or nothing follows them."""
     if count == 0:
         return True
@@ -176,7 +178,7 @@ def _skip_lines(stream: BinaryIO, count: int, stop: Stop) -> bool:
     return False
 
 
-def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
+def _skip_wide_lines(text: TextIO, count: int, stop: Cancellation) -> bool:
     for _ in range(count):
         stop.check()
         while (part := text.readline(_CHUNK)) and not part.endswith("\n"):
@@ -186,7 +188,7 @@ def _skip_wide_lines(text: TextIO, count: int, stop: Stop) -> bool:
     return True
 
 
-def _skip_characters(text: TextIO, count: int, stop: Stop) -> None:
+def _skip_characters(text: TextIO, count: int, stop: Cancellation) -> None:
     """Move `text` past `count` characters of its line. Raises PastTheEnd if the line is shorter."""
     skipped = 0
     while skipped < count:

@@ -23,7 +23,7 @@ from tui_agent.tools.files.notebooks import HOW, Notebook
 from tui_agent.tools.files.paging import Page, PageLimits, PastTheEnd, count_lines, read_page
 from tui_agent.tools.gate.workspace import access_to, display_path, granted_path, named_path, shown
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.threads import Stop, in_thread
+from tui_agent.tools.threads import Cancellation, in_thread
 from tui_agent.visible import whole
 
 MAX_IMAGE_BYTES = 48 * 1024 * 1024
@@ -74,7 +74,7 @@ class ReadFile:
     def _read(
         self,
         context: ToolContext,
-        stop: Stop,
+        stop: Cancellation,
         held: str | None,
         /,
         path: str,
@@ -120,7 +120,7 @@ class ReadFile:
         return replace(self._limits, bytes=min(self._limits.bytes, room), characters=min(self._limits.characters, room))
 
     def _page(
-        self, stream: BinaryIO, kind: FileKind, wanted: tuple[int, int, int], most: PageLimits, stop: Stop
+        self, stream: BinaryIO, kind: FileKind, wanted: tuple[int, int, int], most: PageLimits, stop: Cancellation
     ) -> ToolOutput:
         offset, limit, chars = wanted
         total = count_lines(stream, kind, stop, most=None) if offset < 0 else count_lines(stream, kind, stop)
@@ -176,7 +176,7 @@ class ListDir:
     async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
         return await in_thread(lambda stop: self._signature.call(self._list, arguments, context, stop))
 
-    def _list(self, context: ToolContext, stop: Stop, /, path: str = ".") -> ToolOutput:
+    def _list(self, context: ToolContext, stop: Cancellation, /, path: str = ".") -> ToolOutput:
         """List what is in a folder: folders first, then files with their sizes. Hidden entries are included.
 
         Args:
@@ -203,7 +203,7 @@ class _Entry:
         self.line = f"{shown(name)}{'/' if is_folder else ''}{detail}"
 
 
-def _entry(entry: "os.DirEntry[str]", folder: int, stop: Stop) -> _Entry:
+def _entry(entry: "os.DirEntry[str]", folder: int, stop: Cancellation) -> _Entry:
     stop.check()
     try:
         found = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)

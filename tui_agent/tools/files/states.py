@@ -20,7 +20,7 @@ _ATTEMPTS = 3
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
-class Seen(NamedTuple):
+class FoundFile(NamedTuple):
     """A file as it was found. `content` is None if it is larger than the caller asked for."""
 
     state: FileState
@@ -47,7 +47,7 @@ class Stamp(NamedTuple):
         return cls(found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode)
 
 
-def look_at(path: Path, keep: int) -> Seen:
+def look_at(path: Path, keep: int) -> FoundFile:
     """The file at the resolved `path`, with its content if that has at most `keep` bytes.
 
     A file that cannot be read, or that is reached through a link, has the kind ``other``.
@@ -56,12 +56,12 @@ def look_at(path: Path, keep: int) -> Seen:
         with folder_of(path) as folder:
             return look_in(folder, path.name, keep)
     except _NOT_THERE:
-        return Seen(ABSENT)
+        return FoundFile(ABSENT)
     except OSError:
-        return Seen(UNREADABLE)
+        return FoundFile(UNREADABLE)
 
 
-def look_in(folder: int, name: str, keep: int) -> Seen:
+def look_in(folder: int, name: str, keep: int) -> FoundFile:
     """As `look_at`, for a name in the folder that the descriptor `folder` refers to."""
     before: os.stat_result | None = None
     for _ in range(_ATTEMPTS):
@@ -70,13 +70,13 @@ def look_in(folder: int, name: str, keep: int) -> Seen:
             seen = _look(folder, name, before, keep)
             after = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except _NOT_THERE:
-            return Seen(ABSENT)
+            return FoundFile(ABSENT)
         except OSError:
-            return Seen(UNREADABLE, found=before)
+            return FoundFile(UNREADABLE, found=before)
         if Stamp.of(before) == Stamp.of(after):
             return seen
     # It is being written to all the time.
-    return Seen(UNREADABLE, found=before)
+    return FoundFile(UNREADABLE, found=before)
 
 
 def missing_folders(path: Path) -> int:
@@ -89,12 +89,12 @@ def missing_folders(path: Path) -> int:
     return count
 
 
-def _look(folder: int, name: str, found: os.stat_result, keep: int) -> Seen:
+def _look(folder: int, name: str, found: os.stat_result, keep: int) -> FoundFile:
     if stat.S_ISLNK(found.st_mode):
         target = os.fsencode(os.readlink(name, dir_fd=folder))
-        return Seen(FileState("link", 0, len(target), sha256(target).hexdigest()), target, found)
+        return FoundFile(FileState("link", 0, len(target), sha256(target).hexdigest()), target, found)
     if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_HASHED:
-        return Seen(UNREADABLE, found=found)
+        return FoundFile(UNREADABLE, found=found)
     digest, whole = sha256(), bytearray()
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     size = 0
@@ -105,4 +105,4 @@ def _look(folder: int, name: str, found: os.stat_result, keep: int) -> Seen:
             if size <= keep:
                 whole += chunk
     state = FileState("file", stat.S_IMODE(found.st_mode), size, digest.hexdigest())
-    return Seen(state, bytes(whole) if size <= keep else None, found)
+    return FoundFile(state, bytes(whole) if size <= keep else None, found)

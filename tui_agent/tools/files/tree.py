@@ -57,7 +57,7 @@ class TreeLimits(NamedTuple):
     file_bytes: int
 
 
-class Kept(Protocol):
+class FileStore(Protocol):
     """Stores file contents; see `storage.kept_files.KeptFiles`."""
 
     def keep(self, content: bytes) -> str: ...
@@ -141,7 +141,7 @@ class _Gap(Exception):
 class Tree:
     """Tracks changes of the files in one folder, except in the `excluded` ones."""
 
-    def __init__(self, root: Path, excluded: Iterable[Path], kept: Kept, limits: TreeLimits) -> None:
+    def __init__(self, root: Path, excluded: Iterable[Path], kept: FileStore, limits: TreeLimits) -> None:
         self.root = root
         inside = (folder for folder in excluded if folder != root and folder.is_relative_to(root))
         self._excluded = tuple(str(folder.relative_to(root)) for folder in inside)

@@ -15,7 +15,7 @@ import msgspec
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.known_commands import Unknown, command_length, known
 from tui_agent.tools.gate.patterns import words
-from tui_agent.tools.gate.reach import OffLimits, Reach
+from tui_agent.tools.gate.reach import LinePaths, NotAllowed
 from tui_agent.tools.gate.repository import why_unsafe
 from tui_agent.tools.gate.rules import OUTSIDE, RUNS_OTHERS, SHELL, Rule
 from tui_agent.tools.gate.shell_line import MAX_LINE, ShellLine, SimpleCommand, read_line
@@ -119,7 +119,7 @@ class _Line:
         self._workspace = workspace
         self._rules = rules
         self._reading_passes = reading_passes
-        self._reach = Reach(workspace)
+        self._reach = LinePaths(workspace)
         self.exact: list[PlainCommand] = []
         self.rule: Rule | None = None
 
@@ -143,7 +143,7 @@ class _Line:
             return "It runs a command, and after its `cd` it is not known in which folder the rest runs."
         try:
             self._reach.move(command)
-        except OffLimits as why:
+        except NotAllowed as why:
             return f"It runs a command, and {why}."
         return ""
 
@@ -155,7 +155,7 @@ class _Line:
             self._reach.check_read(found.paths, found.texts)
             if found.flat:
                 self._reach.check_flat(found.paths)
-        except (OffLimits, Unknown) as why:
+        except (NotAllowed, Unknown) as why:
             return f"It runs a command, and {why}." if str(why) else _RUNS
         if found.repository and (orders := why_unsafe(self._reach.folder, self._workspace)):
             return f"It runs a command, and git might run what the project says: {orders}."
@@ -193,7 +193,7 @@ class _Line:
             return f"It runs a command, and what `{command.texts[0]}` reads from the pipe may be orders."
         try:
             self._reach.check_patterns(command.words)
-        except OffLimits as why:
+        except NotAllowed as why:
             return f"It runs a command, and {why}."
         if command.texts[0] == "git" and (orders := why_unsafe(self._reach.folder, self._workspace)):
             return f"It runs a command, and git might run what the project says: {orders}."

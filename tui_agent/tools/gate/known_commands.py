@@ -23,7 +23,7 @@ NO_VALUE: Final = "has no value"
 _MANY: Final = 1_000
 
 
-class Known(msgspec.Struct, frozen=True):
+class CommandAccess(msgspec.Struct, frozen=True):
     """What a command touches.
 
     `paths` are files; `texts` are not, though they may look like it. `reads`: it changes nothing. `repository`: it
@@ -41,7 +41,7 @@ class Unknown(Exception):
     """A command or one of its arguments is not known; the message names the argument, and is empty for a command."""
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CommandSyntax(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command and the options and operands that may follow it.
 
     `flags`: short options without a value; `valued`, `files`: short options with a text or a path. `names`: long
@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whole: frozenset[str] = frozenset()
 
 
-def known(words: Sequence[Word]) -> Known:
+def known(words: Sequence[Word]) -> CommandAccess:
     """What a command is known to touch. Raises Unknown."""
     texts = [word.text for word in words]
     if texts[:1] == ["timeout"] and len(texts) > 2 and re.fullmatch(r"\d{1,6}[smh]?", texts[1], re.ASCII):
@@ -109,7 +109,7 @@ def command_length(texts: Sequence[str]) -> int:
 class _Sorted:
     """The arguments of one command, sorted into paths and texts."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: CommandSyntax) -> None:
         self.options = options
         self.operands: list[Word] = []
         self.paths: list[Word] = []
@@ -117,9 +117,9 @@ class _Sorted:
         self.whole = False
 
 
-def _arguments(options: Options, words: Sequence[Word]) -> Known:
+def _arguments(options: CommandSyntax, words: Sequence[Word]) -> CommandAccess:
     if options.operands == "free":
-        return Known(options.reads)
+        return CommandAccess(options.reads)
     found, waiting = _Sorted(options), list(words)
     while waiting:
         word = waiting.pop(0)
@@ -136,7 +136,7 @@ def _arguments(options: Options, words: Sequence[Word]) -> Known:
     of_git = options.command.startswith("git ")
     if of_git and any(_RUNS_PROGRAM.search(word.text) for word in found.texts):
         raise Unknown("a format of git that is not known to be harmless")
-    return Known(options.reads, tuple(found.paths), tuple(found.texts), of_git, options.command == "diff")
+    return CommandAccess(options.reads, tuple(found.paths), tuple(found.texts), of_git, options.command == "diff")
 
 
 def _long(found: _Sorted, word: Word, waiting: list[Word]) -> None:
@@ -167,7 +167,7 @@ def _short(found: _Sorted, word: Word, waiting: list[Word]) -> None:
             raise Unknown(f"`{word.text[:200]}` is not known to be harmless")
 
 
-def _value(options: Options, option: Word, waiting: list[Word]) -> Word:
+def _value(options: CommandSyntax, option: Word, waiting: list[Word]) -> Word:
     # What this takes for a value must not be an option to the program. It is none to find; a pattern may be several.
     follows = waiting[0] if waiting else Word("-", "-")
     is_option = follows.text.startswith("-") and not re.fullmatch(r"-\d*", follows.text, re.ASCII)
@@ -212,7 +212,7 @@ _AWK: Final = re.compile(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?:
 
 
 @cache
-def known_commands() -> dict[str, Options]:
+def known_commands() -> dict[str, CommandSyntax]:
     """The table, by command."""
     table = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes())
     lists: dict[str, str] = table.pop("lists")
@@ -223,4 +223,4 @@ def known_commands() -> dict[str, Options]:
     for command, row in table.items():
         lists_of_words = {key: expanded(row[key]) for key in ("names", "whole") if key in row}
         table[command] = {**row, "command": command, **lists_of_words}
-    return msgspec.convert(table, dict[str, Options])
+    return msgspec.convert(table, dict[str, CommandSyntax])

@@ -24,7 +24,7 @@ from tui_agent.tools.gate.judging import (
     proposed_for,
     steps_of,
 )
-from tui_agent.tools.gate.read_first import Approved, Seen
+from tui_agent.tools.gate.read_first import Approved, FilesRunFirst
 from tui_agent.tools.gate.remembered import RememberedError, RememberedRules
 from tui_agent.tools.gate.rules import (
     OUTSIDE,
@@ -134,7 +134,7 @@ class _Question(msgspec.Struct, frozen=True):
 
     reason: str
     by_rule: bool = False
-    seen: Seen = Seen()
+    seen: FilesRunFirst = FilesRunFirst()
     unrecorded: bool = False
 
 
@@ -298,7 +298,9 @@ class PermissionGate:
             return ""
         return await self.history.gap() if await asyncio.to_thread(lambda: self.runs_confined) else ""
 
-    def _has_changed(self, tool: Tool, call: ToolCall, accesses: tuple[Access, ...], seen: Seen, stopped: str) -> bool:
+    def _has_changed(
+        self, tool: Tool, call: ToolCall, accesses: tuple[Access, ...], seen: FilesRunFirst, stopped: str
+    ) -> bool:
         """Whether something else would run now than was shown; if not, that is noted as allowed."""
         if _accesses(tool, call, self._workspace) != accesses:
             return True
@@ -307,14 +309,14 @@ class PermissionGate:
         self._approved.accept(seen)
         return False
 
-    def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> Seen:
+    def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> FilesRunFirst:
         """What the commands of a call would run first; nothing if a sandbox confines them."""
         lines = [access.target for access in accesses if access.effect == "run" and tool == SHELL]
         if not lines or (self._isolates and not stopped):
-            return Seen()
+            return FilesRunFirst()
         return self._look(tuple(step for line in lines for step in steps_of(line, self._workspace)))
 
-    def _look(self, steps: tuple[PlainCommand, ...]) -> Seen:
+    def _look(self, steps: tuple[PlainCommand, ...]) -> FilesRunFirst:
         if self.history is not None:
             self._approved.earlier = self.history.earlier
         return self._approved.look(steps, self._workspace)

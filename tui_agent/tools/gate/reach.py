@@ -24,11 +24,11 @@ MAX_ENTRIES: Final = 1_000
 """The most folder entries that the patterns of one line are matched against."""
 
 
-class OffLimits(Exception):
+class NotAllowed(Exception):
     """A word leads to a place that is not allowed; the message says why."""
 
 
-class Reach:
+class LinePaths:
     """Resolves the words of one line. `folder` is where its next command runs: a `cd` changes it."""
 
     def __init__(self, workspace: WorkspaceView) -> None:
@@ -43,31 +43,33 @@ class Reach:
         target = command.texts[1] if len(command.words) == 2 else ""
         reason = "it changes to a folder that is not known before it runs"
         if not target or target.startswith("-") or command.words[1].glob or command.then not in {"&&", ""}:
-            raise OffLimits(reason)
+            raise NotAllowed(reason)
         if ".." in target.split("/"):
-            raise OffLimits(reason)
+            raise NotAllowed(reason)
         place = os.path.join(self.folder, target)  # noqa: PTH118 - a Path would drop "." and "//"
         real = self._real(target)
         if not self._workspace.contains(real) or not is_folder(real) or str(real) != os.path.normpath(place):
-            raise OffLimits(f"it changes to `{shown(target, 200)}`, which is outside the project, a link, or no folder")
+            raise NotAllowed(
+                f"it changes to `{shown(target, 200)}`, which is outside the project, a link, or no folder"
+            )
         self.folder = real
 
     def check_read(self, paths: Iterable[Word], texts: Iterable[Word]) -> None:
         """Raises OffLimits if a path, or a text that is one, leads to a file that may not be read unasked."""
         for word in paths:
-            for path in self._meant(word):
+            for path in self._paths_of(word):
                 if not self._readable(path):
-                    raise OffLimits(f"`{shown(word.text, 200)}` leads outside the project")
+                    raise NotAllowed(f"`{shown(word.text, 200)}` leads outside the project")
         for word in texts:
-            for path in self._meant(word):
+            for path in self._paths_of(word):
                 if word.text != "/" and not self._readable(path) and os.path.lexists(path):
-                    raise OffLimits(f"`{shown(word.text, 200)}` leads outside the project")
+                    raise NotAllowed(f"`{shown(word.text, 200)}` leads outside the project")
 
     def check_flat(self, paths: Iterable[Word]) -> None:
         """Raises OffLimits for a folder: the command would follow the links in it."""
         for word in paths:
-            if any(is_folder(path) for path in self._meant(word)):
-                raise OffLimits(f"`{shown(word.text, 200)}` is a folder, whose links it follows")
+            if any(is_folder(path) for path in self._paths_of(word)):
+                raise NotAllowed(f"`{shown(word.text, 200)}` is a folder, whose links it follows")
 
     def check_patterns(self, words: Sequence[Word]) -> None:
         """Raises OffLimits if the shell could expand a pattern to something outside."""
@@ -78,7 +80,7 @@ class Reach:
     def _readable(self, path: Path) -> bool:
         return str(path) in NOWHERE or self._workspace.contains(path) or self._workspace.owns(path)
 
-    def _meant(self, word: Word) -> Iterator[Path]:
+    def _paths_of(self, word: Word) -> Iterator[Path]:
         if word.text in NOWHERE:
             return
         if not word.glob:
@@ -89,11 +91,11 @@ class Reach:
     def _real(self, text: str) -> Path:
         self._parts += text.count("/") + 1
         if self._parts > MAX_PARTS:
-            raise OffLimits("it names more paths than are looked up")
+            raise NotAllowed("it names more paths than are looked up")
         try:
             return Path(os.path.realpath(os.path.join(self.folder, text)))  # noqa: PTH118 - as the kernel reads it
         except (OSError, ValueError):
-            raise OffLimits(f"`{shown(text, 200)}` cannot be looked up") from None
+            raise NotAllowed(f"`{shown(text, 200)}` cannot be looked up") from None
 
     def _expanded(self, word: Word) -> Iterator[Path]:
         """The paths a pattern may lead to: at least all that the shell would expand it to."""
@@ -112,7 +114,7 @@ class Reach:
             yield folder / re.sub(r"\\(.)", r"\1", part)
             return
         if not self._readable(Path(os.path.realpath(folder))):
-            raise OffLimits("a pattern leads outside the project")
+            raise NotAllowed("a pattern leads outside the project")
         try:
             entries = os.scandir(folder)
         except (OSError, ValueError):
@@ -121,7 +123,7 @@ class Reach:
             for entry in entries:
                 self._entries += 1
                 if self._entries > MAX_ENTRIES:
-                    raise OffLimits("a pattern stands for more files than are looked at")
+                    raise NotAllowed("a pattern stands for more files than are looked at")
                 wanted = entry.is_symlink() or (more and entry.is_dir())
                 if wanted and matches(part, entry.name):
                     yield folder / entry.name

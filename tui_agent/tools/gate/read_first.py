@@ -79,9 +79,9 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
         others = list(_shadowing(path.parent)) if path.suffix == ".py" else []
         # What a build file names is read by the program that reads the build file.
         rows = [names for _, names in _ROWS if any(matches(name, path.name) for name in names)]
-        besides = [name for names in rows for name in names]
+        also = [name for names in rows for name in names]
         for folder in dict.fromkeys((path.parent, workspace.root)):
-            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace, besides))
+            others += (*_run(tokens, folder, workspace), *_read_by(tokens, [folder], workspace, also))
         waiting += (other for other in dict.fromkeys(others) if other not in found)
         found |= dict.fromkeys(others)
     return list(found)
@@ -117,13 +117,13 @@ def _named_by(step: PlainCommand, workspace: WorkspaceView, *, unknown: bool) ->
 
 
 def _read_by(
-    tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, besides: Sequence[str] = ()
+    tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, also: Sequence[str] = ()
 ) -> Iterator[Path]:
     """What the programs among these words read first, in these folders and in those that are named with them: files of
     their patterns and of those `besides`, and their own programs.
     """
     programs = dict.fromkeys(map(_program, tokens))
-    patterns = dict.fromkeys((*besides, *(name for program in programs for name in _READ_BY.get(program, ()))))
+    patterns = dict.fromkeys((*also, *(name for program in programs for name in _READ_BY.get(program, ()))))
     named = [
         token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < 1_000 and "\0" not in token
     ]
@@ -220,7 +220,7 @@ class _Kept(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class Seen(NamedTuple):
+class FilesRunFirst(NamedTuple):
     """The files that a command runs first as they are now, and how they have changed since the user allowed them."""
 
     files: tuple[_Kept, ...] = ()
@@ -255,7 +255,7 @@ class Approved:
                 self._began_ns = int(began.read_text())
         self.earlier: Callable[[Path], bytes | None] = lambda _: None
 
-    def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> Seen:
+    def look(self, steps: Iterable[PlainCommand], workspace: WorkspaceView) -> FilesRunFirst:
         """Look at what these commands run first. Reads files."""
         paths = read_first(steps, workspace)
         files = [(path, _found(path)) for path in paths]
@@ -270,9 +270,9 @@ class Approved:
         if len(paths) > MAX_FILES:
             note = f"it runs or reads more than {MAX_FILES} files: what the others are is not known"
             changes.append(Change(note, ""))
-        return Seen(tuple(now for _, now in files), tuple(changes))
+        return FilesRunFirst(tuple(now for _, now in files), tuple(changes))
 
-    def accept(self, seen: Seen) -> None:
+    def accept(self, seen: FilesRunFirst) -> None:
         """Keep these contents: the user has allowed what runs them."""
         for kept in seen.files:
             if self._known(kept.path) != kept:

@@ -42,7 +42,7 @@ class RuleError(Exception):
     """A rule that cannot be parsed; the text names it and says how rules are written."""
 
 
-class Prefix(msgspec.Struct, frozen=True):
+class CommandPrefix(msgspec.Struct, frozen=True):
     """The words of a rule for commands. `more`: other words may follow them."""
 
     words: tuple[Word, ...]
@@ -91,7 +91,7 @@ class Rule(msgspec.Struct, frozen=True):
         return self.tool not in {OUTSIDE, UNRECORDED} and matches(self.tool, tool)
 
     @property
-    def prefix(self) -> Prefix | None:
+    def prefix(self) -> CommandPrefix | None:
         """The words of a rule for commands; None if its pattern is not one plain command."""
         return _prefix(self.pattern)
 
@@ -232,14 +232,14 @@ def _forms(access: Access, workspace: WorkspaceView, rule: Rule | None = None) -
 
 
 @lru_cache(maxsize=1_000)
-def _prefix(pattern: str) -> Prefix | None:
+def _prefix(pattern: str) -> CommandPrefix | None:
     if not pattern:
         return None
     words = read_words(pattern)
     if words is None:
         return None
     more = len(words) > 1 and words[-1].raw == "*"
-    return Prefix(words[:-1] if more else words, more)
+    return CommandPrefix(words[:-1] if more else words, more)
 
 
 def _same(mine: Word, its: Word) -> bool:

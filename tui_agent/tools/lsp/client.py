@@ -36,7 +36,7 @@ MESSAGE_CHARS: Final = 300
 ERROR, WARNING = 1, 2
 
 
-class Problem(NamedTuple):
+class Diagnostic(NamedTuple):
     """A problem in a file. line, column: from 1. source: who says so; server: the program that was asked."""
 
     path: Path
@@ -202,7 +202,7 @@ class LanguageServer:
         self._is_settled = False
         self._client.protocol.notify(method, parameters)
 
-    async def problems(self, paths: Iterable[Path]) -> dict[Path, list[Problem]]:
+    async def problems(self, paths: Iterable[Path]) -> dict[Path, list[Diagnostic]]:
         """What it says of these files, and of others if it does so unasked. Raises TimeoutError, RuntimeError."""
         if self.program.name == TYPESCRIPT:
             found = {path: await self._of_typescript(path) for path in paths}
@@ -267,7 +267,7 @@ class LanguageServer:
             finally:
                 arriving.cancel()
 
-    def _problem(self, path: Path, each: dict[str, Any]) -> Problem:
+    def _problem(self, path: Path, each: dict[str, Any]) -> Diagnostic:
         code = each.get("code")
         source = f"{each.get('source') or self.program.name} {code if code is not None else ''}"
         place = each.get("range", {}).get("start", {})
@@ -275,7 +275,7 @@ class LanguageServer:
         message = one_line(clean(str(each.get("message", ""))), MESSAGE_CHARS)
         is_error = (each.get("severity") or ERROR) == ERROR
         source = one_line(clean(source.strip()), 60)
-        return Problem(path, line, column, message, source, is_error, self.program.name)
+        return Diagnostic(path, line, column, message, source, is_error, self.program.name)
 
     async def close(self) -> None:
         """Ask it to end, and end it."""

@@ -16,7 +16,7 @@ from tui_agent.text import clean, counted, one_line
 from tui_agent.tools.base import Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.gate.workspace import display_path
-from tui_agent.tools.lsp.client import MESSAGE_CHARS, Problem
+from tui_agent.tools.lsp.client import MESSAGE_CHARS, Diagnostic
 from tui_agent.tools.lsp.servers import LanguageServers, text_of
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.sandbox import ready
@@ -60,7 +60,7 @@ class Diagnosing(Wrapping):
         return _with(output, found)
 
 
-class TellingLate(Wrapping):
+class LateDiagnostics(Wrapping):
     """Wraps another tool: its result ends with what earlier edits broke that was not known in time for theirs."""
 
     def __init__(self, tool: Tool, servers: LanguageServers) -> None:
@@ -74,7 +74,7 @@ class TellingLate(Wrapping):
         return _with(output, found, since="the last edit")
 
 
-def problem_text(problem: Problem, name: str) -> str:
+def problem_text(problem: Diagnostic, name: str) -> str:
     """A problem on one line. `name`: of its file."""
     return f"{name}:{problem.line}:{problem.column}: {problem.message} ({problem.source})"
 

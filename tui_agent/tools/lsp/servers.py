@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tui_agent.settings import Diagnostics
+from tui_agent.settings import DiagnosticsSettings
 from tui_agent.text import error_text
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.files.encodings import decode
-from tui_agent.tools.lsp.client import LanguageServer, Problem
+from tui_agent.tools.lsp.client import Diagnostic, LanguageServer
 from tui_agent.tools.lsp.disk import Disk
 from tui_agent.tools.lsp.programs import LANGUAGES, PROGRAMS, Program, Project
 from tui_agent.tools.sandbox.launcher import Request
@@ -37,7 +37,7 @@ LOOKED_FOR: Final = 400
 class LanguageServers:
     """The language servers of one session. Owns their processes."""
 
-    def __init__(self, settings: Diagnostics, sandbox: Sandbox, root: Path, *, trusted: bool) -> None:
+    def __init__(self, settings: DiagnosticsSettings, sandbox: Sandbox, root: Path, *, trusted: bool) -> None:
         """`root`: the project's folder; its own programs are started only if it is `trusted`."""
         self.on_change: Callable[[], None] = lambda: None
         """Told when there may be other problems than before."""
@@ -45,8 +45,8 @@ class LanguageServers:
         self._project = Project(root, trusted)
         self._disk = Disk(root)
         self._servers: dict[str, asyncio.Task[LanguageServer]] = {}
-        self._known: dict[Path, list[Problem]] = {}
-        self._owed: list[Problem] = []
+        self._known: dict[Path, list[Diagnostic]] = {}
+        self._owed: list[Diagnostic] = []
         self._edits: dict[Path, tuple[str, str]] = {}
         self._edited: dict[Path, None] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -61,7 +61,7 @@ class LanguageServers:
         return path.suffix in LANGUAGES and self.are_used
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[Diagnostic, ...]:
         """What is wrong now, as far as known, in the files edited here and those that use them."""
         found = (problem for path in sorted(self._known) for problem in self._known[path])
         return tuple(problem for problem in found if problem.is_error or self._settings.warnings)
@@ -76,7 +76,7 @@ class LanguageServers:
         """What each server that was started is doing now, in words."""
         return {name: _state(task) for name, task in self._servers.items()}
 
-    async def new_problems(self, path: Path, before: str, after: str) -> list[Problem]:
+    async def new_problems(self, path: Path, before: str, after: str) -> list[Diagnostic]:
         """What an edit of this file newly broke, in it and in those that use it, and what earlier edits broke that was
         not known in time. Waits for it as long as the settings say.
         """
@@ -89,7 +89,7 @@ class LanguageServers:
         await asyncio.wait(filter(None, (self._looking,)), timeout=self._settings.wait_s)
         return self.owed()
 
-    def owed(self) -> list[Problem]:
+    def owed(self) -> list[Diagnostic]:
         """What edits newly broke and has not been told."""
         owed, self._owed = self._owed, []
         return [problem for problem in owed if problem.is_error or self._settings.warnings]
@@ -125,14 +125,14 @@ class LanguageServers:
             self._take_in(server, await server.problems([each]), is_new=True)
         server.forget(2 * OTHERS)
 
-    def _take_in(self, server: LanguageServer, found: Mapping[Path, list[Problem]], *, is_new: bool) -> None:
+    def _take_in(self, server: LanguageServer, found: Mapping[Path, list[Diagnostic]], *, is_new: bool) -> None:
         """Let these be the problems that are known of these files; `is_new`: what was not, is owed."""
         name = server.program.name
         for path, problems in found.items():
             still = Counter(problem.what for problem in problems)
             self._owed = [each for each in self._owed if (each.path, each.server) != (path, name) or still[each.what]]
-            before: list[Problem] = []
-            others: list[Problem] = []
+            before: list[Diagnostic] = []
+            others: list[Diagnostic] = []
             for problem in self._known.get(path, ()):
                 (before if problem.server == name else others).append(problem)
             self._known[path] = [*others, *problems]

@@ -14,7 +14,7 @@ from tui_agent.settings import USER_FILE, Settings, ToolServer
 from tui_agent.settings.servers import listed_servers, server_from, usable_name
 from tui_agent.settings.trust import SERVERS_FILE
 from tui_agent.settings.writing import keep_servers
-from tui_agent.tools.mcp.configuration import Choices, Configured, configured, plugins_of, read_json
+from tui_agent.tools.mcp.configuration import ConfiguredServer, ServerSwitches, configured, plugins_of, read_json
 
 _VALUES: Final = {
     **dict.fromkeys(("-s", "--scope"), "scope"),
@@ -155,14 +155,14 @@ def _remove(given: _Given, home: Path, project: Path, settings: Settings) -> str
     return f"Removed {name} from {path}."
 
 
-def _configured(home: Path, project: Path | None, settings: Settings) -> tuple[list[Configured], tuple[str, ...]]:
+def _configured(home: Path, project: Path | None, settings: Settings) -> tuple[list[ConfiguredServer], tuple[str, ...]]:
     folder = project or Path.cwd()
     return configured(settings.mcp.servers, folder, project, plugins_of(settings, folder, home))
 
 
 def _list(home: Path, project: Path | None, settings: Settings) -> str:
     found, problems = _configured(home, project, settings)
-    choices = Choices(home)
+    choices = ServerSwitches(home)
     lines = [f"{each.name}: {each.shown} - {_state(each, choices)}" for each in found]
     return "\n".join((*(lines or ["No servers. `tui-agent mcp add` adds one."]), *problems))
 
@@ -180,11 +180,11 @@ def _shown(given: _Given, home: Path, project: Path | None, settings: Settings) 
     if oauth := server.server.oauth:
         fields["oauth"] = {"client_id": oauth.client_id, "scopes": oauth.scopes, "client_secret": "…"}
     lines = [f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items()]
-    head = (server.name, f"  from: {where}", f"  state: {_state(server, Choices(home))}")
+    head = (server.name, f"  from: {where}", f"  state: {_state(server, ServerSwitches(home))}")
     return "\n".join((*head, *lines))
 
 
-def _state(server: Configured, choices: Choices) -> str:
+def _state(server: ConfiguredServer, choices: ServerSwitches) -> str:
     return "on" if choices.is_on(server) else "off: /mcp on turns it on"
 
 

@@ -39,7 +39,7 @@ _USERS_ALONE: Final = ("believe_hints",)
 """Fields of a server that only the user may set."""
 
 
-class Configured(msgspec.Struct, frozen=True):
+class ConfiguredServer(msgspec.Struct, frozen=True):
     """A server and who configured it. `folder`: where it runs, and what relative paths start from."""
 
     name: str
@@ -98,29 +98,29 @@ class Configured(msgspec.Struct, frozen=True):
         return msgspec.convert(whole(msgspec.to_builtins(self.server)), ToolServer)
 
 
-class Unavailable(Exception):
+class ServerUnavailable(Exception):
     """A server cannot be used now; the text says why, in a full sentence."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ServerTimeouts(msgspec.Struct, frozen=True):
     """The most seconds for a start and for a call."""
 
     start: float
     call: float
 
 
-class Found(NamedTuple):
+class FoundServers(NamedTuple):
     """The servers of a file, and full sentences about what in it cannot be used."""
 
     servers: dict[str, ToolServer]
     problems: tuple[str, ...] = ()
 
 
-def servers_in(document: object, origin: str) -> Found:
+def servers_in(document: object, origin: str) -> FoundServers:
     """The servers of a file that several agents share. What is not used of them is named among the problems."""
     listed = listed_servers(document) if isinstance(document, dict) else None
     if listed is None:
-        return Found({}, (f"{origin}: there is no section mcpServers.",))
+        return FoundServers({}, (f"{origin}: there is no section mcpServers.",))
     servers: dict[str, ToolServer] = {}
     problems = []
     for name, given in listed.items():
@@ -130,7 +130,7 @@ def servers_in(document: object, origin: str) -> Found:
             problems += [f"{origin}: {one_line(str(name), 60)}: {note}." for note in notes]
         except ValueError as error:
             problems.append(f"{origin}: {one_line(str(name), 60)}: {error}.")
-    return Found(servers, tuple(problems))
+    return FoundServers(servers, tuple(problems))
 
 
 def read_json(path: Path) -> object:
@@ -152,22 +152,22 @@ def read_document(path: Path, parse: Callable[[str], object]) -> object:
         raise ValueError(f"{path}: {error}") from None
 
 
-class Plugin(NamedTuple):
+class ServerPlugin(NamedTuple):
     """A plugin of the user's; `data`: where it keeps what outlasts its updates."""
 
     folder: Path
     data: Path
 
 
-def plugins_of(settings: Settings, folder: Path, home: Path) -> tuple[Plugin, ...]:
+def plugins_of(settings: Settings, folder: Path, home: Path) -> tuple[ServerPlugin, ...]:
     """The plugins that the settings name, relative to `folder`."""
     places = (folder / Path(each).expanduser() for each in settings.session.plugins)
-    return tuple(Plugin(place, home / PLUGIN_DATA / place.name) for place in places)
+    return tuple(ServerPlugin(place, home / PLUGIN_DATA / place.name) for place in places)
 
 
 def configured(
-    users: Mapping[str, ToolServer], folder: Path, project: Path | None, plugins: Iterable[Plugin] = ()
-) -> tuple[list[Configured], tuple[str, ...]]:
+    users: Mapping[str, ToolServer], folder: Path, project: Path | None, plugins: Iterable[ServerPlugin] = ()
+) -> tuple[list[ConfiguredServer], tuple[str, ...]]:
     """All servers, and sentences about what cannot be used. `project`: the root of a trusted project. Reads files.
 
     Of two servers with the same name, the user's wins.
@@ -176,21 +176,23 @@ def configured(
     for plugin in plugins:
         added, more = _of_plugin(plugin)
         users, problems = {**added, **users}, (*problems, *more)
-    found = [Configured(name, server, "user", folder) for name, server in users.items()]
+    found = [ConfiguredServer(name, server, "user", folder) for name, server in users.items()]
     if project is not None:
         theirs, more = _of_project(project)
         problems = (*problems, *more)
-        found += [Configured(name, server, "project", project) for name, server in theirs.items() if name not in users]
+        found += [
+            ConfiguredServer(name, server, "project", project) for name, server in theirs.items() if name not in users
+        ]
     return sorted(found, key=lambda each: each.name), problems
 
 
-def _of_project(project: Path) -> Found:
+def _of_project(project: Path) -> FoundServers:
     """The servers of the project's files; of equal names, the one in ``.mcp.json`` counts."""
     ours, editors = (_in_file(project / name) for name in (SERVERS_FILE, EDITORS_SERVERS_FILE))
-    return Found({**editors.servers, **ours.servers}, (*ours.problems, *editors.problems))
+    return FoundServers({**editors.servers, **ours.servers}, (*ours.problems, *editors.problems))
 
 
-def _of_plugin(plugin: Plugin) -> Found:
+def _of_plugin(plugin: ServerPlugin) -> FoundServers:
     """The servers of a plugin, named after it, with its places filled in."""
     places = {"CLAUDE_PLUGIN_ROOT": str(plugin.folder), "CLAUDE_PLUGIN_DATA": str(plugin.data)}
     text = json.dumps(plugin_servers(plugin.folder))
@@ -208,24 +210,24 @@ def _of_plugin(plugin: Plugin) -> Found:
     )
 
 
-def _in_file(path: Path) -> Found:
+def _in_file(path: Path) -> FoundServers:
     try:
         document = read_json(path)
     except ValueError as error:
-        return Found({}, (str(error),))
-    return Found({}) if document is None else _tamed(servers_in(document, str(path)))
+        return FoundServers({}, (str(error),))
+    return FoundServers({}) if document is None else _tamed(servers_in(document, str(path)))
 
 
-def _tamed(found: Found) -> Found:
+def _tamed(found: FoundServers) -> FoundServers:
     """Servers without what only the user may say of them."""
     tamed = {
         name: msgspec.structs.replace(server, **dict.fromkeys(_USERS_ALONE, False))
         for name, server in found.servers.items()
     }
-    return Found(tamed, found.problems)
+    return FoundServers(tamed, found.problems)
 
 
-def own_files(server: Configured) -> str:
+def own_files(server: ConfiguredServer) -> str:
     """A digest of what starting a server runs or reads first, as an exact rule does, where commands may write it.
 
     Empty if there is nothing. Reads files.
@@ -242,7 +244,7 @@ def own_files(server: Configured) -> str:
     return sha256(msgspec.json.encode(own, order="deterministic")).hexdigest()[:32] if own else ""
 
 
-class Choices:
+class ServerSwitches:
     """Which servers the user turned on or off, in a private file. The methods read or write it: call them off the loop.
 
     A server whose own files a command may have changed since it was turned on, or first used, is new again. Raises
@@ -254,24 +256,24 @@ class Choices:
         kept = self._read()
         self._chosen, self._files = kept.servers, kept.files
 
-    def is_on(self, server: Configured) -> bool:
+    def is_on(self, server: ConfiguredServer) -> bool:
         """Whether it may start: a project's server only if the user turned on exactly this definition."""
         chosen = self._chosen.get(self._key(server))
         if chosen is None:
             chosen = server.source == "user" and server.server.enabled
         return chosen and not self._changed(server)
 
-    def is_new(self, server: Configured) -> bool:
+    def is_new(self, server: ConfiguredServer) -> bool:
         """Whether the user has not decided about it yet, or its files have changed since."""
         unknown = server.source == "project" and self._key(server) not in self._chosen
         return unknown or (self._chosen.get(self._key(server), True) and self._changed(server))
 
-    def turn(self, server: Configured, *, on: bool) -> None:
+    def turn(self, server: ConfiguredServer, *, on: bool) -> None:
         """Store a choice."""
         self._chosen[self._key(server)] = on
         self._write({self._key(server): on}, {self._key(server): own_files(server)} if on else {})
 
-    def _changed(self, server: Configured) -> bool:
+    def _changed(self, server: ConfiguredServer) -> bool:
         found, key = own_files(server), self._key(server)
         if found and key not in self._files:
             with suppress(OSError):
@@ -285,7 +287,7 @@ class Choices:
         write_file(self._path, json.dumps(kept, indent=2).encode() + b"\n")
 
     @staticmethod
-    def _key(server: Configured) -> str:
+    def _key(server: ConfiguredServer) -> str:
         return f"{server.source} {server.name} {server.digest if server.source == 'project' else ''}".strip()
 
     def _read(self) -> "_Kept":

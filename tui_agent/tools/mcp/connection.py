@@ -17,7 +17,13 @@ from tui_agent.conversation.entries import Outcome
 from tui_agent.durable import in_thread, to_completion
 from tui_agent.text import clean, error_text, one_line
 from tui_agent.tools.base import CallStopped, ToolContext, ToolOutput
-from tui_agent.tools.mcp.configuration import Configured, Limits, Unavailable, environ, environment_of
+from tui_agent.tools.mcp.configuration import (
+    ConfiguredServer,
+    ServerTimeouts,
+    ServerUnavailable,
+    environ,
+    environment_of,
+)
 from tui_agent.tools.mcp.elicitation import answered
 from tui_agent.tools.mcp.http import SIGNING_IN_S, SignIn, Tokens, Unauthorized, listening
 from tui_agent.tools.mcp.known import (
@@ -66,7 +72,7 @@ _SILENT: Final = logging.NullHandler()
 _REASON_S: Final = 2.0
 
 
-class _WillNotStart(Unavailable):
+class _WillNotStart(ServerUnavailable):
     """It cannot be started, or not in time: another try would fail too."""
 
 
@@ -78,8 +84,8 @@ class Connection:
 
     def __init__(
         self,
-        configured: Configured,
-        limits: Limits,
+        configured: ConfiguredServer,
+        limits: ServerTimeouts,
         log: Path,
         changed: Callable[[KnownServer], Awaitable[None]],
         folders: Sequence[Path] = (),
@@ -113,7 +119,7 @@ class Connection:
         return self.configured.name
 
     async def start(self) -> None:
-        """Start it if it is not running. Raises `Unavailable`."""
+        """Start it if it is not running. Raises `ServerUnavailable`."""
         await self._running()
 
     def try_again(self) -> None:
@@ -122,7 +128,10 @@ class Connection:
             self.state, self.error = "stopped", ""
 
     async def sign_in(self, show: Callable[[str], None]) -> None:
-        """Let the user sign in if the server asks for that; calls `show` with the address. Raises `Unavailable`."""
+        """Let the user sign in if the server asks for that; calls `show` with the address.
+
+        Raises `ServerUnavailable`.
+        """
         await self.close()
         granted = await self._tokens.get_tokens() if self._unauthorized.scopes else None
         scopes = f"{(granted and granted.scope) or ''} {self._unauthorized.scopes}"
@@ -139,7 +148,7 @@ class Connection:
         """Call a tool. `context` receives the server's progress, and its questions to the user.
 
         A call that the server makes a task of is followed to its end, also over a lost connection; one that an earlier
-        run of the session began is taken up. Raises `Unavailable`, and ValueError if the server refuses.
+        run of the session began is taken up. Raises `ServerUnavailable`, and ValueError if the server refuses.
         """
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -172,18 +181,20 @@ class Connection:
 
     async def _followed(self, task: str, key: str, context: ToolContext, seconds: float) -> "CallToolResult | None":
         """The result of a task that the call `key` began; None if the server does not know it. Raises as `call`."""
-        from tui_agent.tools.mcp.tasks import Following
+        from tui_agent.tools.mcp.tasks import TaskFollower
 
-        following = Following(task, seconds)
+        following = TaskFollower(task, seconds)
         lost = iter(LOST_S)
         try:
             while True:
                 try:
                     state = await self._ask("the task of a call", lambda client: following.ask(client.session), seconds)
-                except Unavailable as error:
+                except ServerUnavailable as error:
                     pause = next(lost, None)
                     if pause is None or self._unauthorized.asked:
-                        raise Unavailable(f"{error} It may still work on it: the same call asks again.") from error
+                        raise ServerUnavailable(
+                            f"{error} It may still work on it: the same call asks again."
+                        ) from error
                     context.progress(f"the server {self.name} cannot be reached; it may work on …")
                     await asyncio.sleep(pause)
                     continue
@@ -227,7 +238,7 @@ class Connection:
     # Running
 
     async def _running(self) -> "Client":
-        """The client of the running server; starts it if necessary, with two tries. Raises `Unavailable`."""
+        """The client of the running server; starts it if necessary, with two tries. Raises `ServerUnavailable`."""
         async with self._starting:
             if self._client is not None and not self._over.is_set():
                 return self._client
@@ -236,7 +247,7 @@ class Connection:
                 return await self._started()
             except _WillNotStart:
                 raise
-            except Unavailable:
+            except ServerUnavailable:
                 await asyncio.sleep(BACKOFF_S)
                 return await self._started()
 
@@ -258,7 +269,9 @@ class Connection:
                 self._reason = self._sign_in_wanted
                 raise _WillNotStart(await self._failed(self._reason)) from error
             kind = (
-                _WillNotStart if isinstance(error, Unavailable | FileNotFoundError | PermissionError) else Unavailable
+                _WillNotStart
+                if isinstance(error, ServerUnavailable | FileNotFoundError | PermissionError)
+                else ServerUnavailable
             )
             raise kind(await self._failed(self._reason or _why(error))) from error
         self.state = "running"
@@ -311,20 +324,20 @@ class Connection:
                 ready.exception()
 
     async def _connected(self, over: asyncio.Event) -> "Client":
-        """A client to enter. Raises `Unavailable`."""
+        """A client to enter. Raises `ServerUnavailable`."""
         await asyncio.to_thread(importlib.import_module, "mcp")
         # We report errors in our own words; without a handler Python would also print the SDK's tracebacks.
         logging.getLogger("mcp").addHandler(_SILENT)
         from mcp import Client
         from mcp_types import Implementation
 
-        from tui_agent.tools.mcp.tasks import Tasks
+        from tui_agent.tools.mcp.tasks import TasksExtension
         from tui_agent.version import __version__
 
         try:
             server = self.configured.resolved(environ())
         except KeyError as missing:
-            raise Unavailable(f"the variable {missing.args[0]} is not set") from None
+            raise ServerUnavailable(f"the variable {missing.args[0]} is not set") from None
         if server.command:
             environment = environment_of(server, environ())
             transport: Transport = running(
@@ -341,7 +354,7 @@ class Connection:
             elicitation_callback=self._elicited,
             list_roots_callback=self._roots if self._folders else None,
             cache=None,
-            extensions=[Tasks()],
+            extensions=[TasksExtension()],
         )
 
     def _ended(self, over: asyncio.Event, why: str) -> None:
@@ -358,7 +371,7 @@ class Connection:
     # Asking
 
     async def _ask(self, what: str, ask: Callable[["Client"], Awaitable[Result]], seconds: float) -> Result:
-        """Send the server a request. Raises `Unavailable`, and ValueError if it refuses.
+        """Send the server a request. Raises `ServerUnavailable`, and ValueError if it refuses.
 
         A server that has ended since the last request is started again. If it ends during the request, it is not known
         what it did, so the request is not repeated.
@@ -374,11 +387,11 @@ class Connection:
             if error.code == REQUEST_TIMEOUT:
                 problem = f"The server {self.name} did not answer within {seconds:g} s ({what}); it was told to stop."
                 self.error = problem
-                raise Unavailable(problem) from error
+                raise ServerUnavailable(problem) from error
             if error.code == PARSE_ERROR:
                 said = one_line(error.message, 500)
                 self.error = f"What the server {self.name} answers cannot be read: {said} ({what})."
-                raise Unavailable(self.error) from error
+                raise ServerUnavailable(self.error) from error
             if error.code != CONNECTION_CLOSED:
                 raise ValueError(one_line(error.message, 4_000) or f"error {error.code}") from error
             failure: Exception = error
@@ -389,7 +402,7 @@ class Connection:
                 await over.wait()
         why = self.error or f"The server {self.name} cannot be reached any more: {_why(failure)}."
         self._ended(over, _why(failure))
-        raise Unavailable(f"{why} What it did by then ({what}) is not known.") from failure
+        raise ServerUnavailable(f"{why} What it did by then ({what}) is not known.") from failure
 
     async def _read_lists(self, client: "Client") -> None:
         """Read what the server offers, and pass it to `changed`."""
@@ -586,7 +599,7 @@ def _why(error: BaseException) -> str:
     """What went wrong, without a full stop; for an exception group, its first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    if isinstance(error, Unavailable):
+    if isinstance(error, ServerUnavailable):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
         return one_line(error.strerror, 500)

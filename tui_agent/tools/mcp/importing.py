@@ -20,7 +20,7 @@ FILES: Final = (
 """The agents and their files with servers, relative to the user's home."""
 
 
-class Foreign(NamedTuple):
+class ForeignServers(NamedTuple):
     """The servers of another agent's file, and sentences about what in it cannot be used."""
 
     agent: str
@@ -29,18 +29,18 @@ class Foreign(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def foreign(home: Path, project: Path) -> list[Foreign]:
+def foreign(home: Path, project: Path) -> list[ForeignServers]:
     """The servers of other agents, for the user and for this project. Reads files."""
     found = [_read(agent, home / name, project) for agent, name in FILES]
     return [each for each in found if each is not None]
 
 
-def _read(agent: str, path: Path, project: Path) -> Foreign | None:
+def _read(agent: str, path: Path, project: Path) -> ForeignServers | None:
     """The servers in a file; None if there is no file, or it has none."""
     try:
         document = read_settings(path)
     except ValueError as error:
-        return Foreign(agent, path, {}, (str(error),))
+        return ForeignServers(agent, path, {}, (str(error),))
     if not isinstance(document, dict):
         return None
     listed: dict[str, object] = {}
@@ -50,7 +50,7 @@ def _read(agent: str, path: Path, project: Path) -> Foreign | None:
     if not listed:
         return None
     found = servers_in({"mcpServers": listed}, str(path))
-    return Foreign(agent, path, found.servers, found.problems)
+    return ForeignServers(agent, path, found.servers, found.problems)
 
 
 def read_settings(path: Path) -> object:

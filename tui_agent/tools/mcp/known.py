@@ -16,7 +16,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolDefinition, valid_text
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.text import clean, one_line
-from tui_agent.tools.mcp.configuration import FOLDER, Configured
+from tui_agent.tools.mcp.configuration import FOLDER, ConfiguredServer
 
 MAX_TOOLS: Final = 1_000
 """The most tools of one server that are listed."""
@@ -239,23 +239,23 @@ def unique(tools: Iterable[KnownTool]) -> tuple[KnownTool, ...]:
     return tuple(found[name] for name in sorted(found))[:MAX_TOOLS]
 
 
-class Lists:
+class ServerListCache:
     """Stores what servers offer in the program's home, by the digest of their definition. Reads and writes files."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / FOLDER / "lists"
 
-    def load(self, server: Configured) -> KnownServer | None:
+    def load(self, server: ConfiguredServer) -> KnownServer | None:
         """What was known last time; None if there is no file, or it cannot be read."""
         try:
             return msgspec.json.decode(self._path(server).read_bytes(), type=KnownServer)
         except (OSError, ValueError, RecursionError):
             return None
 
-    def save(self, server: Configured, known: KnownServer) -> None:
+    def save(self, server: ConfiguredServer, known: KnownServer) -> None:
         """Store it for later starts. Raises OSError."""
         make_private_folder(self._folder)
         write_file(self._path(server), msgspec.json.encode(known))
 
-    def _path(self, server: Configured) -> Path:
+    def _path(self, server: ConfiguredServer) -> Path:
         return self._folder / f"{server.name}-{server.digest}.json"

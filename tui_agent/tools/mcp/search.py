@@ -41,7 +41,7 @@ _ALIKE: Final = {
 }  # fmt: skip
 
 
-class Entry(NamedTuple):
+class SearchableTool(NamedTuple):
     """A tool and its server."""
 
     server: str
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 class Index:
     """A search index of the tools of all servers. A search takes time only for the words of the query."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[SearchableTool]) -> None:
         self._entries = tuple(entries)
         self._counts = [Counter(_words_of(entry)) for entry in self._entries]
         self._names = ["".join(words(entry.tool.name)) for entry in self._entries]
@@ -59,7 +59,7 @@ class Index:
         self._mean = max(1.0, sum(self._lengths) / max(1, len(self._lengths)))
         self._holders = Counter(word for counts in self._counts for word in counts)
 
-    def search(self, query: str, limit: int) -> list[Entry]:
+    def search(self, query: str, limit: int) -> list[SearchableTool]:
         """The best matching tools, best first; none if no word of the query is known."""
         wanted = dict.fromkeys(words(query))
         ranked = sorted(((self._score(place, wanted), -place) for place in range(len(self._entries))), reverse=True)
@@ -89,7 +89,7 @@ def words(text: str) -> list[str]:
     return found
 
 
-def _words_of(entry: Entry) -> list[str]:
+def _words_of(entry: SearchableTool) -> list[str]:
     return [
         *words(entry.server),
         *(words(entry.tool.name) * NAME_WEIGHT),

@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.settings import Mcp, ToolServer
+from tui_agent.settings import McpSettings, ToolServer
 from tui_agent.text import error_text, one_line
 from tui_agent.tools.base import Tool, ToolContext, ToolFailure, ToolOutput
 from tui_agent.tools.lsp.lookups import lookup_tools
 from tui_agent.tools.lsp.servers import LanguageServers
-from tui_agent.tools.mcp.configuration import FOLDER, Choices, Configured, Limits, Plugin, Unavailable, configured
-from tui_agent.tools.mcp.known import KnownServer, KnownTool, Lists, prompt_arguments, tool_name
+from tui_agent.tools.mcp.configuration import (
+    FOLDER,
+    ConfiguredServer,
+    ServerPlugin,
+    ServerSwitches,
+    ServerTimeouts,
+    ServerUnavailable,
+    configured,
+)
+from tui_agent.tools.mcp.known import KnownServer, KnownTool, ServerListCache, prompt_arguments, tool_name
 from tui_agent.tools.mcp.open_tasks import call_key
-from tui_agent.tools.mcp.search import Entry, Index
+from tui_agent.tools.mcp.search import Index, SearchableTool
 from tui_agent.tools.mcp.server_tool import ServerTool
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ SIGN_INS: Final = "sign-ins"
 """The private folder, beside the lists, for sign-in tokens."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class OfferedTool(msgspec.Struct, frozen=True):
     """A tool that can be offered to the model. `always`: from the start, whatever its size."""
 
     server: str
@@ -39,7 +47,7 @@ class Offer(msgspec.Struct, frozen=True):
     always: bool
 
 
-class Status(msgspec.Struct, frozen=True):
+class ServerStatus(msgspec.Struct, frozen=True):
     """The status of a server.
 
     ``new`` means a project's server that the user has not decided about. `known`: what it offers, None if that is not
@@ -67,8 +75,8 @@ class ToolServers:
 
     def __init__(
         self,
-        settings: Mcp,
-        servers: Sequence[Configured],
+        settings: McpSettings,
+        servers: Sequence[ConfiguredServer],
         home: Path,
         session: Path,
         folders: Sequence[Path],
@@ -87,11 +95,11 @@ class ToolServers:
         """Told then."""
         self._folders = tuple(folders)
         self._session = session
-        self._choices = Choices(home)
-        self._lists = Lists(home)
+        self._choices = ServerSwitches(home)
+        self._lists = ServerListCache(home)
         self._sign_ins = home / FOLDER / SIGN_INS
-        self._limits = Limits(settings.start_seconds, settings.call_seconds)
-        self._servers: dict[str, Configured] = {}
+        self._limits = ServerTimeouts(settings.start_seconds, settings.call_seconds)
+        self._servers: dict[str, ConfiguredServer] = {}
         self._on: tuple[str, ...] = ()
         self._connections: dict[str, Connection] = {}
         self._known: dict[str, KnownServer] = {}
@@ -109,13 +117,13 @@ class ToolServers:
     @classmethod
     def opened(
         cls,
-        settings: Mcp,
+        settings: McpSettings,
         home: Path,
         session: Path,
         folders: Sequence[Path],
         project: Path | None,
         languages: LanguageServers | None = None,
-        plugins: Sequence[Plugin] = (),
+        plugins: Sequence[ServerPlugin] = (),
     ) -> "ToolServers":
         """The servers of the settings, of `plugins` and of a trusted `project`. Reads files: call it off the loop."""
         servers, problems = configured(settings.servers, folders[0], project if settings.project else None, plugins)
@@ -149,7 +157,7 @@ class ToolServers:
         return tuple(name for name in self._servers if name not in self._known and self.is_on(name))
 
     @property
-    def new(self) -> tuple[Configured, ...]:
+    def new(self) -> tuple[ConfiguredServer, ...]:
         """The project's servers that the user has not decided about yet."""
         return tuple(server for server in self._servers.values() if self._choices.is_new(server))
 
@@ -157,14 +165,14 @@ class ToolServers:
         """What a server offers, as far as known."""
         return self._known.get(name)
 
-    def offers(self) -> tuple[Offer, ...]:
+    def offers(self) -> tuple[OfferedTool, ...]:
         """All tools, in a fixed order."""
         found = []
         for name in sorted(self._tools):
             tool = self._tools[name]
             always = self._servers[tool.server].server.always_load
             wanted = always if isinstance(always, bool) else tool.known.name in always
-            found.append(Offer(tool.server, tool.definition, wanted))
+            found.append(OfferedTool(tool.server, tool.definition, wanted))
         return tuple(found)
 
     def tool(self, name: str) -> Tool | None:
@@ -210,7 +218,7 @@ class ToolServers:
         self._calls[name] = self._calls.get(name, 0) + 1
         try:
             result = await connection.call(tool, arguments, context)
-        except Unavailable as error:
+        except ServerUnavailable as error:
             raise ToolFailure(str(error), "Try it once more if that can do no harm, or go on without it.") from error
         except ValueError as error:
             raise ToolFailure(f"The server {name} refuses the call: {error}", "Call it as its schema says.") from error
@@ -227,7 +235,7 @@ class ToolServers:
             )
         try:
             return await asyncio.to_thread(text_of_resource, await self._connections[name].read(uri))
-        except Unavailable as error:
+        except ServerUnavailable as error:
             raise ToolFailure(str(error), f"/mcp {name} says more.") from error
         except ValueError as error:
             raise ToolFailure(
@@ -251,7 +259,7 @@ class ToolServers:
             )
         try:
             return await asyncio.to_thread(text_of_prompt, await self._connections[name].prompt(prompt, given))
-        except Unavailable as error:
+        except ServerUnavailable as error:
             raise ToolFailure(str(error), f"/mcp {name} says more.") from error
         except ValueError as error:
             raise ToolFailure(f"The server {name} refuses it: {error}", "Give what the prompt asks for.") from error
@@ -273,7 +281,7 @@ class ToolServers:
         """Add servers of the user's, and ask them what they offer."""
         for name, server in servers.items():
             if name not in self._servers:
-                await asyncio.to_thread(self._add, Configured(name, server, "user", self.folder))
+                await asyncio.to_thread(self._add, ConfiguredServer(name, server, "user", self.folder))
         self._arrange()
         await self.learn()
 
@@ -320,11 +328,11 @@ class ToolServers:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in self._connections.values()))
 
-    def statuses(self) -> tuple[Status, ...]:
+    def statuses(self) -> tuple[ServerStatus, ...]:
         """The status of every server, sorted by name."""
         return tuple(self._status(name) for name in self._servers)
 
-    def _add(self, server: Configured) -> None:
+    def _add(self, server: ConfiguredServer) -> None:
         # Imported only if there is a server.
         from tui_agent.tools.mcp.connection import Connection
 
@@ -336,9 +344,9 @@ class ToolServers:
         if (known := self._lists.load(server)) is not None:
             self._known[server.name] = known
 
-    def _status(self, name: str) -> Status:
+    def _status(self, name: str) -> ServerStatus:
         server, connection = self._servers[name], self._connections[name]
-        return Status(
+        return ServerStatus(
             name,
             self._standing(name),
             server.source,
@@ -366,7 +374,7 @@ class ToolServers:
     async def _learn(self, name: str) -> None:
         try:
             await self._connections[name].start()
-        except Unavailable:
+        except ServerUnavailable:
             return  # its status shows the error
         except Exception as error:
             self._connections[name].error = f"The server {name} cannot be used: {one_line(error_text(error), 300)}."
@@ -394,12 +402,12 @@ class ToolServers:
     def _put_together(self) -> None:
         self._tools = {}
         given = (each.definition for each in self.own.values())
-        entries = [Entry("", KnownTool(each.name, each.description, each.schema)) for each in given]
+        entries = [SearchableTool("", KnownTool(each.name, each.description, each.schema)) for each in given]
         for name in self._on:
             for tool in self._known.get(name, KnownServer()).tools:
                 believed = self._servers[name].server.believe_hints
                 self._tools[tool_name(name, tool.name)] = ServerTool(self, name, tool, believed=believed)
-                entries.append(Entry(name, tool))
+                entries.append(SearchableTool(name, tool))
         self._index = Index(entries)
         self.version += 1
         self.on_change()

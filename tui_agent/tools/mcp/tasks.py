@@ -70,7 +70,7 @@ class _Created(Result):
     task_id: str
 
 
-class Begun(CallToolResult):
+class TaskBegun(CallToolResult):
     """The answer to a call whose result is still to come: the task's id."""
 
     task_id: str
@@ -99,8 +99,8 @@ class _Updated(Request[_Update, Literal["tasks/update"]]):
     name_param = "taskId"
 
 
-class Tasks(ClientExtension):
-    """Tells servers that calls may become tasks; the SDK's call then returns `Begun`."""
+class TasksExtension(ClientExtension):
+    """Tells servers that calls may become tasks; the SDK's call then returns `TaskBegun`."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
@@ -110,10 +110,10 @@ class Tasks(ClientExtension):
 
 
 async def _begun(created: _Created, _: ClaimContext) -> CallToolResult:
-    return Begun(content=[], task_id=created.task_id)
+    return TaskBegun(content=[], task_id=created.task_id)
 
 
-class Following:
+class TaskFollower:
     """Asks after one task. `seconds`: how long one request may take."""
 
     def __init__(self, task: str, seconds: float) -> None:

@@ -24,7 +24,7 @@ from tui_agent.tools.files.confined import explained, open_file, write_atomicall
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import header, split_front_matter
 from tui_agent.tools.schema import Signature
-from tui_agent.tools.threads import Stop, in_thread
+from tui_agent.tools.threads import Cancellation, in_thread
 from tui_agent.visible import visible_line
 
 NAME = "memory"
@@ -114,7 +114,7 @@ class Notes:
         known = {match["file"] for match in named}
         return (*notes, *(self._unlisted(name) for name in files if name not in known))
 
-    def write(self, name: str, description: str, text: str, stop: Stop, origin: str = "") -> bool:
+    def write(self, name: str, description: str, text: str, stop: Cancellation, origin: str = "") -> bool:
         """Create or replace a note, and its line in the index. Returns True if the note is new.
 
         `origin`, if given, is recorded in both. Raises ToolFailure and Stopped, and has changed nothing then.
@@ -132,10 +132,10 @@ class Notes:
             index = self._index({f"{name}.md": line}, frozenset())
             write_atomically(file, content.encode(), stop)
             file.chmod(PRIVATE_FILE)
-            self._replace_index(index, Stop())
+            self._replace_index(index, Cancellation())
         return is_new
 
-    def remove(self, name: str, stop: Stop) -> None:
+    def remove(self, name: str, stop: Cancellation) -> None:
         """Remove a note and its line in the index. Raises ToolFailure if there is neither."""
         file = self.file(name)
         with self._locked(stop):
@@ -150,7 +150,7 @@ class Notes:
                 with explained(file):
                     file.unlink()
 
-    def _replace_index(self, index: str, stop: Stop) -> None:
+    def _replace_index(self, index: str, stop: Cancellation) -> None:
         # If somebody else has changed the index meanwhile, the model does not know all of it.
         is_known = self.text() in {self._looked or "", self._left}
         write_atomically(self.index, index.encode(), stop)
@@ -212,7 +212,7 @@ class Notes:
         names = [Path(name).stem for name in self._files()]
         return f"There are: {shown(', '.join(names), 1_000)}." if names else "There are no notes yet."
 
-    def _wait(self, lock: int, stop: Stop) -> None:
+    def _wait(self, lock: int, stop: Cancellation) -> None:
         """Take the lock. Raises ToolFailure if another session keeps it, and Stopped."""
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
@@ -227,7 +227,7 @@ class Notes:
                 return
 
     @contextmanager
-    def _locked(self, stop: Stop) -> Iterator[None]:
+    def _locked(self, stop: Cancellation) -> Iterator[None]:
         """Lock the notes against writers in other sessions of the project."""
         with explained(self.folder):
             make_private_folder(self.folder)
@@ -273,7 +273,7 @@ class Memory:
 
     def _change(
         self,
-        stop: Stop,
+        stop: Cancellation,
         /,
         action: Literal["write", "remove"],
         name: str,

@@ -41,7 +41,7 @@ _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - names of places
 """Folders of its own that a command sees in a view built by mounts."""
 
 
-class Bounds(NamedTuple):
+class CommandBounds(NamedTuple):
     """The bounds of a command: in words, as the request that started it, and with the home that it did not see."""
 
     rules: str
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
         return ""
 
 
-def denial_note(output: str, bounds: Bounds, *, failed: bool) -> list[str]:
+def denial_note(output: str, bounds: CommandBounds, *, failed: bool) -> list[str]:
     """A note for the model if the end of a command's output looks as if the sandbox stopped it; else empty."""
     if names := _unseen(output, bounds):
         listed = ", ".join(shown(name, 300) for name in names[:_NAMED])
@@ -93,19 +93,19 @@ def refused_note(refused: Sequence[str]) -> list[str]:
     return [f"[the sandbox did not let it reach {listed}]"] if refused else []
 
 
-def taken_back_note(paths: Sequence[Path], aside: Path) -> list[str]:
+def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:
     """A note about guarded files that were restored."""
     if not paths:
         return []
     listed = ", ".join(shown(str(path), 300) for path in paths[:10])
     note = (
         f"[it changed what no command may change, and that was put back: {listed}; what it wrote is kept in "
-        f"{shown(str(aside))}. These files are guarded: use write_file or `outside`, and the user is asked]"
+        f"{shown(str(withheld))}. These files are guarded: use write_file or `outside`, and the user is asked]"
     )
     return [note]
 
 
-def _unseen(output: str, bounds: Bounds) -> list[str]:
+def _unseen(output: str, bounds: CommandBounds) -> list[str]:
     """The paths that the command missed and that exist outside the sandbox."""
     missed = "\n".join(line for line in output.splitlines() if _MISSING.search(line))
     found = dict.fromkeys(place[2] or place[3].rstrip(".") for place in islice(_PATH.finditer(missed), _LOOKED_AT))

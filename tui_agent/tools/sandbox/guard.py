@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
-from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, Found, at_the_top, runs_nothing, with_mode
+from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, GuardedPaths, at_the_top, runs_nothing, with_mode
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,7 +27,7 @@ _MOST_CLOSED: Final = 100
 """The most folders in each other that are opened up."""
 
 
-class Entry(NamedTuple):
+class GuardedEntry(NamedTuple):
     """A file (its bytes), a link (its target as text) or a folder (None), with its mode and modification time in ns.
 
     `names`: how many a file has; through another one, a program outside might change it.
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     names: int = 1
 
 
-Snapshot: TypeAlias = dict[str, Entry]
+Snapshot: TypeAlias = dict[str, GuardedEntry]
 """The entries at a guarded path and below it, by relative path."""
 
 
@@ -77,28 +77,28 @@ class Guard:
         }
         return {path: found for path, found in now.items() if found is not None and found != self._noted.get(path, {})}
 
-    def _existing(self, found: Found) -> frozenset[str]:
+    def _existing(self, found: GuardedPaths) -> frozenset[str]:
         """The guarded paths that exist. What a command itself had settings name is none of them."""
         return found.paths | frozenset(filter(os.path.lexists, self._found.named))
 
-    def take_back(self, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
-        """Restore what has changed, except to a `known` state; what was there instead is moved to the folder `aside`.
+    def take_back(self, withheld: Path, known: Mapping[str, Snapshot]) -> list[Path]:
+        """Restore what has changed, except to a `known` state; what was there instead moves to the folder `withheld`.
 
         A repository that is new and makes git run nothing stays, and so does what was moved or copied with its folder.
         Returns the paths that were restored. Raises OSError.
         """
-        changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, aside)]
+        changed = [Path(place) for place, number in self._above.items() if _bring_back(Path(place), number, withheld)]
         # Settings name these by their paths, so a link on the way would have them say what the command wrote.
-        changed += [link for path in self._straight for link in _links_to(path) if _take_out(link, aside)]
+        changed += [link for path in self._straight for link in _links_to(path) if _take_out(link, withheld)]
         after, opened = self._opened()
         try:
-            changed += self._put_back(after, aside, known)
+            changed += self._put_back(after, withheld, known)
         finally:
             for place, mode in opened.items():
                 with_mode(place, mode, kept=0)
         return changed
 
-    def _opened(self) -> tuple[Found, dict[str, int]]:
+    def _opened(self) -> tuple[GuardedPaths, dict[str, int]]:
         """What is there now, and the modes of folders that a command closed to their owner: they are made readable."""
         opened: dict[str, int] = {}
         after = self._found
@@ -112,7 +112,7 @@ class Guard:
             opened.update(found)
         return after, opened
 
-    def _put_back(self, after: Found, aside: Path, known: Mapping[str, Snapshot]) -> list[Path]:
+    def _put_back(self, after: GuardedPaths, withheld: Path, known: Mapping[str, Snapshot]) -> list[Path]:
         changed: list[Path] = []
         harmless: set[str] = set()
         self.whole, knows_new = self.whole and after.whole, self._found.whole
@@ -122,7 +122,7 @@ class Guard:
                 continue
             # Of a bare one only what makes it one: its folder may be the project, with all that is in it.
             bare = () if repository.name.lower() == ".git" else ("HEAD", "config", "commondir")
-            taken = [_take_out(repository / name, aside) for name in bare or ("",)]
+            taken = [_take_out(repository / name, withheld) for name in bare or ("",)]
             if any(taken):
                 changed.append(repository)
         copies = [(os.path.basename(path), found) for path, found in self._noted.items() if found]  # noqa: PTH119
@@ -134,11 +134,11 @@ class Guard:
                 continue
             if (found is not None and found == known.get(path)) or copied:
                 continue
-            if (place.name not in {".git", "commondir"} or not runs_nothing(place)) and _take_out(place, aside):
+            if (place.name not in {".git", "commondir"} or not runs_nothing(place)) and _take_out(place, withheld):
                 changed.append(place)
         for path, before in self._noted.items():
             gone_with_its_folder = not os.path.lexists(os.path.dirname(path))  # noqa: PTH120
-            if before and not gone_with_its_folder and _put_right(Path(path), before, known.get(path), aside):
+            if before and not gone_with_its_folder and _put_right(Path(path), before, known.get(path), withheld):
                 changed.append(Path(path))
         return changed
 
@@ -148,36 +148,36 @@ def _links_to(path: str) -> list[Path]:
     return [place for place in reversed(Path(path).parents) if place.is_symlink()][:1]
 
 
-def _take_out(path: Path, aside: Path) -> bool:
-    """Move what is new at a guarded path to `aside`; returns whether it was there."""
+def _take_out(path: Path, withheld: Path) -> bool:
+    """Move what is new at a guarded path to `withheld`; returns whether it was there."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(path) as folder:
         there = _number(folder, path.name) is not None
-        _put_aside(folder, path.name, aside)
+        _move_out(folder, path.name, withheld)
         return there
     return False
 
 
-def _put_right(path: Path, before: Snapshot, known: Snapshot | None, aside: Path) -> bool:
+def _put_right(path: Path, before: Snapshot, known: Snapshot | None, withheld: Path) -> bool:
     """Restore what was at a guarded path, unless it is there, or `known`; returns whether it was not."""
     try:
         with folder_of(path) as folder:
             found = _read(folder, path.name)
             if found is not None and found in (before, known):
                 return False
-            _put_aside(folder, path.name, aside)
+            _move_out(folder, path.name, withheld)
             _restore(folder, path.name, before)
     except (FileNotFoundError, NotADirectoryError):
         return False  # a link on the way, to where nothing may be written
     return True
 
 
-def _bring_back(place: Path, number: tuple[int, int], aside: Path) -> bool:
+def _bring_back(place: Path, number: tuple[int, int], withheld: Path) -> bool:
     """Restore a folder of guarded paths if it has been replaced or removed, then empty; returns whether it had been."""
     try:
         with folder_of(place) as folder:
             if _number(folder, place.name) == number:
                 return False
-            _put_aside(folder, place.name, aside)
+            _move_out(folder, place.name, withheld)
             for name in _names_in(folder):
                 if _number(folder, name) == number:
                     os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -208,12 +208,12 @@ def _number(folder: int | None, name: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _put_aside(folder: int, name: str, aside: Path) -> None:
-    """Move an entry of a folder to `aside`, or delete it if copying it would take long."""
+def _move_out(folder: int, name: str, withheld: Path) -> None:
+    """Move an entry of a folder to `withheld`, or delete it if copying it would take long."""
     if _number(folder, name) is None:
         return
-    make_private_folder(aside)
-    target = _free(aside / name)
+    make_private_folder(withheld)
+    target = _free(withheld / name)
     # A folder that its owner may not enter could be neither moved nor removed.
     with_mode(f"/proc/self/fd/{folder}/{name}", 0o700)
     try:
@@ -221,8 +221,8 @@ def _put_aside(folder: int, name: str, aside: Path) -> None:
     except OSError:
         # On another file system: copy it.
         if found := _read(folder, name):
-            with folder_of(target) as beside:
-                _restore(beside, target.name, found)
+            with folder_of(target) as target_folder:
+                _restore(target_folder, target.name, found)
         try:
             os.unlink(name, dir_fd=folder)
         except (IsADirectoryError, PermissionError):
@@ -263,7 +263,7 @@ def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
         elif stat.S_ISDIR(status.st_mode):
             content = None
         names = status.st_nlink if stat.S_ISREG(status.st_mode) else 1
-        found[place] = Entry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns, names)
+        found[place] = GuardedEntry(content, stat.S_IMODE(status.st_mode), status.st_mtime_ns, names)
         if len(found) > _MAX_FILES:
             raise _TooMuch
         if content is None:

@@ -49,7 +49,7 @@ repository lies.
 """
 
 
-class Found(NamedTuple):
+class GuardedPaths(NamedTuple):
     """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at.
 
     `named`: what the files of the git folders name or lead to, whether it exists or not.
@@ -81,10 +81,10 @@ class Finder:
         self._home = str(home)
         self._also = frozenset(map(str, named))
         self._known: dict[str, _Folder] = {}
-        self._last: tuple[tuple[Path, ...], Found] | None = None
+        self._last: tuple[tuple[Path, ...], GuardedPaths] | None = None
         self._configured: dict[str, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
 
-    def look(self, folders: Iterable[Path]) -> Found:
+    def look(self, folders: Iterable[Path]) -> GuardedPaths:
         """Everything guarded below these folders. Reads folders that are not as they were."""
         tops = tuple(folders)
         if self._last is not None and self._last[0] == tops and self._is_unchanged(self._last[1]):
@@ -120,13 +120,13 @@ class Finder:
                 paths.update(f"{place}/{name}" for name in found.others)
             waiting += [(f"{place}/{name}", inside) for name, inside in _inside(place, found, within)]
         self._known = seen
-        everything = Found(
+        everything = GuardedPaths(
             frozenset(paths), frozenset(named), frozenset(repositories), frozenset(unreadable), not waiting
         )
         self._last = tops, everything
         return everything
 
-    def _is_unchanged(self, found: Found) -> bool:
+    def _is_unchanged(self, found: GuardedPaths) -> bool:
         """Whether everything that was looked at is as it was. Most commands change little, and this is fast."""
         if not found.whole or found.unreadable:
             return False

@@ -28,7 +28,7 @@ DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty", "ptmx")
 _RACY_NS: Final = 20_000_000
 
 
-class Parts(NamedTuple):
+class ReachableFolders(NamedTuple):
     """What commands can reach: resolved paths. If one is inside another, the deeper one wins.
 
     `temporary` is their folder for temporary files. `version` is that of Landlock's ABI, 0 to use none.
@@ -62,9 +62,9 @@ class Rules:
 
     def __init__(self) -> None:
         self._kept = -1
-        self._of: tuple[Parts, list[tuple[int, ...]]] | None = None
+        self._of: tuple[ReachableFolders, list[tuple[int, ...]]] | None = None
 
-    def of(self, parts: Parts) -> int:
+    def of(self, parts: ReachableFolders) -> int:
         """A descriptor of rules for these parts, valid until this is called again. Raises OSError."""
         places = (*parts.readonly, *parts.writable)
         on_the_way = {above for path in parts.hidden for place in places for above in _between(path, place)}
@@ -75,8 +75,8 @@ class Rules:
             os.close(self._kept)
             self._kept, self._of = -1, None
         # Landlock itself hides of other processes what only a debugger may see, but not their command lines.
-        readable = [*(path for place in parts.readonly for path in beside(place, parts.hidden)), "/proc"]
-        writable = [path for folder in parts.writable for path in beside(folder, parts.hidden)]
+        readable = [*(path for place in parts.readonly for path in paths_around(place, parts.hidden)), "/proc"]
+        writable = [path for folder in parts.writable for path in paths_around(folder, parts.hidden)]
         writable.append(parts.temporary)
         self._kept = ruleset(readable, writable, parts.version, listed=places, network=parts.network)
         self._of = (parts, numbers)
@@ -131,7 +131,7 @@ def ruleset(
     return rules
 
 
-def beside(folder: str, hidden: Iterable[str]) -> list[str]:
+def paths_around(folder: str, hidden: Iterable[str]) -> list[str]:
     """The paths to allow for a folder without what is `hidden` in it: the siblings of each step on the way there."""
     steps: dict[str, set[str]] = {}
     for path in hidden:

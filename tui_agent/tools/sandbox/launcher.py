@@ -36,7 +36,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.landlock import Parts, Rules
+from tui_agent.tools.sandbox.landlock import ReachableFolders, Rules
 from tui_agent.tools.sandbox.mounts import Views
 from tui_agent.tools.sandbox.supervisor import Supervisor
 from tui_agent.tools.sandbox.system_calls import AF_INET, AF_INET6, AF_NETLINK, LandlockOnly, command_filter
@@ -81,10 +81,10 @@ class Request(NamedTuple):
     temporary: str = ""
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> ReachableFolders:
         """What it can reach."""
         places = (tuple(self.writable), tuple(self.readonly), tuple(self.hidden))
-        return Parts(*places, self.temporary, self.landlock, self.network)
+        return ReachableFolders(*places, self.temporary, self.landlock, self.network)
 
     @property
     def passed(self) -> int:
@@ -314,12 +314,12 @@ def _received(channel: socket.socket) -> tuple[bytes, list[int]]:
     """A request and its descriptors; empty if the socket was closed."""
     try:
         # `socket.recv_fds` passes no flags on, and the command would inherit what confines it.
-        head, beside, _, _ = channel.recvmsg(4, socket.CMSG_SPACE(20), socket.MSG_CMSG_CLOEXEC)
+        head, ancillary, _, _ = channel.recvmsg(4, socket.CMSG_SPACE(20), socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return b"", []
     descriptors = [
         number
-        for level, kind, data in beside
+        for level, kind, data in ancillary
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
         for number in struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
     ]

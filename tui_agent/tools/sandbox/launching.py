@@ -68,12 +68,12 @@ class LaunchedChild:
 
     def _read(self) -> None:
         try:
-            data, beside, _, _ = self._status.recvmsg(65_536, socket.CMSG_SPACE(12))
+            data, ancillary, _, _ = self._status.recvmsg(65_536, socket.CMSG_SPACE(12))
         except BlockingIOError:
             return
         except OSError:
-            data, beside = b"", []
-        for level, kind, value in beside:
+            data, ancillary = b"", []
+        for level, kind, value in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, _SCM_CREDENTIALS) and not self.pid:
                 (self.pid,) = struct.unpack("i", value[:4])
         if not data:

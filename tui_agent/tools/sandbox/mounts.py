@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel, landlock
 from tui_agent.tools.sandbox.kernel import ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY
-from tui_agent.tools.sandbox.landlock import Parts
+from tui_agent.tools.sandbox.landlock import ReachableFolders
 
 _NODES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS: Final = {
@@ -31,11 +31,11 @@ _BASES: Final = ("/tmp", "/dev")  # noqa: S108
 """Where the new root is built, if there is such a folder."""
 _HIDDEN_FOLDER, _HIDDEN_FILE = "/dev/.hidden-folder", "/dev/.hidden-file"
 _SHARED_MEMORY: Final = "size=50%,mode=1777"
-_WRITABLE_BESIDES: Final = (*_PRIVATE, "/dev/shm", "/dev/pts")  # noqa: S108
+_ALSO_WRITABLE: Final = (*_PRIVATE, "/dev/shm", "/dev/pts")  # noqa: S108
 _MOST_KEPT: Final = 4
 
 
-class View(NamedTuple):
+class MountView(NamedTuple):
     """A view, as descriptors: what tells that its mounts have changed, its mount namespace, and its Landlock rules."""
 
     changes: int
@@ -55,10 +55,10 @@ class Views:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Parts, tuple[View, list[tuple[int, ...]]]] = {}
+        self._kept: dict[ReachableFolders, tuple[MountView, list[tuple[int, ...]]]] = {}
         self._of_system = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
 
-    def of(self, parts: Parts) -> View:
+    def of(self, parts: ReachableFolders) -> MountView:
         """The view of these parts. Raises OSError if the kernel refuses to build one."""
         if _have_changed(self._of_system):
             while self._kept:
@@ -83,7 +83,7 @@ def _have_changed(mounts: int) -> bool:
     return bool(watched.poll(0))
 
 
-def _built(parts: Parts) -> View:
+def _built(parts: ReachableFolders) -> MountView:
     """Build a view in a process with a mount namespace of its own. Raises OSError."""
     ours, theirs = socket.socketpair()
     with ours:
@@ -94,7 +94,7 @@ def _built(parts: Parts) -> View:
                 build(parts.writable, parts.readonly, parts.hidden, parts.temporary)
                 made = [os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC), namespace]
                 if parts.version:
-                    writable = [*parts.writable, *_WRITABLE_BESIDES]
+                    writable = [*parts.writable, *_ALSO_WRITABLE]
                     made.append(landlock.ruleset(["/"], writable, parts.version, network=True))
                 socket.send_fds(theirs, [b"\0"], made)
             except BaseException as error:
@@ -108,13 +108,13 @@ def _built(parts: Parts) -> View:
     if not made:
         number, _, why = reply.decode(errors="replace").partition(" ")
         raise OSError(int(number or errno.EIO), why or "it ended while it built the view")
-    return View(made[0], made[1:])
+    return MountView(made[0], made[1:])
 
 
 def build(writable: Sequence[str], readonly: Sequence[str], hidden: Sequence[str], temporary: str) -> None:
-    """Build the view in this process's mount namespace, and make it the root; see `Parts`. Missing paths are skipped.
+    """Build the view in this process's mount namespace, and make it the root; see `ReachableFolders`.
 
-    Raises OSError if the kernel refuses.
+    Missing paths are skipped. Raises OSError if the kernel refuses.
     """
     kernel.mount("none", "/", "", kernel.MS_REC | kernel.MS_PRIVATE)
     kinds = dict.fromkeys(writable, "writable") | dict.fromkeys(readonly, "readonly") | dict.fromkeys(hidden, "hidden")

@@ -45,14 +45,14 @@ _TRIAL_S: Final = 20.0
 _OUT_OF_TIME: Final = "it took too long"
 
 
-class Mechanism(msgspec.Struct, frozen=True):
+class SandboxMechanism(msgspec.Struct, frozen=True):
     """What confines commands on this machine. `detail` says what it consists of, or why there is none."""
 
     kind: Kind
     detail: str
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxFolders(msgspec.Struct, frozen=True, kw_only=True):
     """The folders that a sandbox needs to know.
 
     `folders`: where the session works. `project`: the root of its project, which may be above them. `program`: this
@@ -71,11 +71,11 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     home: Path = msgspec.field(default_factory=lambda: Path(os.path.realpath(Path.home())))
 
 
-_mechanism: Mechanism | None = None
+_mechanism: SandboxMechanism | None = None
 _looking = threading.Lock()
 
 
-def mechanism() -> Mechanism:
+def mechanism() -> SandboxMechanism:
     """What this machine offers. The first call tests it, which takes about 0.1 s: call it off the event loop."""
     global _mechanism  # noqa: PLW0603 - it is the same for the whole process
     with _looking:
@@ -84,15 +84,15 @@ def mechanism() -> Mechanism:
         return _mechanism
 
 
-def _find() -> Mechanism:
+def _find() -> SandboxMechanism:
     if sys.platform == "darwin":
         if os.access(SEATBELT, os.X_OK):
-            return Mechanism("seatbelt", f"Seatbelt ({SEATBELT})")
-        return Mechanism("none", f"{SEATBELT} is missing")
+            return SandboxMechanism("seatbelt", f"Seatbelt ({SEATBELT})")
+        return SandboxMechanism("none", f"{SEATBELT} is missing")
     if not AVAILABLE:
-        return Mechanism("none", f"there is none for {sys.platform}")
+        return SandboxMechanism("none", f"there is none for {sys.platform}")
     if not is_known():
-        return Mechanism("none", f"its filter of system calls is not made for {kernel.machine()}")
+        return SandboxMechanism("none", f"its filter of system calls is not made for {kernel.machine()}")
     landlock = kernel.landlock_version()
     behind = f"Landlock {landlock}, seccomp" if landlock else "seccomp"
     # On a very busy machine the first trial may time out, which says nothing about the kernel.
@@ -100,13 +100,13 @@ def _find() -> Mechanism:
     if how == _OUT_OF_TIME:
         runs, how = _trial(mounts=True)
     if runs:
-        return Mechanism("namespaces", f"namespaces{how}, {behind}")
+        return SandboxMechanism("namespaces", f"namespaces{how}, {behind}")
     not_so = "not in this kernel"
     if landlock:
         runs, not_so = _trial(mounts=False)
         if runs:
-            return Mechanism("landlock", f"{behind}, without network or namespaces ({how})")
-    return Mechanism("none", how if how == not_so else f"{how}; Landlock: {not_so}")
+            return SandboxMechanism("landlock", f"{behind}, without network or namespaces ({how})")
+    return SandboxMechanism("none", how if how == not_so else f"{how}; Landlock: {not_so}")
 
 
 class Sandbox:
@@ -117,7 +117,12 @@ class Sandbox:
     """
 
     def __init__(
-        self, choice: Choice, places: Places, *, network: Iterable[str] = (), offered: Mechanism | None = None
+        self,
+        choice: Choice,
+        places: SandboxFolders,
+        *,
+        network: Iterable[str] = (),
+        offered: SandboxMechanism | None = None,
     ) -> None:
         self.choice: Choice = choice
         self.places = places
@@ -179,7 +184,7 @@ class Sandbox:
                 own.mkdir(0o700)
                 fill(own, self.places.home, self._readable(os.environ))
                 self._temporary = made
-                threading.Thread(target=remove_left_over, args=(made.beside,), daemon=True).start()
+                threading.Thread(target=remove_left_over, args=(made.parent,), daemon=True).start()
             return self._temporary.files
 
     def request(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.landlock import Parts
+from tui_agent.tools.sandbox.landlock import ReachableFolders
 from tui_agent.tools.sandbox.system_calls import ON_FILES, ON_PROCESSES
 
 _RECEIVE, _ANSWER, _STILL_WAITS = 0xC050_2100, 0xC018_2101, 0x4008_2102
@@ -53,7 +53,7 @@ class _Named(NamedTuple):
 class Supervisor:
     """Answers the calls of one command, in the keeper's only thread, whenever `listener` is readable."""
 
-    def __init__(self, listener: int, parts: Parts, own: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, listener: int, parts: ReachableFolders, own: Callable[[], Sequence[int]]) -> None:
         """`own` returns the process ids of the command."""
         self.listener = listener
         self._parts = parts

@@ -33,7 +33,7 @@ from tui_agent.tools.base import (
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.gate.workspace import access_to, shown
-from tui_agent.tools.sandbox.denials import Bounds, denial_note, refused_note, taken_back_note
+from tui_agent.tools.sandbox.denials import CommandBounds, denial_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
@@ -229,14 +229,14 @@ class RunCommand(BuiltIn):
             if sandbox is None or not sandbox.confines:
                 return _Prepared(request, list)
             return _Prepared(request, partial(sandbox.accept, sandbox.guard(confines=False)))
-        guard, aside = sandbox.guard(), sandbox.places.session / WITHHELD
+        guard, withheld = sandbox.guard(), sandbox.places.session / WITHHELD
         environment = sandboxed_environment(os.environ, self._keep) | variables()
         added = [Path(access.target) for access in context.accesses if access.effect == "read"]
         request = sandbox.request(
             arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
         )
-        bounds = Bounds(sandbox.rules, request, sandbox.places.home)
-        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), aside), bounds)
+        bounds = CommandBounds(sandbox.rules, request, sandbox.places.home)
+        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), withheld), bounds)
 
     async def _adopted(
         self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str
@@ -258,7 +258,7 @@ class _Prepared(NamedTuple):
 
     request: Request
     settle: Settle
-    bounds: Bounds | None = None
+    bounds: CommandBounds | None = None
 
 
 def _reads(given: Mapping[str, object]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.entries import Hit, Outcome
 from tui_agent.conversation.sources import pages_of
 from tui_agent.resources import prompt_text
-from tui_agent.settings import Search
+from tui_agent.settings import SearchSettings
 from tui_agent.text import clean, counted, error_text, money_text, one_line
 from tui_agent.tls import tls
 from tui_agent.tools.agentic import answered_by
@@ -39,7 +39,7 @@ _HEADING: Final = (
 )
 
 
-class Service(NamedTuple):
+class SearchService(NamedTuple):
     """A search service. key: the variable with its key; empty: it needs none. header: which the key goes in.
 
     query, most: the fields for the words and the number of pages; body: the fields are sent as JSON. results: where in
@@ -59,9 +59,9 @@ class Service(NamedTuple):
     usd: float = 0.0
 
 
-SERVICES: Final[Mapping[str, Service]] = {
-    "searxng": Service("SearXNG", "", fields={"format": "json"}),
-    "brave": Service(
+SERVICES: Final[Mapping[str, SearchService]] = {
+    "searxng": SearchService("SearXNG", "", fields={"format": "json"}),
+    "brave": SearchService(
         "Brave Search",
         "https://api.search.brave.com/res/v1/web/search",
         "BRAVE_API_KEY",
@@ -71,7 +71,7 @@ SERVICES: Final[Mapping[str, Service]] = {
         excerpt="description",
         usd=0.005,
     ),
-    "tavily": Service(
+    "tavily": SearchService(
         "Tavily",
         "https://api.tavily.com/search",
         "TAVILY_API_KEY",
@@ -163,7 +163,7 @@ class ProviderSearch(_Search):
 class WebSearch(_Search):
     """Asks one service. Its price, from the settings or the service's page, counts as the session's."""
 
-    def __init__(self, settings: Search, is_off: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, settings: SearchSettings, is_off: Callable[[], bool] = lambda: False) -> None:
         service = SERVICES[settings.service]
         self._service, self._settings = service, settings
         usd = service.usd if settings.usd is None else settings.usd

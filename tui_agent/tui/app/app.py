@@ -16,8 +16,8 @@ from tui_agent.agent.commands.command import is_command
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.text import counted, one_line
-from tui_agent.tui.actions import ASIDE, BY_NAME, Place, bindings
-from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, Twice
+from tui_agent.tui.actions import BACKGROUND_SIGN, BY_NAME, Place, bindings
+from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, DoublePress
 from tui_agent.tui.app.session_app import SessionApp
 from tui_agent.tui.app.typing_order import TypingOrder
 from tui_agent.tui.cards.notice import Level, NoticeBlock
@@ -61,8 +61,8 @@ class TuiAgent(SessionApp):
 
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
-        self._break = Twice()
-        self._back = Twice()
+        self._break = DoublePress()
+        self._back = DoublePress()
         self._order = TypingOrder(self)
         self._guide: DemoGuide | None = None
 
@@ -193,7 +193,7 @@ class TuiAgent(SessionApp):
             self._actions.run_shell(command)
         elif message.text.strip() == SIGN:
             self.say(Level.INFO, "Nothing was run", hint="a command follows the !: !git status")
-        elif message.written.startswith(ASIDE) and (prompt := message.text[1:].strip()):
+        elif message.written.startswith(BACKGROUND_SIGN) and (prompt := message.text[1:].strip()):
             self.run_worker(self._reporting(self.send_to_background(prompt)), name="background", exit_on_error=True)
         elif message.text.strip() == AGAIN and self.conductor.send_again():
             self._show_conversation()

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 
-class Step(NamedTuple):
+class DemoStep(NamedTuple):
     """A thing to try: the names of the commands that do it, what to press, and what it shows."""
 
     names: tuple[str, ...]
@@ -15,11 +15,11 @@ class Step(NamedTuple):
 
 
 STEPS: Final = (
-    Step(("context",), "F2", "what the model sees, what happens next, and what it costs"),
-    Step(("compact",), "/compact", "what a summary would take away and save; Enter does it"),
-    Step(("undo-step",), "/undo-step", "takes that step back: nothing was lost"),
-    Step(("rewind",), "/rewind", "go back to any message; the rest stays on its own branch"),
-    Step(("cost",), "/cost", "where the money went, call by call"),
+    DemoStep(("context",), "F2", "what the model sees, what happens next, and what it costs"),
+    DemoStep(("compact",), "/compact", "what a summary would take away and save; Enter does it"),
+    DemoStep(("undo-step",), "/undo-step", "takes that step back: nothing was lost"),
+    DemoStep(("rewind",), "/rewind", "go back to any message; the rest stays on its own branch"),
+    DemoStep(("cost",), "/cost", "where the money went, call by call"),
 )
 DONE: Final = (
     "it is yours now: ask, run, break things. /policy compares ways to save; Ctrl+D ends it and removes the folder"

@@ -37,7 +37,7 @@ INSISTING: Final = "break"
 """The id of the action that quits when its key, by default Ctrl+C, is pressed twice."""
 
 
-class Twice:
+class DoublePress:
     """Detects a key that is pressed twice in a row, with no other key between."""
 
     def __init__(self) -> None:
@@ -56,14 +56,14 @@ class Twice:
         return was
 
 
-class Guard:
+class StuckLoopGuard:
     """Ends the program if its event loop is stuck, as when the terminal accepts no output."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
         self.loop = loop
         self._end = end
         self._asked: SimpleQueue[None] = SimpleQueue()
-        self._twice = Twice()
+        self._twice = DoublePress()
         Thread(target=self._watch, name="guard", daemon=True).start()
 
     def read(self, *, insists: bool) -> None:
@@ -89,7 +89,7 @@ class Guard:
                 self._end()
 
 
-class Leaving:
+class AppExit:
     """Ends one app, for whatever reason. `close`: closes the session cleanly."""
 
     def __init__(self, app: "Host", close: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -97,7 +97,7 @@ class Leaving:
         self._close = close
         self._by: float | None = None
         self._signalled = False
-        self._guard: Guard | None = None
+        self._guard: StuckLoopGuard | None = None
         self.hurried = False
         """Whether the user did not wait for the session to close."""
         self.start_next: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class Leaving:
     def watch(self) -> None:
         """Start the guard that ends the program even if its event loop is stuck."""
         if not self._app.is_headless:
-            self._guard = Guard(asyncio.get_running_loop(), self._end)
+            self._guard = StuckLoopGuard(asyncio.get_running_loop(), self._end)
         if self._signalled:
             self.begin(SIGNAL_GRACE_S)
 

@@ -11,7 +11,7 @@ from tui_agent.settings import PermissionMode
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.actions import ACTIONS, BY_ID, DIALOGS, TITLES, Action, Place
 from tui_agent.tui.cards.blocks import Level
-from tui_agent.tui.commands.shell import OwnCommands, needs_terminal, only_changes_folder
+from tui_agent.tui.commands.shell import UserCommands, needs_terminal, only_changes_folder
 from tui_agent.tui.keys import lines
 from tui_agent.tui.pane.status_bar import gauge_words
 from tui_agent.tui.session.conductor import SessionUnavailable
@@ -34,7 +34,7 @@ class PromptActions:
     """The prompt actions of one app."""
 
     def __init__(self, app: "Host", commands: "Commands") -> None:
-        self.own = OwnCommands()
+        self.own = UserCommands()
         self._app = app
         self._commands = commands
         self._keeping = asyncio.Lock()

@@ -14,7 +14,7 @@ from typing_extensions import override
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.text import counted
-from tui_agent.tui.app.leaving import PATIENCE_S, Leaving
+from tui_agent.tui.app.leaving import PATIENCE_S, AppExit
 from tui_agent.tui.app.welcome import Welcome
 from tui_agent.tui.cards.notice import Level
 from tui_agent.tui.cards.user import UserBlock
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tui_agent.tui.prompt.completion import Completion
     from tui_agent.tui.session.background import Background
     from tui_agent.tui.session.conductor import Conductor
-    from tui_agent.tui.session.past import Glimpse, Past
+    from tui_agent.tui.session.past import EarlierEvents, SessionEnd
     from tui_agent.tui.session.turns import TurnView
 
 
@@ -48,7 +48,7 @@ class SessionApp(Host):
     def __init__(self, arguments: Arguments, settings: Settings, *, driver_class: "type[Driver] | None" = None) -> None:
         super().__init__(arguments, settings, driver_class=driver_class)
         self._quits_over = 0
-        self.leaving = Leaving(self, self._close)
+        self.leaving = AppExit(self, self._close)
         self._ending: asyncio.Task[Ending | None] | None = None
         self.before_opening: Callable[[], None] = lambda: None
         self.ready: Callable[[], None] = lambda: None
@@ -249,7 +249,7 @@ class SessionApp(Host):
         self.status.show(tokens=0, cost_usd=0.0, turn_cost_usd=0.0, cache_share=None, summarising=False, hint="")
         self.run_worker(free(before), name="let go", exit_on_error=True)
 
-    async def _shown(self, session: "Session", seen: "Glimpse | None") -> "TurnView":
+    async def _shown(self, session: "Session", seen: "SessionEnd | None") -> "TurnView":
         from tui_agent.tui.session.past import SubtaskSteps, show_newest
 
         self.run_worker(self._look_at_sandbox(session), name="sandbox", exit_on_error=True)
@@ -282,7 +282,7 @@ class SessionApp(Host):
         self.run_worker(self._learn(session.agent), name="model", exit_on_error=True)
         return view
 
-    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "Past") -> None:
+    async def _show_earlier(self, agent: "Agent", view: "TurnView", past: "EarlierEvents") -> None:
         from tui_agent.tui.session.past import SubtaskSteps, show_earlier
 
         await show_earlier(past, view, self.pane)
@@ -349,14 +349,14 @@ class SessionApp(Host):
         from tui_agent.conversation.plan import PLAN
         from tui_agent.conversation.todo import TODO
 
-        if isinstance(event, events.HeadMoved):
+        if isinstance(event, events.BranchChanged):
             self.commands.branches.moved(agent, view, event)
         sets_list = isinstance(event, events.ToolFinished) and event.name in (TODO, PLAN)
         if sets_list or isinstance(event, events.TurnFinished):
             self.entry.todo.goes_on(goes_on=sets_list)
-        if sets_list or isinstance(event, events.HeadMoved):
+        if sets_list or isinstance(event, events.BranchChanged):
             self._show_todo(agent)
-        if isinstance(event, events.ContextStep | events.HeadMoved | events.ModelChanged):
+        if isinstance(event, events.ContextStep | events.BranchChanged | events.ModelChanged):
             self._show_agent(agent)
         elif isinstance(event, events.ModelCallStarted) and not self.status.status.tokens:
             # The first request shows the fixed part of the context: update the gauge.

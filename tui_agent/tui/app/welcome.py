@@ -45,7 +45,7 @@ _PROJECTS: Final = {
 """Examples by the file that marks a kind of project in its root; the first that exists is used."""
 
 
-class Facts(NamedTuple):
+class WelcomeFacts(NamedTuple):
     """The settings to show.
 
     mode, sandbox: a sentence each on what runs without asking, and on what confines commands. key: the source of the
@@ -93,7 +93,7 @@ class Welcome:
         transcript.retell(block, words(facts, names))
 
 
-def words(facts: Facts, names: Iterable[str]) -> str:
+def words(facts: WelcomeFacts, names: Iterable[str]) -> str:
     """The text of the welcome for a folder with these files."""
     set_now = [("Model", facts.model), ("Mode", facts.mode), ("Sandbox", facts.sandbox), ("Key", facts.key)]
     lines = columns([(what, value) for what, value in set_now if value])
@@ -170,7 +170,7 @@ def names_in(folder: Path) -> list[str]:
     return names
 
 
-def known(session: "Session") -> Facts:
+def known(session: "Session") -> WelcomeFacts:
     """The settings that are known without asking a server. Imports the providers' records."""
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.kept_keys import kept_variables
@@ -181,7 +181,7 @@ def known(session: "Session") -> Facts:
     offline = provider.id == OFFLINE
     variable = next((each for each in provider.keys if os.environ.get(each)), "")
     kept = variable in kept_variables(session.home)
-    return Facts(
+    return WelcomeFacts(
         model="offline: no language model, but it knows a few commands"
         if offline
         else model_label(catalogue.short_name(name)),
@@ -192,7 +192,7 @@ def known(session: "Session") -> Facts:
     )
 
 
-def looked_up(session: "Session", facts: Facts) -> Facts:
+def looked_up(session: "Session", facts: WelcomeFacts) -> WelcomeFacts:
     """The same with facts that must be looked up: the sandbox and local models. May take two seconds."""
     from tui_agent.models.ollama.address import pulled_models
 

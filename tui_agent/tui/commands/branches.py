@@ -11,12 +11,12 @@ from tui_agent.text import counted, one_line, sentence
 from tui_agent.tui.cards.blocks import Block, Level, ProseBlock, ToolBlock
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.session.ending import NEWEST
-from tui_agent.tui.session.past import Past, SubtaskSteps, in_slices, show_earlier
+from tui_agent.tui.session.past import EarlierEvents, SubtaskSteps, in_slices, show_earlier
 from tui_agent.tui.wording import WHILE_A_TURN_RUNS
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
-    from tui_agent.agent.events import AgentEvent, HeadMoved
+    from tui_agent.agent.events import AgentEvent, BranchChanged
     from tui_agent.tools.files.put_back import PutBack
     from tui_agent.tui.host import Host
     from tui_agent.tui.session.turns import TurnView
@@ -40,7 +40,7 @@ class FilesOutcome(NamedTuple):
     hint: str
 
 
-class Branches:
+class BranchCommands:
     """Handles the branch commands of one app."""
 
     def __init__(self, host: "Host") -> None:
@@ -158,9 +158,9 @@ class Branches:
 
     async def _files_asked(self, title: str, planned: "PutBack", *, rewinds: bool) -> str:
         """Show what would be put back and ask what to do; empty if nothing."""
-        from tui_agent.tui.dialogs.files_screen import FilesScreen, Shown
+        from tui_agent.tui.dialogs.files_screen import FilesScreen, ShownPlan
 
-        shown = await in_thread(Shown.of, planned)
+        shown = await in_thread(ShownPlan.of, planned)
         return await self._host.question(FilesScreen(title, planned, shown, self._host.glyphs, rewinds=rewinds)) or ""
 
     async def _put_back(self, agent: "Agent", planned: "PutBack", wanted: str, *, tell: bool) -> FilesOutcome:
@@ -247,28 +247,28 @@ class Branches:
 
     # Showing the new branch
 
-    def moved(self, agent: "Agent", view: "TurnView", event: "HeadMoved") -> None:
+    def moved(self, agent: "Agent", view: "TurnView", event: "BranchChanged") -> None:
         """Show the conversation after a change of branch, whoever made it."""
         # A rewind returns them with the message that it takes back.
         self._host.forget_waiting(give_back=event.reason != "rewind")
         # Take the history now: later events are shown live.
         earlier, newest = agent.branches.history_in_parts(NEWEST)
-        shown = self._show(agent, view, event, newest, Past(earlier, 0), undone=self._undoing)
+        shown = self._show(agent, view, event, newest, EarlierEvents(earlier, 0), undone=self._undoing)
         self._host.run_worker(shown, name="branch", group="branch", exclusive=True, exit_on_error=True)
 
     async def _show(
         self,
         agent: "Agent",
         view: "TurnView",
-        event: "HeadMoved",
+        event: "BranchChanged",
         newest: "Iterable[AgentEvent]",
-        earlier: Past,
+        earlier: EarlierEvents,
         *,
         undone: bool,
     ) -> None:
         """Fill another transcript off screen with the newest part and show that, then add what came before it."""
         with self._shown_as_activity():
-            before, filling = view.transcript, view.aside()
+            before, filling = view.transcript, view.offscreen()
             follower = self._host.pane.follower(filling.transcript)
             await in_slices(newest, filling, follower.take_in)
             follower.take_in()
@@ -309,7 +309,7 @@ def _number(word: str) -> int | None:
     return int(word) if word.isdecimal() and len(word) <= 18 else None
 
 
-def _title_and_hint(event: "HeadMoved", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
+def _title_and_hint(event: "BranchChanged", before: Transcript, now: Transcript, *, undone: bool) -> tuple[str, str]:
     """The title of the notice, and how to get back. `undone`: the change came from `/undo`."""
     match event.reason:
         case "rewind":

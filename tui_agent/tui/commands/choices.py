@@ -7,7 +7,7 @@ from tui_agent.settings import POLICIES
 from tui_agent.text import money_text
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
-from tui_agent.tui.prompt.completion import Choice
+from tui_agent.tui.prompt.completion import CompletionItem
 from tui_agent.tui.wording import MODES
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ async def choose_mode(host: Host, argument: str) -> None:
         await host.keep("permissions.mode", mode)
 
 
-def mode_choices() -> Iterable[Choice]:
+def mode_choices() -> Iterable[CompletionItem]:
     """Completions for `/mode`."""
-    return (Choice(mode, mode, meaning) for mode, meaning in MODES.items())
+    return (CompletionItem(mode, mode, meaning) for mode, meaning in MODES.items())
 
 
 async def choose_theme(host: Host, argument: str) -> None:
@@ -61,11 +61,11 @@ async def choose_theme(host: Host, argument: str) -> None:
     await host.keep("ui.theme", name)
 
 
-def theme_choices(host: Host) -> Iterable[Choice]:
+def theme_choices(host: Host) -> Iterable[CompletionItem]:
     """Completions for `/theme`."""
     from tui_agent.tui.painting.themes import KINDS
 
-    return (Choice(name, name, KINDS.get(name, "yours")) for name in host.theme_names())
+    return (CompletionItem(name, name, KINDS.get(name, "yours")) for name in host.theme_names())
 
 
 async def choose_policy(host: Host, argument: str) -> None:

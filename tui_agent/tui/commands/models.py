@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tui_agent.text import compact_count, one_line
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
-from tui_agent.tui.prompt.completion import Choice
+from tui_agent.tui.prompt.completion import CompletionItem
 from tui_agent.tui.wording import model_label
 
 if TYPE_CHECKING:
@@ -259,9 +259,9 @@ class ModelChoices:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._found: tuple[Choice, ...] | None = None
+        self._found: tuple[CompletionItem, ...] | None = None
 
-    def known(self) -> tuple[Choice, ...]:
+    def known(self) -> tuple[CompletionItem, ...]:
         """The choices known so far; starts the look-up on first use."""
         if self._found is None:
             self._found = ()
@@ -275,7 +275,9 @@ class ModelChoices:
         short_name = catalogue_of(host.settings).short_name
         options = await asyncio.to_thread(model_options, host.status.status.model, host.settings)
         named = sorted((option for option in options if not option.heading), key=lambda option: option.folded)
-        self._found = tuple(Choice(short_name(option.value), option.label, option.description) for option in named)
+        self._found = tuple(
+            CompletionItem(short_name(option.value), option.label, option.description) for option in named
+        )
         host.entry.prompt.offer_anew()
 
 

@@ -75,7 +75,7 @@ def _words(command: str) -> list[str]:
     return [] if has_more else words
 
 
-class OwnCommands:
+class UserCommands:
     """The user's commands that are running."""
 
     def __init__(self) -> None:

@@ -21,12 +21,12 @@ from tui_agent.tui.commands.session import (
 from tui_agent.tui.fuzzy import best
 from tui_agent.tui.host import Host
 from tui_agent.tui.keys import commands_text
-from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.completion import Completion, CompletionItem
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
     from tui_agent.agent.own_commands import OwnPrompt
-    from tui_agent.tui.commands.branches import Branches
+    from tui_agent.tui.commands.branches import BranchCommands
     from tui_agent.tui.commands.config import Config
     from tui_agent.tui.commands.loop import Loop
     from tui_agent.tui.commands.switching import Sessions
@@ -41,7 +41,7 @@ class Commands:
         self._host = host
         self.own: tuple[Action, ...] = ()
         """The user's own commands, as further rows of the table."""
-        self._choices: dict[str, Callable[[], Iterable[Choice]]] = {
+        self._choices: dict[str, Callable[[], Iterable[CompletionItem]]] = {
             "theme": lambda: theme_choices(host),
             "mode": mode_choices,
             "model": ModelChoices(host).known,
@@ -50,11 +50,11 @@ class Commands:
         self._handlers = {action.id: _of_agent(action.name) for action in SLASH_COMMANDS} | self._app_handlers()
 
     @cached_property
-    def branches(self) -> "Branches":
+    def branches(self) -> "BranchCommands":
         """The handler of the branch commands."""
-        from tui_agent.tui.commands.branches import Branches
+        from tui_agent.tui.commands.branches import BranchCommands
 
-        return Branches(self._host)
+        return BranchCommands(self._host)
 
     @cached_property
     def sessions(self) -> "Sessions":
@@ -175,7 +175,9 @@ def own_actions(prompts: "Iterable[OwnPrompt]") -> tuple[Action, ...]:
 
 
 def complete(
-    before_cursor: str, own: tuple[Action, ...] = (), more: "Mapping[str, Callable[[], Iterable[Choice]]] | None" = None
+    before_cursor: str,
+    own: tuple[Action, ...] = (),
+    more: "Mapping[str, Callable[[], Iterable[CompletionItem]]] | None" = None,
 ) -> Completion | None:
     """Completions, best first: commands including the user's `own`, or arguments of one.
 
@@ -190,16 +192,16 @@ def complete(
     action = BY_NAME.get(word.lower())
     if action is None or " " in argument:
         return None
-    table = (Choice(choice, choice) for choice in action.choices)
+    table = (CompletionItem(choice, choice) for choice in action.choices)
     known = more[action.id]() if more and action.id in more else table
     choices = best(tuple(known), argument, lambda choice: (choice.insert, choice.label))
     return Completion(len(word) + 2, choices) if choices else None
 
 
-def _choice(action: Action) -> Choice:
+def _choice(action: Action) -> CompletionItem:
     more = action.needs_argument
     aliases = tuple(f"/{alias}" for alias in action.aliases)
-    return Choice(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more, aliases)
+    return CompletionItem(f"/{action.name}{' ' if more else ''}", action.usage, action.help, not more, aliases)
 
 
 _SHOWN_AS_STEP: Final = frozenset(("compact", "done", "undo-step"))

@@ -11,7 +11,7 @@ from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.agent.commands.context_text import changes, how_sent
-from tui_agent.agent.history.calls import CallRecord, Past, SeenThen
+from tui_agent.agent.history.calls import CallHistory, CallRecord, ViewAtCall
 from tui_agent.durable import in_thread
 from tui_agent.text import clock_text, money_text, one_line
 from tui_agent.tui.actions import bindings
@@ -19,7 +19,7 @@ from tui_agent.tui.context.drawing import SIGNS, Bar, Column, bar_line, strip_li
 from tui_agent.tui.context.rows import PanelRows, plain_row, share_rows, title_rows, wrapped
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
 from tui_agent.tui.dialogs.reading import TextScreen
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import ASCII, Glyphs
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look
@@ -40,9 +40,11 @@ class CallsScreen(Dialog[int | None]):
     """Its result is the number of the message to fork after, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("calls")]
-    CLICK_BESIDE_CLOSES = True
+    CLICK_OUTSIDE_CLOSES = True
 
-    def __init__(self, past: Past, number: int, excerpt: Callable[[int], str], window: int, glyphs: Glyphs) -> None:
+    def __init__(
+        self, past: CallHistory, number: int, excerpt: Callable[[int], str], window: int, glyphs: Glyphs
+    ) -> None:
         """`number`: the call to begin with, from 1. `window`: of the model of the newest call, in tokens."""
         super().__init__()
         self._past = past
@@ -54,7 +56,7 @@ class CallsScreen(Dialog[int | None]):
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
         self._keys_line = Static("", markup=False, classes="dialog-keys")
-        self._seen: SeenThen | None = None
+        self._seen: ViewAtCall | None = None
         self._working = False
 
     @override
@@ -88,7 +90,7 @@ class CallsScreen(Dialog[int | None]):
         self.call_after_refresh(self._draw)
 
     @property
-    def seen(self) -> SeenThen | None:
+    def seen(self) -> ViewAtCall | None:
         """What is shown below the strip."""
         return self._seen
 
@@ -158,7 +160,7 @@ class CallsScreen(Dialog[int | None]):
             self._go(show())
 
     def _draw(self) -> None:
-        self._strip.show([Row(partial(self._draw_strip, place)) for place in range(STRIP_ROWS)])
+        self._strip.show([ListRow(partial(self._draw_strip, place)) for place in range(STRIP_ROWS)])
         height = self.app.size.height
         low = height < LOW_SCREEN
         self._rows.styles.height = max(1, height - OTHER_LINES - (0 if low else 2))
@@ -193,7 +195,7 @@ def _column(call: CallRecord, *, plain: bool) -> Column:
     return Column(call.usage.input_tokens, SIGNS[name][plain] if name else " ", style, call.present)
 
 
-def call_rows(seen: SeenThen, count: int, window: int, width: int) -> Iterator[Row]:
+def call_rows(seen: ViewAtCall, count: int, window: int, width: int) -> Iterator[ListRow]:
     """The figures of a call: its cost, its cache, what changed since the call before, and what filled the window."""
     call, used = seen.call, seen.call.usage
     branch = "" if call.present else "  on another branch"
@@ -229,5 +231,5 @@ def call_rows(seen: SeenThen, count: int, window: int, width: int) -> Iterator[R
     whole = sum(seen.categories.values())
     of = f" of {window:,}" if window >= whole else ""
     yield plain_row(("  Context", "heading"), (f"  {whole:,}{of}", "base"))
-    yield Row(partial(bar_line, Bar(categories=seen.categories, tokens=whole, window=window if of else 0)))
+    yield ListRow(partial(bar_line, Bar(categories=seen.categories, tokens=whole, window=window if of else 0)))
     yield from share_rows(seen.categories, window if of else whole)

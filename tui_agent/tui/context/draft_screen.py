@@ -20,7 +20,7 @@ from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.previews import fact_row, price_rows
 from tui_agent.tui.context.rows import plain_row
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.prompt.prompt import SteadyTextArea
 from tui_agent.tui.terminal.editor import EditorFailure, edited_outside
@@ -179,13 +179,13 @@ class DraftScreen(Dialog[Draft | None]):
         return f"{self.key('draft.accept-edited')} uses it, {cancel} stops editing"
 
 
-def draft_rows(draft: Draft, preview: StepPreview) -> list[Row]:
+def draft_rows(draft: Draft, preview: StepPreview) -> list[ListRow]:
     """The exact sizes before and after, the cost, the facts below the text, and the writer."""
     before, after = draft.before, draft.after
     largest = max(before, after)
     rows = [
-        Row(partial(before_after_line, "now", before, largest, f"{before:,}")),
-        Row(partial(before_after_line, "after", after, largest, f"{after:,}")),
+        ListRow(partial(before_after_line, "now", before, largest, f"{before:,}")),
+        ListRow(partial(before_after_line, "after", after, largest, f"{after:,}")),
         plain_row(),
         fact_row("Frees", f"{before - after:,} tokens"),
         *price_rows(preview.price),

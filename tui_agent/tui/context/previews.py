@@ -22,7 +22,7 @@ from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.rows import ItemKey, item_rows, plain_row, titled_rows
 from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 
 TITLES: Final[dict[PreviewedStep, str]] = {
@@ -58,7 +58,7 @@ class PreviewScreen(Dialog[Accepted | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("preview")]
-    CLICK_BESIDE_CLOSES = True
+    CLICK_OUTSIDE_CLOSES = True
 
     def __init__(
         self,
@@ -176,13 +176,13 @@ class PreviewScreen(Dialog[Accepted | None]):
         self._keys_line.update(why or ", ".join(keys))
 
 
-def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[Row]:
+def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *, free: bool = False) -> list[ListRow]:
     """The effects of a step: sizes before and after, what leaves, and the cost. `free`: the model costs nothing."""
     preview, about = seen.preview, "" if seen.exact else "about "
     largest = max(preview.before, preview.after)
     rows = [
-        Row(partial(before_after_line, "now", preview.before, largest, f"{preview.before:,}")),
-        Row(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
+        ListRow(partial(before_after_line, "now", preview.before, largest, f"{preview.before:,}")),
+        ListRow(partial(before_after_line, "after", preview.after, largest, f"{about}{preview.after:,}")),
         plain_row(),
         fact_row("Frees", f"{about}{preview.freed:,} tokens"),
         *price_rows(seen.price, free=free),
@@ -193,7 +193,7 @@ def preview_rows(seen: StepPreview, now: float, excerpt: Callable[[int], str], *
     return [*rows, *titled_rows(title, item_rows(preview.leaving, now, excerpt), "tokens  age")]
 
 
-def switch_rows(seen: SwitchPreview) -> list[Row]:
+def switch_rows(seen: SwitchPreview) -> list[ListRow]:
     """The effects of another model: its window, the layer that would act, and the price of a cold cache."""
     rows = [
         plain_row((f"  {seen.before}", "muted"), ("  to  ", "muted"), (seen.after, "base")),
@@ -216,18 +216,18 @@ def switch_rows(seen: SwitchPreview) -> list[Row]:
     return rows
 
 
-def _filled(label: str, tokens: int, window: int) -> Row:
+def _filled(label: str, tokens: int, window: int) -> ListRow:
     share = f"{100 * tokens / window:.0f}% of {window:,}" if window else "window unknown"
-    return Row(partial(before_after_line, label, tokens, window or tokens, share))
+    return ListRow(partial(before_after_line, label, tokens, window or tokens, share))
 
 
-def price_rows(price: StepPrice | None, *, free: bool = False) -> list[Row]:
+def price_rows(price: StepPrice | None, *, free: bool = False) -> list[ListRow]:
     """What a step costs and saves, and when it has paid for itself; None: its price is unknown."""
     if price is None:
         return [fact_row("Costs", "nothing, the model is free" if free else "not known, no price is")]
     return [fact_row(label, value) for label, value in price_lines(price)]
 
 
-def fact_row(label: str, value: str) -> Row:
+def fact_row(label: str, value: str) -> ListRow:
     """A row with a label and a value."""
     return plain_row((f"  {label:<22}", "muted"), (value, "base"))

@@ -21,7 +21,7 @@ from tui_agent.conversation.states import ItemState
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.text import clean, clock_text, compact_count, counted, displayed, money_text, one_line, spoken_time
 from tui_agent.tui.context.drawing import Bar, bar_line, category_sign, course_lines, ticks_line
-from tui_agent.tui.dialogs.row_list import Row, Rows
+from tui_agent.tui.dialogs.row_list import ListRow, Rows
 from tui_agent.tui.painting.lines import Line, Run, breaks, fit, make_line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.wording import STEPS, StepWords
@@ -91,7 +91,7 @@ class PanelRows(Rows):
     """The figures, then a row for each item, newest first, created when it comes into view."""
 
     def __init__(
-        self, figures: Sequence[Row], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
+        self, figures: Sequence[ListRow], items: Sequence[Item], now: float, excerpt: Callable[[int], str]
     ) -> None:
         super().__init__(figures)
         self._items = items
@@ -110,7 +110,7 @@ class PanelRows(Rows):
         return len(self._made) + len(self._items)
 
     @override
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> ListRow:
         if place < len(self._made):
             return super().row(place)
         return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt)
@@ -137,40 +137,40 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
     return PanelRows(figures, seen.items, now, excerpt)
 
 
-def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) -> list[Row]:
+def item_rows(items: Sequence[Item], now: float, excerpt: Callable[[int], str]) -> list[ListRow]:
     """A row for each item, newest first."""
     return [_item_row(item, now, excerpt) for item in reversed(items)]
 
 
-def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> Row:
-    return Row(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
+def _item_row(item: Item, now: float, excerpt: Callable[[int], str]) -> ListRow:
+    return ListRow(partial(_draw_item, item, now, excerpt), ItemKey(item.seq))
 
 
-def plain_row(*pieces: tuple[str, str]) -> Row:
+def plain_row(*pieces: tuple[str, str]) -> ListRow:
     """A row of (text, style) pieces; a style is the name of a field of `Palette`."""
-    return Row(partial(_draw_pieces, pieces))
+    return ListRow(partial(_draw_pieces, pieces))
 
 
-def wrapped(text: str, width: int, style: str = "muted") -> list[Row]:
+def wrapped(text: str, width: int, style: str = "muted") -> list[ListRow]:
     """A text, wrapped to rows."""
     flat = displayed(one_line(text))
     cuts = breaks(flat, max(8, width - 6))
     return [plain_row(("    " + flat[start:end], style)) for start, end, _ in cuts]
 
 
-def titled_rows(title: str, rows: Sequence[Row], columns: str = "") -> Iterator[Row]:
+def titled_rows(title: str, rows: Sequence[ListRow], columns: str = "") -> Iterator[ListRow]:
     """Rows under a title, with the headings of the columns on the right; nothing if there are no rows."""
     if rows:
         yield from title_rows(title, columns)
         yield from rows
 
 
-def title_rows(title: str, columns: str = "") -> tuple[Row, Row]:
+def title_rows(title: str, columns: str = "") -> tuple[ListRow, ListRow]:
     """A blank row, and a title with the headings of the columns on the right."""
-    return plain_row(), Row(partial(_draw_title, title, columns))
+    return plain_row(), ListRow(partial(_draw_title, title, columns))
 
 
-def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[Row]:
+def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[ListRow]:
     """What comes next, as a sentence whose rows can be chosen."""
     if (seen := stats.forecast) is None:
         return
@@ -179,14 +179,14 @@ def _ahead(stats: ContextStats, width: int, *, focused: bool) -> Iterator[Row]:
         key = AheadKey(PREVIEWS[seen.ahead.step])
         said += " Enter previews it." if focused else f" {COMMANDS[key.step]} previews it."
     for start, end, _ in breaks(said, max(8, width - 4)):
-        yield Row(partial(_draw_pieces, (("  " + said[start:end].strip(), "heading"),)), key)
+        yield ListRow(partial(_draw_pieces, (("  " + said[start:end].strip(), "heading"),)), key)
         key = None
     if warning := next((mark.warning for mark in stats.marks if mark.warning), ""):
         yield from wrapped(warning, width)
     yield plain_row()
 
 
-def _window(seen: Overview) -> Iterator[Row]:
+def _window(seen: Overview) -> Iterator[ListRow]:
     stats = seen.stats
     about = "" if stats.measured else "~"
     bar = Bar(
@@ -200,8 +200,8 @@ def _window(seen: Overview) -> Iterator[Row]:
     share = f"  {stats.percent:.0f}%" if stats.window else ""
     yield plain_row(("  Context", "heading"), (f"  {about}{stats.tokens:,}{of}", "base"), (share, "muted"))
     if stats.window:
-        yield Row(partial(bar_line, bar))
-        yield Row(partial(ticks_line, bar))
+        yield ListRow(partial(bar_line, bar))
+        yield ListRow(partial(ticks_line, bar))
     whole = stats.window or sum(stats.categories.values())
     yield from share_rows(stats.categories, whole)
     if stats.memory:
@@ -218,11 +218,11 @@ def _window(seen: Overview) -> Iterator[Row]:
             yield _measure(LAYERS[mark.layer], f"{mark.tokens:,}", share)
 
 
-def share_rows(categories: Mapping[Category, int], whole: int) -> Iterator[Row]:
+def share_rows(categories: Mapping[Category, int], whole: int) -> Iterator[ListRow]:
     """The legend of a bar: the tokens of each category, and their share of `whole`."""
     for category in CATEGORIES:
         if tokens := categories.get(category, 0):
-            yield Row(partial(_draw_share, category, tokens, whole))
+            yield ListRow(partial(_draw_share, category, tokens, whole))
 
 
 def _percent(tokens: int, whole: int) -> str:
@@ -233,12 +233,12 @@ def _fixed(stats: ContextStats) -> int:
     return stats.categories.get("system", 0) + stats.categories.get("tools", 0)
 
 
-def _course(seen: Overview) -> list[Row]:
+def _course(seen: Overview) -> list[ListRow]:
     if not seen.course:
         return []
     largest = max(point.tokens for point in seen.course)
     edits = sum(point.edits > 0 for point in seen.course)
-    rows = [Row(partial(_draw_course, seen, number)) for number in range(2 if edits else 1)]
+    rows = [ListRow(partial(_draw_course, seen, number)) for number in range(2 if edits else 1)]
     totals = f"{counted(len(seen.course), 'call')}, largest {largest:,}"
     return [*rows, plain_row((f"  {totals}", "muted"))]
 
@@ -248,8 +248,8 @@ def _draw_course(seen: Overview, number: int, width: int, look: Look) -> Line:
     return lines[number] if number < len(lines) else make_line([Run(" ", look.palette.base)])
 
 
-def _step_row(step: Step, now: float) -> Row:
-    return Row(partial(_draw_step, step, now), StepKey(step.event.seq))
+def _step_row(step: Step, now: float) -> ListRow:
+    return ListRow(partial(_draw_step, step, now), StepKey(step.event.seq))
 
 
 def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
@@ -267,7 +267,7 @@ def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
     return make_line([Run(left, style), Run(reason + pad, palette.faint), Run(sizes, palette.muted)])
 
 
-def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
+def _activity(stats: ContextStats, now: float, width: int) -> list[ListRow]:
     deep = f" · {counted(stats.summaries, 'text')}, depth {stats.depth}" if stats.summaries else ""
     rows = [
         *_boundary("Summaries", stats.last_compaction, stats.compactions, "focus", now, width),
@@ -296,7 +296,7 @@ def _activity(stats: ContextStats, now: float, width: int) -> list[Row]:
     return rows
 
 
-def _servers(stats: ContextStats) -> list[Row]:
+def _servers(stats: ContextStats) -> list[ListRow]:
     rows = []
     for use in stats.servers:
         prices = [money_text(use.sent_usd)] if use.sent_usd else []
@@ -306,7 +306,7 @@ def _servers(stats: ContextStats) -> list[Row]:
     return rows
 
 
-def _boundary(label: str, newest: Activity, count: int, called: str, now: float, width: int) -> list[Row]:
+def _boundary(label: str, newest: Activity, count: int, called: str, now: float, width: int) -> list[ListRow]:
     last = f"last {spoken_time(now - newest.last)} ago" if count and newest.last else ""
     rows = [_fact(label, f"{count:,}", last)]
     if count and newest.note.strip():
@@ -314,8 +314,8 @@ def _boundary(label: str, newest: Activity, count: int, called: str, now: float,
     return rows
 
 
-def _words_row(words: Words, items: Sequence[Item]) -> Row:
-    return Row(partial(_draw_words, words, items), WordsKey(words.seq))
+def _words_row(words: Words, items: Sequence[Item]) -> ListRow:
+    return ListRow(partial(_draw_words, words, items), WordsKey(words.seq))
 
 
 def _draw_words(words: Words, items: Sequence[Item], width: int, look: Look) -> Line:
@@ -377,13 +377,13 @@ def _draw_share(category: Category, tokens: int, whole: int, width: int, look: L
     )
 
 
-def _measure(label: str, value: str, share: str) -> Row:
+def _measure(label: str, value: str, share: str) -> ListRow:
     """A row below the legend, in its columns."""
     return plain_row((f"    {label:<18}", "muted"), (f"{value:>10}", "base"), (f"{share:>6}", "muted"))
 
 
-def _fact(label: str, value: str, note: str = "") -> Row:
-    return Row(partial(_draw_fact, label, value, note))
+def _fact(label: str, value: str, note: str = "") -> ListRow:
+    return ListRow(partial(_draw_fact, label, value, note))
 
 
 def _draw_fact(label: str, value: str, note: str, width: int, look: Look) -> Line:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from tui_agent.agent.agent import Agent
-    from tui_agent.context.before_expiry import WorthWriting
+    from tui_agent.context.before_expiry import ExpirySummary
     from tui_agent.context.changes import StepPreview
     from tui_agent.context.effects import Refusal
     from tui_agent.models.base import Model
@@ -36,7 +36,7 @@ BEFORE_EXPIRY_S: Final = 40.0
 """Seconds before the cache expires at which a summary is begun, if one is worth it."""
 
 
-def _before_expiry(worth: "WorthWriting") -> str:
+def _before_expiry(worth: "ExpirySummary") -> str:
     now, then, without = map(money_text, (worth.writing_usd, worth.then_usd, worth.without_usd))
     return f"{now} now and {then} with your next message, instead of {without}"
 
@@ -95,7 +95,7 @@ class Steering:
         _: Worker[None] = self._host.run_worker(look, name="forecast", exclusive=True, group="forecast")
 
     async def _look_ahead(self, agent: "Agent") -> None:
-        seen = await agent.context.forecast_aside()
+        seen = await agent.context.forecast_when_known()
         left, newest = agent.context.expires_in, agent.context.newest_answer
         worth = await agent.context.summary_before_expiry() if left and newest != self._summarised else None
         shown, ahead = soon(seen), sentence(seen)

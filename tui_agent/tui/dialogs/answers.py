@@ -30,7 +30,7 @@ FOR_SESSION: Final = PermissionAnswer(allowed=True, for_session=True)
 ALWAYS: Final = PermissionAnswer(allowed=True, always=True)
 
 
-class Choice(NamedTuple):
+class AnswerChoice(NamedTuple):
     """One answer: its label, a short one for a low screen, and what it answers.
 
     `opens` a field or an editor instead of answering; if it does neither, it is not possible here. `names_rules`: the
@@ -59,7 +59,7 @@ class Answers(NamedTuple):
 
     kind: Literal["call", "question", "plan"]
     title: str
-    choices: tuple[Choice, ...]
+    choices: tuple[AnswerChoice, ...]
     placeholder: str
 
     @property
@@ -79,36 +79,36 @@ def answers_to(question: PermissionQuestion) -> Answers:
     match question.kind:
         case "question":
             offered = [
-                Choice(one_line(choice, MAX_CHOICE), PermissionAnswer(allowed=True, choice=choice))
+                AnswerChoice(one_line(choice, MAX_CHOICE), PermissionAnswer(allowed=True, choice=choice))
                 for choice in question.choices
             ]
-            return Answers("question", QUESTION, (*offered, Choice(OWN_WORDS, opens="words")), "Your answer")
+            return Answers("question", QUESTION, (*offered, AnswerChoice(OWN_WORDS, opens="words")), "Your answer")
         case "plan":
             modes = [
-                Choice(IN_MODE.get(mode, mode), PermissionAnswer(allowed=True, choice=mode))
+                AnswerChoice(IN_MODE.get(mode, mode), PermissionAnswer(allowed=True, choice=mode))
                 for mode in question.choices
             ]
-            others = (Choice(EDIT, opens="edit"), Choice(SEND_BACK, opens="words"))
+            others = (AnswerChoice(EDIT, opens="edit"), AnswerChoice(SEND_BACK, opens="words"))
             return Answers("plan", PLAN, (*modes, *others), "What should be changed?")
         case "call":
             title = "Run this outside the sandbox?" if question.outside else "Allow this?"
             return Answers("call", title, _of_call(question), WHY)
 
 
-def _of_call(question: PermissionQuestion) -> tuple[Choice, ...]:
-    no, why = Choice("No", NO, "no"), Choice("No, and say why", short="why", opens="words")
+def _of_call(question: PermissionQuestion) -> tuple[AnswerChoice, ...]:
+    no, why = AnswerChoice("No", NO, "no"), AnswerChoice("No, and say why", short="why", opens="words")
     if question.lasts:
-        return (Choice("Yes, for this session", ONCE, "yes"), no, why)
+        return (AnswerChoice("Yes, for this session", ONCE, "yes"), no, why)
     it = " outside the sandbox," if question.outside else ""
     kept = (
         (
-            Choice(f"Yes,{it} for this session:", FOR_SESSION, "session", names_rules=True),
-            Choice(f"Yes,{it} always for the same", ALWAYS, "always"),
+            AnswerChoice(f"Yes,{it} for this session:", FOR_SESSION, "session", names_rules=True),
+            AnswerChoice(f"Yes,{it} always for the same", ALWAYS, "always"),
         )
         if question.rules
         else (
-            Choice(f"Yes, for this session{NO_RULE}", short="session"),
-            Choice(f"Yes, always{NO_RULE}", short="always"),
+            AnswerChoice(f"Yes, for this session{NO_RULE}", short="session"),
+            AnswerChoice(f"Yes, always{NO_RULE}", short="always"),
         )
     )
-    return (Choice(f"Yes,{it} this once", ONCE, "yes"), *kept, no, why)
+    return (AnswerChoice(f"Yes,{it} this once", ONCE, "yes"), *kept, no, why)

@@ -11,12 +11,12 @@ from textual.containers import Vertical
 from textual.widgets import Input
 from typing_extensions import override
 
-from tui_agent.agent.branches import Branch, Prompt
+from tui_agent.agent.branches import Branch, EarlierPrompt
 from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
 from tui_agent.tui.dialogs.fields import Field
-from tui_agent.tui.dialogs.row_list import Row, RowList, Rows
+from tui_agent.tui.dialogs.row_list import ListRow, RowList, Rows
 from tui_agent.tui.fuzzy import holds
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line
@@ -25,7 +25,7 @@ from tui_agent.tui.wording import age
 
 SEARCHED_CHARS: Final = 400
 """Characters of a message that are searched and shown."""
-LEAST_BESIDE: Final = 8
+LEAST_EXTRA: Final = 8
 """The fewest cells in which further text is shown beside the words."""
 OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog besides its rows, with its margins; on a low screen it has no margins and names no keys."""
@@ -47,7 +47,7 @@ class Columns(NamedTuple):
 class PlaceRows(Rows):
     """A row for each place number, created when it comes into view."""
 
-    def __init__(self, places: Sequence[int], row: Callable[[int], Row]) -> None:
+    def __init__(self, places: Sequence[int], row: Callable[[int], ListRow]) -> None:
         super().__init__()
         self._places = places
         self._row = row
@@ -61,7 +61,7 @@ class PlaceRows(Rows):
         return len(self._places)
 
     @override
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> ListRow:
         return self._row(self._places[place])
 
 
@@ -73,13 +73,13 @@ class PlacePicker(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("picker")]
-    CLICK_BESIDE_CLOSES = True
+    CLICK_OUTSIDE_CLOSES = True
 
     def __init__(
         self,
         title: str,
         count: int,
-        row: Callable[[int], Row],
+        row: Callable[[int], ListRow],
         words: Callable[[int], str],
         *,
         does: str,
@@ -145,7 +145,7 @@ class PlacePicker(Dialog[str | None]):
         self._rows.action_edge(direction)
 
     def _show(self, places: Sequence[int]) -> None:
-        self._rows.show(PlaceRows(places, self._row) if places else [Row(_draw_nothing)])
+        self._rows.show(PlaceRows(places, self._row) if places else [ListRow(_draw_nothing)])
         self._rows.action_edge(-1)
 
     def _choose(self, value: object) -> None:
@@ -153,13 +153,13 @@ class PlacePicker(Dialog[str | None]):
             self.dismiss(value)
 
 
-def rewind_picker(prompts: Sequence[Prompt], glyphs: Glyphs) -> PlacePicker:
+def rewind_picker(prompts: Sequence[EarlierPrompt], glyphs: Glyphs) -> PlacePicker:
     """A picker of the user's messages, newest first; its result is the number of one."""
     newest_first = prompts[::-1]
     columns = Columns.wide_enough((prompt.seq for prompt in prompts), (prompt.messages for prompt in prompts))
 
-    def row(place: int) -> Row:
-        return Row(partial(_draw_prompt, newest_first[place], columns), str(newest_first[place].seq))
+    def row(place: int) -> ListRow:
+        return ListRow(partial(_draw_prompt, newest_first[place], columns), str(newest_first[place].seq))
 
     def words(place: int) -> str:
         return f"{newest_first[place].seq} {_typed(newest_first[place].text).lower()}"
@@ -172,9 +172,9 @@ def tree_picker(branches: Sequence[Branch], glyphs: Glyphs) -> PlacePicker:
     """A picker of branches, the current one first; its result is the number of the branch's last entry."""
     columns = Columns.wide_enough((), (branch.messages for branch in branches))
 
-    def row(place: int) -> Row:
+    def row(place: int) -> ListRow:
         branch, is_last = branches[place], place == len(branches) - 1
-        return Row(partial(_draw_branch, branch, columns, is_last), str(branch.tip))
+        return ListRow(partial(_draw_branch, branch, columns, is_last), str(branch.tip))
 
     def words(place: int) -> str:
         branch = branches[place]
@@ -189,7 +189,7 @@ def _typed(text: str) -> str:
     return text[:SEARCHED_CHARS]
 
 
-def _draw_prompt(prompt: Prompt, columns: Columns, width: int, look: Look) -> Line:
+def _draw_prompt(prompt: EarlierPrompt, columns: Columns, width: int, look: Look) -> Line:
     palette = look.palette
     start = [Run("  ", palette.base), Run(f"{prompt.seq:>{columns.number}}  ", palette.muted)]
     right = f"{prompt.messages:>{columns.messages},}  {age(prompt.time):>{columns.age}}"
@@ -216,12 +216,12 @@ def _row(
         right, room = "", width - sum(cell_len(run.text) for run in start)
     typed = fit(one_line(_typed(text)) or "(no words)", max(1, room), look.glyphs.ellipsis)
     left = room - cell_len(typed) - 3
-    beside = f" {look.glyphs.dot} {fit(one_line(more[:SEARCHED_CHARS]), left, look.glyphs.ellipsis)}" if more else ""
-    beside = beside if left >= LEAST_BESIDE else ""
-    pad = " " * max(0, room - cell_len(typed) - cell_len(beside) + 2)
+    extra = f" {look.glyphs.dot} {fit(one_line(more[:SEARCHED_CHARS]), left, look.glyphs.ellipsis)}" if more else ""
+    extra = extra if left >= LEAST_EXTRA else ""
+    pad = " " * max(0, room - cell_len(typed) - cell_len(extra) + 2)
     style = palette.strong if marked else palette.base
     return make_line(
-        [*start, Run(typed, style), Run(beside, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
+        [*start, Run(typed, style), Run(extra, palette.muted), *([Run(pad + right, palette.muted)] if right else [])]
     )
 
 

@@ -27,7 +27,7 @@ class Dialog(ModalScreen[ScreenResultType]):
     stands: it is composed and can take keys.
     """
 
-    CLICK_BESIDE_CLOSES: ClassVar[bool] = False
+    CLICK_OUTSIDE_CLOSES: ClassVar[bool] = False
     """Whether a click outside closes it without a result."""
 
     class Stands(Message):
@@ -58,7 +58,7 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def on_click(self, event: events.Click) -> None:
         """Close on a click outside, if the class allows it."""
-        if self.CLICK_BESIDE_CLOSES and event.widget is self:
+        if self.CLICK_OUTSIDE_CLOSES and event.widget is self:
             self.dismiss(None)
 
     def action_leave(self) -> None:

@@ -14,7 +14,7 @@ from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
@@ -37,24 +37,24 @@ class Piece(NamedTuple):
     style: str = "base"
     diff: DiffLines | None = None
 
-    def rows(self, width: int) -> Iterator[Row]:
+    def rows(self, width: int) -> Iterator[ListRow]:
         """The rows to show it in a list."""
         if self.diff is not None:
-            yield from (Row(partial(self.diff.draw, *place)) for place in self.diff.breaks(width))
+            yield from (ListRow(partial(self.diff.draw, *place)) for place in self.diff.breaks(width))
             return
         line = displayed(clean(self.text)[:MAX_LINE])
         for start, end, _ in breaks(line, width):
-            yield Row(partial(_draw_piece, line[start:end], self.style))
+            yield ListRow(partial(_draw_piece, line[start:end], self.style))
 
 
-class Shown(NamedTuple):
+class ShownPlan(NamedTuple):
     """What the dialog shows of a plan: with files that somebody else changed left alone, and with them overwritten."""
 
     leaving: tuple[Piece, ...]
     overwriting: tuple[Piece, ...]
 
     @classmethod
-    def of(cls, planned: PutBack) -> "Shown":
+    def of(cls, planned: PutBack) -> "ShownPlan":
         """Prepare both; slow for many diffs."""
         return cls(tuple(pieces(planned, overwrite=False)), tuple(pieces(planned, overwrite=True)))
 
@@ -66,9 +66,9 @@ class FilesScreen(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("files")]
-    CLICK_BESIDE_CLOSES = True
+    CLICK_OUTSIDE_CLOSES = True
 
-    def __init__(self, title: str, planned: PutBack, shown: Shown, glyphs: Glyphs, *, rewinds: bool) -> None:
+    def __init__(self, title: str, planned: PutBack, shown: ShownPlan, glyphs: Glyphs, *, rewinds: bool) -> None:
         super().__init__()
         self._title = one_line(title, 80)
         self._planned = planned

@@ -19,7 +19,7 @@ from typing_extensions import override
 from tui_agent.text import clean
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.answers import Answers, Choice, answers_to
+from tui_agent.tui.dialogs.answers import AnswerChoice, Answers, answers_to
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S
 from tui_agent.tui.dialogs.permission_preview import MAX_TITLE, Lines, Part, Prose, parts_of, rule_parts
 from tui_agent.tui.dialogs.row_list import RowList
@@ -189,20 +189,20 @@ class PermissionPanel(Vertical, can_focus=True):
         """Answer with the choice at this index."""
         if self._answer is None or self._answer.done():
             return
-        choice = self._answers.choices[index] if index < len(self._answers.choices) else Choice("")
+        choice = self._answers.choices[index] if index < len(self._answers.choices) else AnswerChoice("")
         match choice:
-            case Choice(opens="words"):
+            case AnswerChoice(opens="words"):
                 self._ask_for_words(index)
-            case Choice(opens="edit"):
+            case AnswerChoice(opens="edit"):
                 self.post_message(self.EditAsked(self._edited or self._plan))
-            case Choice(answer=None):
+            case AnswerChoice(answer=None):
                 self.app.bell()
-            case Choice(answer=PermissionAnswer(allowed=True)) if self._must_see_more(choice):
+            case AnswerChoice(answer=PermissionAnswer(allowed=True)) if self._must_see_more(choice):
                 self.action_scroll_preview(1)
-            case Choice(answer=PermissionAnswer() as answer):
+            case AnswerChoice(answer=PermissionAnswer() as answer):
                 self._answer.set_result(msgspec.structs.replace(answer, edited=self._edited))
 
-    def _must_see_more(self, choice: Choice) -> bool:
+    def _must_see_more(self, choice: AnswerChoice) -> bool:
         unseen_rules = choice.adds_rules and len(self._broken) > self._seen
         return unseen_rules or (self._answers.need_all_seen and self.hidden > 0)
 
@@ -479,7 +479,7 @@ class PermissionPanel(Vertical, can_focus=True):
             rows[-1].pop()
         return [Content(gap).join(row) for row in rows]
 
-    def _label_lines(self, choice: Choice) -> list[str]:
+    def _label_lines(self, choice: AnswerChoice) -> list[str]:
         if not choice.names_rules:
             return _wrapped(choice.label, self._label_width())
         if not self._rules_fit():
@@ -488,13 +488,13 @@ class PermissionPanel(Vertical, can_focus=True):
             return [f"{choice.label} {self._rules[0]}"]
         return [choice.label, *(f"  {line}" for line in self._wrapped_rules())]
 
-    def _below_label(self, choice: Choice) -> list[str]:
+    def _below_label(self, choice: AnswerChoice) -> list[str]:
         """The label of a choice when the rules are listed below the preview."""
         rules = f"{len(self._rules)} rules" if len(self._rules) > 1 else "rule"
         where = f" the {rules} at the end of the list above" if choice.names_rules else ""
         return _wrapped(f"{choice.label}{where}", self._label_width())
 
-    def _rule_fits_its_choice(self, choice: Choice) -> bool:
+    def _rule_fits_its_choice(self, choice: AnswerChoice) -> bool:
         return len(self._rules) == 1 and len(choice.label) + len(self._rules[0]) < self._label_width()
 
     def _wrapped_rules(self) -> list[str]:

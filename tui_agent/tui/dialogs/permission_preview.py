@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from tui_agent.tools.base import PermissionQuestion
 from tui_agent.tui.cards.prose import ProseSections
-from tui_agent.tui.dialogs.row_list import Row, Rows
+from tui_agent.tui.dialogs.row_list import ListRow, Rows
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import UNICODE
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, make_line, pieces
@@ -81,7 +81,7 @@ _NO_LOOK: Final = Look(Palette.from_theme({}), UNICODE)
 """Any look will do to know how many lines there are."""
 
 
-class Passage:
+class PreviewPart:
     """A text of a kind; each line is indented by `indent` cells. Where a line is wrapped, that is marked."""
 
     def __init__(self, text: str, kind: Kind, indent: int = 0) -> None:
@@ -131,9 +131,9 @@ class Lines(Rows):
         return self._starts[-1]
 
     @override
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> ListRow:
         part, at = self._at(place)
-        return Row(lambda width, look: part.draw(*at, width, look))
+        return ListRow(lambda width, look: part.draw(*at, width, look))
 
     @override
     def place_of(self, key: object) -> int | None:
@@ -157,16 +157,16 @@ def parts_of(question: PermissionQuestion, *, from_change: bool) -> list[Part]:
     reading = question.kind != "call"
     parts: list[Part] = []
     if not reading and len(title := visible_line(preview.title)) > MAX_TITLE:
-        parts.append(Passage(title, "head"))
+        parts.append(PreviewPart(title, "head"))
     if preview.command:
-        parts.append(Passage(preview.command, "command"))
+        parts.append(PreviewPart(preview.command, "command"))
     if preview.diff:
         parts.append(DiffLines(visible_diff(preview.diff), from_change=from_change))
     if preview.text or not (preview.command or preview.diff):
         text = preview.text or question.arguments
-        parts.append(Prose(text) if reading else Passage(text, "text"))
+        parts.append(Prose(text) if reading else PreviewPart(text, "text"))
     for change in preview.changes:
-        parts += [Passage(f"\n{change.title}", "head"), DiffLines(visible_diff(change.diff))]
+        parts += [PreviewPart(f"\n{change.title}", "head"), DiffLines(visible_diff(change.diff))]
     return parts
 
 
@@ -175,6 +175,6 @@ def rule_parts(rules: Sequence[str]) -> list[Part]:
     if not rules:
         return []
     return [
-        Passage("\n2 and 3 would allow:", "text"),
-        *(Passage(rule, "rule", 2) for rule in rules),
+        PreviewPart("\n2 and 3 would allow:", "text"),
+        *(PreviewPart(rule, "rule", 2) for rule in rules),
     ]

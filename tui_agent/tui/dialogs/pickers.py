@@ -69,7 +69,7 @@ class Option:
         return min(known, default=0.0) if len(known) == len(fits) else None
 
 
-class Choices(OptionList):
+class ChoiceList(OptionList):
     """An `OptionList` without two crashes of Textual's: paging in a list of no height, and clicking an option that a
     filter has just removed.
     """
@@ -149,7 +149,7 @@ class PickerScreen(Dialog[str | None]):
                 yield Static(Content(self._text), classes="dialog-text")
             if self._search:
                 yield Field(placeholder="type to search")
-            yield Choices(compact=True)
+            yield ChoiceList(compact=True)
             keys = f"{self.key('picker.choose')} chooses, {self.key('picker.cancel')} cancels"
             folded = len(self._options) - len(self._at_rest)
             search = f"Type to search ({folded} more), " if folded else "Type to search, "

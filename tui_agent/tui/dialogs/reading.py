@@ -18,7 +18,7 @@ from typing_extensions import override
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.row_list import Row, RowList
+from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
 from tui_agent.tui.painting.palette import Look
@@ -42,7 +42,7 @@ class Reading(Dialog[None]):
     """A dialog that typing closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reading")]
-    CLICK_BESIDE_CLOSES = True
+    CLICK_OUTSIDE_CLOSES = True
 
     def on_key(self, event: events.Key) -> None:
         """Close when the user starts typing."""
@@ -98,7 +98,7 @@ class TextScreen(Reading):
             self._width = width
             self._rows.show(
                 [
-                    Row(partial(_draw_text, line[start:end]))
+                    ListRow(partial(_draw_text, line[start:end]))
                     for line in self._lines
                     for start, end, _ in breaks(line, width)
                 ]

@@ -25,17 +25,17 @@ MARGIN: Final = 1
 """Blank cells between a row and the scrollbar."""
 
 
-class Row(NamedTuple):
+class ListRow(NamedTuple):
     """One line. `key` identifies what it stands for; None: it cannot be chosen."""
 
     draw: Draw
     key: object = None
 
 
-class Rows(Sequence[Row]):
+class Rows(Sequence[ListRow]):
     """A sequence that can create its rows on access. This base class holds rows that exist already."""
 
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, rows: Sequence[ListRow] = ()) -> None:
         self._made = rows
 
     def place_of(self, key: object) -> int | None:
@@ -47,20 +47,20 @@ class Rows(Sequence[Row]):
         return len(self._made)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> ListRow: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: slice) -> list[ListRow]: ...
 
     @override
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+    def __getitem__(self, index: int | slice) -> ListRow | list[ListRow]:
         if isinstance(index, slice):
             return [self.row(place) for place in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"there is no row {index} among {len(self)}")
         return self.row(index % len(self))
 
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> ListRow:
         """The row at an index."""
         return self._made[place]
 
@@ -112,7 +112,7 @@ class RowList(ScrollView, can_focus=True, inherit_bindings=False):
         """The key of the row under the cursor."""
         return self._rows[self._cursor].key if self._cursor is not None else None
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[ListRow]) -> None:
         """Show other rows. The cursor stays on the row with the same key, if there is one, and in view if it was."""
         before, place = self.key, self._cursor
         was_in_view = place is not None and 0 <= place - round(self.scroll_y) < self.size.height

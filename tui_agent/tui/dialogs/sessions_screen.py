@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.widgets import OptionList
 from typing_extensions import override
 
-from tui_agent.agent.presence import LOOK_S, Status
+from tui_agent.agent.presence import LOOK_S, SessionStatus
 from tui_agent.storage.sessions import SessionInfo, noted_folder
 from tui_agent.text import money_text, one_line
 from tui_agent.tui.actions import bindings
@@ -45,8 +45,8 @@ class SessionsScreen(PickerScreen):
         folder: Path,
         current: str = "",
         marked: str = "",
-        open_now: Mapping[str, Status] = {},
-        now: Callable[[], Mapping[str, Status]] | None = None,
+        open_now: Mapping[str, SessionStatus] = {},
+        now: Callable[[], Mapping[str, SessionStatus]] | None = None,
     ) -> None:
         self._sessions, self._last, self._here = tuple(sessions), last, noted_folder(folder)
         self._open, self._now, self._user_in = open_now, now, current
@@ -82,7 +82,7 @@ class SessionsScreen(PickerScreen):
         if self._now is not None and self._open.keys() - {self._user_in}:
             self.run_worker(self._follow(self._now))
 
-    async def _follow(self, now: Callable[[], Mapping[str, Status]]) -> None:
+    async def _follow(self, now: Callable[[], Mapping[str, SessionStatus]]) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             self._open = await asyncio.to_thread(now)
@@ -108,7 +108,7 @@ def chosen(answer: str | None) -> Chosen | None:
             return Chosen("open", session)
 
 
-def state_text(status: Status) -> str:
+def state_text(status: SessionStatus) -> str:
     """What an open session is doing, in a word or two."""
     match status.state:
         case "waiting":
@@ -119,7 +119,7 @@ def state_text(status: Status) -> str:
             return "open"
 
 
-def _option(info: SessionInfo, last: str, status: Status | None, *, here: bool) -> Option:
+def _option(info: SessionInfo, last: str, status: SessionStatus | None, *, here: bool) -> Option:
     place = "" if here else f"  in {one_line(Path(info.cwd).name or info.cwd, 20)}"
     words = f"  {one_line(last, WORDS_SHOWN)}" if last else ""
     cost, state = (info.cost_usd, age(info.updated)) if status is None else (status.cost_usd, state_text(status))

@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from typing_extensions import override
 
-from tui_agent.settings.brought import Brought
+from tui_agent.settings.brought import BroughtFile
 from tui_agent.text import clean, displayed, short_path
 from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S, dialog_keys, dialog_title
-from tui_agent.tui.dialogs.pickers import Choices, Option, PickerScreen
+from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen
 
 TRUST, NO_TRUST = "trust", "no"
 FIRST: Final = "Trust this project?"
@@ -29,7 +29,7 @@ LOW_LINES: Final = 3
 """The same on a low screen, where margins and the names of keys are left out."""
 
 
-class Answers(Choices):
+class TrustAnswers(ChoiceList):
     """The answers. Their keys are the dialog's: some scroll the text above, and all are a deliberate choice."""
 
     @override
@@ -53,7 +53,7 @@ class TrustScreen(PickerScreen):
             self.character = character
 
     def __init__(
-        self, project: Path, found: Iterable[Brought] = (), current: str = NO_TRUST, new: Sequence[str] = ()
+        self, project: Path, found: Iterable[BroughtFile] = (), current: str = NO_TRUST, new: Sequence[str] = ()
     ) -> None:
         """New: what the project runs or sets since the user trusted it; none: it is not trusted yet."""
         super().__init__(
@@ -75,7 +75,7 @@ class TrustScreen(PickerScreen):
             yield dialog_title(self._heading)
             with VerticalScroll(can_focus=False):
                 yield Static(Content(self._brings), classes="dialog-text")
-            yield Answers(compact=True)
+            yield TrustAnswers(compact=True)
             yield dialog_keys()
 
     @override
@@ -158,7 +158,7 @@ class TrustScreen(PickerScreen):
             super()._choose(index)
 
 
-def _listing(project: Path, found: Iterable[Brought], new: Sequence[str]) -> str:
+def _listing(project: Path, found: Iterable[BroughtFile], new: Sequence[str]) -> str:
     """What is new, then each file with what it does, and below it what it runs and sets."""
     lines = ["New since you trusted it", *(f"  {_line(each)}" for each in new), ""] if new else []
     lines.append(_line(f"{short_path(project)} contains"))

@@ -24,10 +24,10 @@ from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.beat import SPIN_S, spinner
 from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
 from tui_agent.tui.pane.overlays import with_hint, with_label, with_spinner
-from tui_agent.tui.pane.search import Search, Typed, with_words
+from tui_agent.tui.pane.search import PaneSearch, Typed, with_words
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.pane.transcript_view import TranscriptView
-from tui_agent.tui.pane.viewport import Follower, Row, encode_line, selected_text
+from tui_agent.tui.pane.viewport import Follower, ViewportLine, encode_line, selected_text
 
 _COUNT_S: Final = 0.001
 """Seconds of pause between two slices of counting hits, so that keys are handled."""
@@ -78,7 +78,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     ) -> None:
         super().__init__(transcript, glyphs=glyphs, id=id)
         self._keymap = keymap or Keymap()
-        self._search = Search()
+        self._search = PaneSearch()
         self._spinner: Timer | None = None
         self._counting: Timer | None = None
         self._left_at: tuple[int, int] | None = None
@@ -354,7 +354,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
     # Overlays
 
     @override
-    def _decorated(self, row: Row) -> Sequence[Segment]:
+    def _decorated(self, row: ViewportLine) -> Sequence[Segment]:
         segments: Sequence[Segment] = row.line.segments
         if row.line.header and self._spinner is not None and self._spins(row):
             glyphs = self.look.glyphs
@@ -455,7 +455,7 @@ class ConversationPane(TranscriptView, inherit_bindings=False):
 
     # Spinners
 
-    def _spins(self, row: Row) -> bool:
+    def _spins(self, row: ViewportLine) -> bool:
         return row.position.block < len(self.transcript) and self.transcript.blocks[row.position.block].spins
 
     def _run_spinner(self) -> None:

@@ -21,18 +21,18 @@ from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.pane.block_painting import all_lines
 from tui_agent.tui.wording import PLACEHOLDER
 
-_BESIDE: Final = 2
+_MARGIN: Final = 2
 """Cells beside the text of the conversation: a blank one and the scrollbar."""
 
 
-class Drawn(Widget):
+class FirstPicture(Widget):
     """A drawing of a widget, shown until the real one is mounted."""
 
     # Textual accesses the parent of a selected widget, which this one no longer has while it is being removed.
     ALLOW_SELECT = False
 
 
-class DrawnPane(Drawn):
+class DrawnPane(FirstPicture):
     """A drawing of the empty conversation."""
 
     def __init__(self, blocks: Sequence[Block], glyphs: Glyphs) -> None:
@@ -44,7 +44,7 @@ class DrawnPane(Drawn):
     def render_lines(self, crop: Region) -> list[Strip]:
         look = Look(Palette.from_theme(self.app.theme_variables), self._glyphs)
         width, height = self.size
-        lines = all_lines(self._blocks, max(1, min(width - _BESIDE, MAX_MEASURE)), look)[-height:]
+        lines = all_lines(self._blocks, max(1, min(width - _MARGIN, MAX_MEASURE)), look)[-height:]
         strips = [Strip(line.segments, line.width).adjust_cell_length(width, look.palette.base) for line in lines]
         strips += [Strip.blank(width, look.palette.base)] * (height - len(strips))
         for line_filter in self.get_line_filters():
@@ -52,7 +52,7 @@ class DrawnPane(Drawn):
         return [strips[y].crop(*crop.column_span) for y in crop.line_range]
 
 
-class DrawnPrompt(Drawn):
+class DrawnPrompt(FirstPicture):
     """A drawing of the empty prompt, and of the letters typed before the real one is there, which gets them then."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from tui_agent.tui.pane.block_painting import estimate_height
 from tui_agent.tui.pane.transcript import Transcript
 
 
-class Heights:
+class BlockHeights:
     """Heights of a growing list of blocks, in lines, as a Fenwick tree.
 
     Appending, changing and looking up cost O(log n); `total`, the sum, costs O(1).
@@ -100,16 +100,16 @@ class CardHeights:
     def __init__(self, transcript: Transcript) -> None:
         self.width = 80
         self._transcript = transcript
-        self._heights = {False: Heights(), True: Heights()}
+        self._heights = {False: BlockHeights(), True: BlockHeights()}
         self._individual: set[int] = set()
 
     @property
-    def now(self) -> Heights:
+    def now(self) -> BlockHeights:
         """Heights with the cards as they are."""
         return self._heights[self._transcript.cards_open]
 
     @property
-    def _toggled(self) -> Heights:
+    def _toggled(self) -> BlockHeights:
         """Heights after "toggle all cards"."""
         return self._heights[not self._transcript.cards_open]
 

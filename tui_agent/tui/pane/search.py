@@ -28,7 +28,7 @@ class Typed(Enum):
     LEFT = "left"
 
 
-class Search:
+class PaneSearch:
     """The state of a search. `typing`: keys edit the words; `at`: the line of the current hit."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ MODEL_CELLS: Final = 12
 MUTED: Final = "$foreground 68%"
 
 
-class Status(Struct, frozen=True, kw_only=True):
+class StatusBarFacts(Struct, frozen=True, kw_only=True):
     """What the status bar shows.
 
     tokens, window: size of the last request and of the model's window, in tokens; `window` 0: unknown.
@@ -79,7 +79,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Changes(TypedDict, total=False):
-    """The fields of a `Status` as keyword arguments, to change some of them."""
+    """The fields of a `StatusBarFacts` as keyword arguments, to change some of them."""
 
     model: str
     mode: str
@@ -112,7 +112,7 @@ class GaugeMarks(NamedTuple):
     red: float = 0.90
 
 
-class Span(NamedTuple):
+class ColoredText(NamedTuple):
     """A piece of text in the colour of a theme variable."""
 
     text: str
@@ -123,7 +123,7 @@ class Form(NamedTuple):
     """One form of a piece. If the line is too long, the form with the highest rank is shortened first."""
 
     rank: int
-    spans: tuple[Span, ...] = ()
+    spans: tuple[ColoredText, ...] = ()
 
 
 Piece: TypeAlias = tuple[Form, ...]
@@ -131,11 +131,11 @@ Piece: TypeAlias = tuple[Form, ...]
 
 
 class StatusBar(Widget):
-    """Shows a `Status`. Its timer runs only while there is an activity, and repaints without a layout."""
+    """Shows a `StatusBarFacts`. Its timer runs only while there is an activity, and repaints without a layout."""
 
     def __init__(self, glyphs: Glyphs = UNICODE, thresholds: GaugeMarks | None = None) -> None:
         super().__init__()
-        self.status = Status()
+        self.status = StatusBarFacts()
         self._glyphs = glyphs
         self._thresholds = thresholds or GaugeMarks()
         self._timer: Timer | None = None
@@ -171,7 +171,9 @@ class StatusBar(Widget):
         return Content.assemble(*((span.text, span.color) for span in line))
 
 
-def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: GaugeMarks, now: float) -> tuple[Span, ...]:
+def status_line(
+    status: StatusBarFacts, width: int, glyphs: Glyphs, thresholds: GaugeMarks, now: float
+) -> tuple[ColoredText, ...]:
     """The line in exactly `width` cells: the activity on the left, the facts on the right; the least important facts
     are shortened or left out where room is short."""
     left = _activity(status, glyphs, now)
@@ -190,13 +192,13 @@ def status_line(status: Status, width: int, glyphs: Glyphs, thresholds: GaugeMar
     ]
     chosen = _fit([left, *right], width)
     facts = [form for form in chosen[1:] if _length(form)]
-    joined = [span for index, form in enumerate(facts) for span in ((Span(" " * GAP), *form) if index else form)]
+    joined = [span for index, form in enumerate(facts) for span in ((ColoredText(" " * GAP), *form) if index else form)]
     room = width - _length(chosen[0]) - _length(joined)
-    line = (*chosen[0], Span(" " * max(0, room)), *joined)
+    line = (*chosen[0], ColoredText(" " * max(0, room)), *joined)
     return line if room >= 0 else _cropped(line, width)
 
 
-def gauge_words(status: Status) -> str:
+def gauge_words(status: StatusBarFacts) -> str:
     """The gauge's tooltip: how full the window is, what comes next, and what the gauge means."""
     if status.window <= 0:
         return GAUGE
@@ -213,16 +215,16 @@ def elapsed_text(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
-def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
+def _activity(status: StatusBarFacts, glyphs: Glyphs, now: float) -> Piece:
     if status.hint:
-        return (Form(0, (Span(status.hint, "$accent"),)),)
+        return (Form(0, (ColoredText(status.hint, "$accent"),)),)
     if not status.activity:
-        return Form(4, (Span("ready"),)), Form(0)
-    turning = Span(spinner(glyphs, now), "$accent")
+        return Form(4, (ColoredText("ready"),)), Form(0)
+    turning = ColoredText(spinner(glyphs, now), "$accent")
     passed = status.until - now if status.until else now - status.since
-    elapsed = Span(f" {elapsed_text(max(0.0, passed))}", "$foreground")
-    what = Span(f"  {one_line(status.activity, 40)}")
-    hint = Span(f" {glyphs.dot} Esc stops")
+    elapsed = ColoredText(f" {elapsed_text(max(0.0, passed))}", "$foreground")
+    what = ColoredText(f"  {one_line(status.activity, 40)}")
+    hint = ColoredText(f" {glyphs.dot} Esc stops")
     return (
         Form(12, (turning, elapsed, what, hint)),
         Form(7, (turning, elapsed, what)),
@@ -231,49 +233,49 @@ def _activity(status: Status, glyphs: Glyphs, now: float) -> Piece:
     )
 
 
-def _summarising(status: Status) -> Piece:
+def _summarising(status: StatusBarFacts) -> Piece:
     if not status.summarising:
         return (Form(0),)
-    return Form(12, (Span("summarising", "$accent"),)), Form(0)
+    return Form(12, (ColoredText("summarising", "$accent"),)), Form(0)
 
 
-def _jobs(status: Status) -> Piece:
+def _jobs(status: StatusBarFacts) -> Piece:
     if not status.jobs:
         return (Form(0),)
     jobs = counted(status.jobs, "job")
-    return Form(9, (Span(jobs, "$accent"),)), Form(0)
+    return Form(9, (ColoredText(jobs, "$accent"),)), Form(0)
 
 
-def _problems(status: Status) -> Piece:
+def _problems(status: StatusBarFacts) -> Piece:
     if not status.problems:
         return (Form(0),)
-    return Form(10, (Span(counted(status.problems, "problem"), "$text-warning"),)), Form(0)
+    return Form(10, (ColoredText(counted(status.problems, "problem"), "$text-warning"),)), Form(0)
 
 
-def _sandbox(status: Status) -> Piece:
+def _sandbox(status: StatusBarFacts) -> Piece:
     if status.unconfined:
-        return Form(9, (Span("no sandbox", "$text-warning"),)), Form(0)
+        return Form(9, (ColoredText("no sandbox", "$text-warning"),)), Form(0)
     if status.confined and status.mode == "auto":
-        return Form(9, (Span("sandboxed"),)), Form(0)
+        return Form(9, (ColoredText("sandboxed"),)), Form(0)
     return (Form(0),)
 
 
-def _mode(status: Status) -> Piece:
+def _mode(status: StatusBarFacts) -> Piece:
     color = "$text-warning" if status.mode == "allow" else MUTED
-    return Form(9, (Span(status.mode, color),)), Form(0)
+    return Form(9, (ColoredText(status.mode, color),)), Form(0)
 
 
-def _model(status: Status, glyphs: Glyphs) -> Piece:
+def _model(status: StatusBarFacts, glyphs: Glyphs) -> Piece:
     name = one_line(model_label(status.model.partition(":")[2] or status.model), 40)
     short = name if len(name) <= MODEL_CELLS else name[: MODEL_CELLS - 1] + glyphs.ellipsis
-    return Form(6, (Span(name, "$foreground"),)), Form(2, (Span(short, "$foreground"),)), Form(0)
+    return Form(6, (ColoredText(name, "$foreground"),)), Form(2, (ColoredText(short, "$foreground"),)), Form(0)
 
 
-def _gauge(status: Status, glyphs: Glyphs, thresholds: GaugeMarks) -> Piece:
+def _gauge(status: StatusBarFacts, glyphs: Glyphs, thresholds: GaugeMarks) -> Piece:
     about = "" if status.measured or not status.tokens else "~"
     if status.window <= 0:
         tokens = f"{about}{compact_count(status.tokens)} tokens" if status.tokens else ""
-        return Form(5, (Span(tokens),)), Form(0)
+        return Form(5, (ColoredText(tokens),)), Form(0)
     share = status.tokens / status.window
     color = (
         "$text-error" if share >= thresholds.red else "$text-warning" if share >= thresholds.yellow else "$foreground"
@@ -284,66 +286,67 @@ def _gauge(status: Status, glyphs: Glyphs, thresholds: GaugeMarks) -> Piece:
     bar = _ticked(full * filled + empty * (GAUGE_CELLS - filled), filled, color, ticks, glyphs)
     hardly = bool(status.tokens) and share < MIN_SHARE_SHOWN
     percent = f"<{MIN_SHARE_SHOWN:.0%}" if hardly else f"{about}{min(999, round(share * 100))}%"
-    label = Span("ctx ")
+    label = ColoredText("ctx ")
     return (
-        Form(10, (label, *bar, Span(percent.rjust(5), color))),
-        Form(8, (label, Span(percent, color))),
-        Form(1, (Span(percent, color),)),
+        Form(10, (label, *bar, ColoredText(percent.rjust(5), color))),
+        Form(8, (label, ColoredText(percent, color))),
+        Form(1, (ColoredText(percent, color),)),
         Form(0),
     )
 
 
-def _next(status: Status) -> Piece:
+def _next(status: StatusBarFacts) -> Piece:
     """The next context step, once it is near."""
-    return (Form(9, (Span(status.soon),)), Form(0)) if status.soon else (Form(0),)
+    return (Form(9, (ColoredText(status.soon),)), Form(0)) if status.soon else (Form(0),)
 
 
-def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[Span, ...]:
+def _ticked(bar: str, filled: int, color: str, ticks: Iterable[float], glyphs: Glyphs) -> tuple[ColoredText, ...]:
     """The gauge's bar, with a tick at each layer's start."""
     full, empty = ("|", "|") if glyphs is ASCII else ("┿", "┼")
     marked = {min(GAUGE_CELLS - 1, int(share * GAUGE_CELLS)) for share in ticks if 0 < share <= 1}
-    spans: list[Span] = []
+    spans: list[ColoredText] = []
     for place, cell in enumerate(bar):
         if place in marked:
-            spans.append(Span(full if place < filled else empty, color if place < filled else MUTED))
+            spans.append(ColoredText(full if place < filled else empty, color if place < filled else MUTED))
         else:
-            spans.append(Span(cell, color if place < filled else "$foreground 25%"))
+            spans.append(ColoredText(cell, color if place < filled else "$foreground 25%"))
     return tuple(
-        Span("".join(span.text for span in same), tone) for tone, same in groupby(spans, key=lambda span: span.color)
+        ColoredText("".join(span.text for span in same), tone)
+        for tone, same in groupby(spans, key=lambda span: span.color)
     )
 
 
-def _cache(status: Status) -> Piece:
+def _cache(status: StatusBarFacts) -> Piece:
     if not status.cache_share:
         return (Form(0),)
-    return Form(13, (Span(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
+    return Form(13, (ColoredText(f"cache {100 * status.cache_share:.0f}%"),)), Form(0)
 
 
-def _speed(status: Status) -> Piece:
+def _speed(status: StatusBarFacts) -> Piece:
     """The speed of a local model: its requests cost time, not money."""
     if not status.reading and not status.writing:
         return (Form(0),)
     pieces = [
         f"{name} {_rate(speed)}/s" for name, speed in (("reads", status.reading), ("writes", status.writing)) if speed
     ]
-    return Form(13, (Span(" ".join(pieces)),)), Form(5, (Span(pieces[-1]),)), Form(0)
+    return Form(13, (ColoredText(" ".join(pieces)),)), Form(5, (ColoredText(pieces[-1]),)), Form(0)
 
 
 def _rate(speed: float) -> str:
     return f"{speed:.1f}" if speed < 10 else compact_count(round(speed))
 
 
-def _cost(status: Status) -> Piece:
+def _cost(status: StatusBarFacts) -> Piece:
     if not status.model or ((status.reading or status.writing) and not status.cost_usd):
         return (Form(0),)
-    session = Span(money_text(status.cost_usd))
+    session = ColoredText(money_text(status.cost_usd))
     if not status.turn_cost_usd or status.turn_cost_usd == status.cost_usd:
         return Form(5, (session,)), Form(0)
-    turn = Span(f"turn {money_text(status.turn_cost_usd)}{' ' * GAP}")
+    turn = ColoredText(f"turn {money_text(status.turn_cost_usd)}{' ' * GAP}")
     return Form(14, (turn, session)), Form(5, (session,)), Form(0)
 
 
-def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:
+def _fit(pieces: list[Piece], width: int) -> list[tuple[ColoredText, ...]]:
     """Pick one form of each piece so that all fit with gaps between them."""
     forms = [0] * len(pieces)
     while True:
@@ -357,12 +360,12 @@ def _fit(pieces: list[Piece], width: int) -> list[tuple[Span, ...]]:
         forms[max(can_shrink, key=lambda index: pieces[index][forms[index]].rank)] += 1
 
 
-def _length(spans: Iterable[Span]) -> int:
+def _length(spans: Iterable[ColoredText]) -> int:
     return sum(Content(span.text).cell_length for span in spans)
 
 
-def _cropped(line: tuple[Span, ...], width: int) -> tuple[Span, ...]:
-    kept: list[Span] = []
+def _cropped(line: tuple[ColoredText, ...], width: int) -> tuple[ColoredText, ...]:
+    kept: list[ColoredText] = []
     for span in line:
         kept.append(span._replace(text=span.text[: max(0, width - _length(kept))]))
     return tuple(kept)

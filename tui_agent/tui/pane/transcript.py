@@ -42,7 +42,7 @@ and with None when any block may have changed or been removed.
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
-class Place(TypedDict):
+class BlockPlace(TypedDict):
     """The arguments of `Block` that its place in the transcript determines; see there."""
 
     id: int
@@ -170,7 +170,7 @@ class Transcript(Struct, eq=False):
         """Append a tool call, or show it in place of the block `instead`; later updates look it up by `call_id`."""
         name = intern(one_line(name, 80))
         kept = instead is not None and self.get(instead.id) is instead
-        place: Place = {"id": instead.id, "index": instead.index} if instead is not None and kept else self.place()
+        place: BlockPlace = {"id": instead.id, "index": instead.index} if instead is not None and kept else self.place()
         block = block_for(name)(
             **place,
             folding=self.folding,
@@ -358,7 +358,7 @@ class Transcript(Struct, eq=False):
         """The last block with a message of the user's whose number is at most `seq`."""
         return next((block for block in reversed(self.blocks) if 0 < block.message <= seq), None)
 
-    def place(self) -> Place:
+    def place(self) -> BlockPlace:
         """The id and index for the next block to be appended."""
         return {"id": self._next_id, "index": len(self.blocks)}
 

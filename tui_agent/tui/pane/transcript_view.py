@@ -22,7 +22,7 @@ from tui_agent.tui.painting.lines import MAX_MEASURE, Line
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.pane.overlays import with_cursor, with_selection
 from tui_agent.tui.pane.transcript import Transcript
-from tui_agent.tui.pane.viewport import Follower, Position, Row, Viewport, encode_line
+from tui_agent.tui.pane.viewport import Follower, Position, Viewport, ViewportLine, encode_line
 from tui_agent.tui.terminal.textual_internals import SteadyScrollView
 
 _EIGHTHS: Final = 8
@@ -45,7 +45,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         self._flush_timer: Timer | None = None
         self._flushed_at = 0.0
         self._held = False
-        self._shown: list[Row] = []
+        self._shown: list[ViewportLine] = []
         self._strips: dict[Position, tuple[Line, Strip]] = {}
         self._kept_free = 0
         self._thumb = (0, 0), 0
@@ -216,7 +216,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         strip = Strip(segments, line.width).adjust_cell_length(self.size.width, base).apply_offsets(0, encoded)
         return self._labelled(strip, y)
 
-    def _plain_strip(self, row: Row) -> Strip:
+    def _plain_strip(self, row: ViewportLine) -> Strip:
         """A line without overlays. Its strip is cached while in view, since Textual caches the rendering in it."""
         position, line = row
         width = self.size.width
@@ -227,7 +227,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
             self._strips[position] = line, strip
         return strip
 
-    def _decorated(self, row: Row) -> Sequence[Segment]:
+    def _decorated(self, row: ViewportLine) -> Sequence[Segment]:
         """A line with its overlays."""
         return row.line.segments
 

@@ -9,7 +9,7 @@ from textual.selection import Selection
 from tui_agent.tui.painting.lines import Line
 from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.pane.block_painting import BlockPainting, has_gap
-from tui_agent.tui.pane.heights import CardHeights, Heights
+from tui_agent.tui.pane.heights import BlockHeights, CardHeights
 from tui_agent.tui.pane.transcript import ALL_CARDS, Transcript
 
 KEPT_LINES: Final = 2000
@@ -29,7 +29,7 @@ class Position(NamedTuple):
     line: int
 
 
-class Row(NamedTuple):
+class ViewportLine(NamedTuple):
     """One line in view and its position."""
 
     position: Position
@@ -70,7 +70,7 @@ class Viewport:
         self.transcript = transcript
         self.look = look
         self.following = True
-        self.rows: list[Row] = []
+        self.rows: list[ViewportLine] = []
         self._top = _START
         self._size = _Geometry()
         self._heights = CardHeights(transcript)
@@ -89,7 +89,7 @@ class Viewport:
         return self._size.height
 
     @property
-    def heights(self) -> Heights:
+    def heights(self) -> BlockHeights:
         """The height of each block in lines, estimated where it was never painted."""
         return self._heights.now
 
@@ -168,7 +168,7 @@ class Viewport:
 
     # Moving
 
-    def settle(self) -> list[Row]:
+    def settle(self) -> list[ViewportLine]:
         """Paint what is in view and return it, top line first; at most `height` rows."""
         if not self.transcript.blocks:
             self._top, self.following, self.rows = _START, True, []
@@ -184,7 +184,7 @@ class Viewport:
         self._trim()
         return self.rows
 
-    def move(self, lines: int) -> list[Row]:
+    def move(self, lines: int) -> list[ViewportLine]:
         """Scroll by a number of lines, down if positive, and return the rows in view."""
         if not self.transcript.blocks:
             return self.settle()
@@ -193,7 +193,7 @@ class Viewport:
         self.following = False
         return self.settle()
 
-    def move_to_line(self, line: int) -> list[Row]:
+    def move_to_line(self, line: int) -> list[ViewportLine]:
         """Scroll until this line, counted by the present heights, is at the top."""
         distance = line - self.top_line
         if abs(distance) <= _NEAR_SCREENS * self.height:
@@ -204,37 +204,37 @@ class Viewport:
         self.following = False
         return self.settle()
 
-    def move_to_start(self) -> list[Row]:
+    def move_to_start(self) -> list[ViewportLine]:
         """Scroll to the first line."""
         self._top, self.following = _START, False
         return self.settle()
 
-    def move_to_end(self) -> list[Row]:
+    def move_to_end(self) -> list[ViewportLine]:
         """Scroll to the last line and follow it."""
         self.following = True
         return self.settle()
 
-    def show_block(self, index: int, *, at_row: int = 0) -> list[Row]:
+    def show_block(self, index: int, *, at_row: int = 0) -> list[ViewportLine]:
         """Scroll until the first text line of a block is at row `at_row` of the window."""
         start = self.first_line(index)
         self._top = self._up(start, at_row)
         self.following = False
         return self.settle()
 
-    def show_line(self, position: Position, *, at_row: int = 0) -> list[Row]:
+    def show_line(self, position: Position, *, at_row: int = 0) -> list[ViewportLine]:
         """Scroll until a line is at row `at_row` of the window; do nothing if it is in view already."""
         if not any(row.position == position for row in self.settle()):
             self._top = self._up(self._clamped(position), at_row)
             self.following = False
         return self.settle()
 
-    def place(self, position: Position, *, at_row: int) -> list[Row]:
+    def place(self, position: Position, *, at_row: int) -> list[ViewportLine]:
         """Scroll until a line is at row `at_row` of the window, even if it was in view."""
         self._top = self._up(self._clamped(position), at_row)
         self.following = False
         return self.settle()
 
-    def bring_into_view(self, index: int) -> list[Row]:
+    def bring_into_view(self, index: int) -> list[ViewportLine]:
         """Scroll as little as needed to show a block, or its beginning if it does not fit."""
         places = [number for number, row in enumerate(self.rows) if row.position.block == index]
         first = self.first_line(index)
@@ -276,15 +276,15 @@ class Viewport:
 
     # Walking over lines
 
-    def _rows_from(self, top: Position) -> list[Row]:
-        rows: list[Row] = []
+    def _rows_from(self, top: Position) -> list[ViewportLine]:
+        rows: list[ViewportLine] = []
         index, section, line = top
         while index < len(self.transcript.blocks):
             painting = self.painting(index)
             while section < len(painting.heights):
                 lines = self.section_lines(index, section)
                 for number in range(line, len(lines)):
-                    rows.append(Row(Position(index, section, number), lines[number]))
+                    rows.append(ViewportLine(Position(index, section, number), lines[number]))
                     if len(rows) == self.height:
                         return rows
                 section, line = section + 1, 0

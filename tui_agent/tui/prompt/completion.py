@@ -18,7 +18,7 @@ _LABEL_CELLS: Final = 28
 _LEAST_DESCRIPTION: Final = 12
 
 
-class Choice(Struct, frozen=True):
+class CompletionItem(Struct, frozen=True):
     """One completion.
 
     insert: the text put into the prompt. final: it is complete, nothing needs to follow. names: its other names.
@@ -43,9 +43,9 @@ class Completion(Struct, frozen=True):
     """Choices that could replace the text from character `start` up to the cursor."""
 
     start: int
-    choices: tuple[Choice, ...]
+    choices: tuple[CompletionItem, ...]
 
-    def means(self, choice: Choice, typed: str) -> bool:
+    def means(self, choice: CompletionItem, typed: str) -> bool:
         """Whether the typed text unambiguously means this choice: its whole name, or a prefix of no other choice."""
         alike = [each for each in self.choices if each.begins_with(typed)]
         return choice.is_called(typed) or (bool(typed.strip("/")) and alike == [choice])
@@ -88,7 +88,7 @@ class CompletionList(Widget):
             self.refresh()
 
     @property
-    def marked(self) -> Choice | None:
+    def marked(self) -> CompletionItem | None:
         """The marked choice."""
         return None if self.completion is None else self.completion.choices[self._marked]
 
@@ -123,7 +123,7 @@ class CompletionList(Widget):
         return Content("\n").join(lines)
 
 
-def _row(choice: Choice, width: int, label_width: int, marked: str) -> Content:
+def _row(choice: CompletionItem, width: int, label_width: int, marked: str) -> Content:
     """A line of the list; `marked`: the style of the label if it is the marked one, else empty."""
     label = fit(one_line(choice.label), max(1, min(width, label_width - 2))).ljust(label_width)
     room = width - label_width

@@ -28,7 +28,7 @@ class PromptDraft(NamedTuple):
     text: str
 
 
-class Returned(NamedTuple):
+class ReturnedDrafts(NamedTuple):
     """What ended processes have left: of this session, as one text, and of others in this folder, oldest first."""
 
     text: str
@@ -75,7 +75,7 @@ class Drafts:
                 (self._place / _NAME).unlink(missing_ok=True)
             self._written = draft
 
-    def bring_back(self) -> Returned:
+    def bring_back(self) -> ReturnedDrafts:
         """Take the drafts left in this folder or session. Those of the session become this process's draft."""
         found: list[_Left] = []
         with suppress(OSError):
@@ -90,7 +90,7 @@ class Drafts:
         for left in found:
             shutil.rmtree(left.place, ignore_errors=True)
             left.lock.release()
-        return Returned(text, tuple(left.draft.text for left in found if not self._is_of_session(left.draft)))
+        return ReturnedDrafts(text, tuple(left.draft.text for left in found if not self._is_of_session(left.draft)))
 
     def close(self) -> None:
         """Release the lock, and delete the folder unless it holds an unsent text."""

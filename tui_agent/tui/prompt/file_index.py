@@ -22,7 +22,7 @@ _SLICE: Final = 2_000
 """Paths scored before other tasks get a turn: about 1 ms."""
 
 
-class Entry(NamedTuple):
+class IndexedPath(NamedTuple):
     """A path relative to the project, with a trailing slash for folders, and the same in lower case."""
 
     path: str
@@ -37,10 +37,10 @@ class FileIndex:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._entries: list[Entry] = []
+        self._entries: list[IndexedPath] = []
         self._listed_at = float("-inf")
         self._listing: asyncio.Task[None] | None = None
-        self._narrowed: tuple[str, list[Entry]] = ("", [])
+        self._narrowed: tuple[str, list[IndexedPath]] = ("", [])
 
     async def search(self, typed: str) -> list[str]:
         """The paths that contain the characters of `typed` in order, best first, at most `MAX_FOUND`."""
@@ -49,7 +49,7 @@ class FileIndex:
         before, narrowed = self._narrowed
         candidates = narrowed if before and wanted.startswith(before) else self._entries
         entries = self._entries
-        matching: list[tuple[float, Entry]] = []
+        matching: list[tuple[float, IndexedPath]] = []
         for piece in _slices(candidates):
             matching += [(well, entry) for entry in piece if (well := _score(entry, wanted)) is not None]
             await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def _files(folder: Path) -> list[str]:
     return files
 
 
-def _entries(files: Iterable[str]) -> list[Entry]:
+def _entries(files: Iterable[str]) -> list[IndexedPath]:
     """The files whose paths can be written in a prompt, with their folders, sorted by path."""
     paths: set[str] = set()
     for file in files:
@@ -110,14 +110,14 @@ def _entries(files: Iterable[str]) -> list[Entry]:
         while place > 0 and (folder := file[: place + 1]) not in paths:
             paths.add(folder)
             place = file.rfind("/", 0, place)
-    return [Entry(path, path.lower()) for path in sorted(paths)]
+    return [IndexedPath(path, path.lower()) for path in sorted(paths)]
 
 
-def _slices(entries: list[Entry]) -> Iterator[list[Entry]]:
+def _slices(entries: list[IndexedPath]) -> Iterator[list[IndexedPath]]:
     for start in range(0, len(entries), _SLICE):
         yield entries[start : start + _SLICE]
 
 
-def _score(entry: Entry, wanted: str) -> float | None:
+def _score(entry: IndexedPath, wanted: str) -> float | None:
     """The fuzzy score of a path: a match in the name ranks before one in its folders."""
     return score(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)

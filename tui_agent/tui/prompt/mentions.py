@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tui_agent.tui.prompt.completion import Choice, Completion
+from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ProjectFiles:
 
             self._index = FileIndex(self._folder)
         paths = await self._index.search(mention.typed)
-        return Completion(mention.start, tuple(Choice(_following(path), path, final=False) for path in paths))
+        return Completion(mention.start, tuple(CompletionItem(_following(path), path, final=False) for path in paths))
 
     def dropped(self, text: str) -> str:
         """If a pasted text is paths of pictures in the project: mentions of them; else empty."""

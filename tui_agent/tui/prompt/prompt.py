@@ -28,7 +28,7 @@ from tui_agent.tui.keys import Keymap
 from tui_agent.tui.painting.glyphs import UNICODE, Glyphs
 from tui_agent.tui.painting.lines import fit
 from tui_agent.tui.painting.palette import Palette
-from tui_agent.tui.prompt.completion import Choice, Completer, CompletionList
+from tui_agent.tui.prompt.completion import Completer, CompletionItem, CompletionList
 from tui_agent.tui.prompt.drafts import MAX_CHARACTERS, Drafts
 from tui_agent.tui.prompt.history import PromptHistory
 from tui_agent.tui.prompt.mentions import ProjectFiles
@@ -398,9 +398,9 @@ class Prompt(SteadyTextArea):
                 return False
             case "completion.choose":
                 # Insert an ambiguous match without sending it; the next Enter sends.
-                is_meant = self._is_typed(choice)
+                is_typed = self._is_typed(choice)
                 self._take(choice)
-                if choice.final and is_meant:
+                if choice.final and is_typed:
                     self._send()
             case "completion.close":
                 self._completions.show(None)
@@ -408,7 +408,7 @@ class Prompt(SteadyTextArea):
                 return False
         return True
 
-    def _needs_no_completion(self, choice: Choice) -> bool:
+    def _needs_no_completion(self, choice: CompletionItem) -> bool:
         """Whether Enter should send rather than complete: a path is already typed in full, or a command's optional
         argument is empty and the user has not moved through its choices.
         """
@@ -418,13 +418,13 @@ class Prompt(SteadyTextArea):
         typed = self._around_cursor()[0][completion.start :]
         return (not typed and not self._completions.moved) or (not choice.final and choice.insert.rstrip() == typed)
 
-    def _is_typed(self, choice: Choice) -> bool:
+    def _is_typed(self, choice: CompletionItem) -> bool:
         """Whether the user moved to this choice, or typed what can mean only this."""
         completion = self._completions.completion
         typed = self._around_cursor()[0][completion.start :] if completion is not None else ""
         return self._completions.moved or (completion is not None and completion.means(choice, typed))
 
-    def _take(self, choice: Choice) -> None:
+    def _take(self, choice: CompletionItem) -> None:
         completion = self._completions.completion
         if completion is not None:
             row, column = self.cursor_location

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.session import states
-from tui_agent.tui.session.states import Errand, Next, Phase, State, Work
+from tui_agent.tui.session.states import NamedWork, Next, Phase, State, Work
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -107,7 +107,7 @@ class Conductor:
 
         def stop(state: State) -> Next:
             awaited = self.session is not None and self.session.agent.context.awaits_summary
-            return (state, (Errand.STOP_WRITING,)) if awaited else state.stop()
+            return (state, (NamedWork.STOP_WRITING,)) if awaited else state.stop()
 
         self._post(stop)
 
@@ -216,34 +216,34 @@ class Conductor:
                 self._opener = asyncio.create_task(self._open(target), name="open")
             case states.ReadPictures(outgoing):
                 self._read(outgoing)
-            case Errand.STOP_READING:
+            case NamedWork.STOP_READING:
                 if self._reader is not None:
                     self._reader.cancel()
-            case Errand.SHOW_TURN | Errand.SHOW_NO_TURN:
-                self._show_turn(runs=work is Errand.SHOW_TURN)
+            case NamedWork.SHOW_TURN | NamedWork.SHOW_NO_TURN:
+                self._show_turn(runs=work is NamedWork.SHOW_TURN)
             case states.RunTurn(outgoing, images):
                 self._run(outgoing, images)
-            case states.TakeIn(outgoing, images):
+            case states.DeliverToTurn(outgoing, images):
                 self._taker = asyncio.create_task(self._take_in(outgoing, images), name="queue")
-            case Errand.INTERRUPT:
-                self._beside(self._interrupt())
-            case Errand.STOP_WRITING:
+            case NamedWork.INTERRUPT:
+                self._spawn(self._interrupt())
+            case NamedWork.STOP_WRITING:
                 if self.session is not None:
                     self.session.agent.context.stop_writing()
             case states.Withdraw(seq):
-                self._beside(self._withdraw_one(seq))
-            case Errand.PREPARE_AHEAD:
-                self._beside(self._prepare())
-            case states.GiveBack(texts):
+                self._spawn(self._withdraw_one(seq))
+            case NamedWork.PREPARE_AHEAD:
+                self._spawn(self._prepare())
+            case states.ReturnToPrompt(texts):
                 self._host.give_back("\n".join(texts))
-            case Errand.TELL_NO_SESSION:
+            case NamedWork.TELL_NO_SESSION:
                 where = "your text is back in the prompt; /new begins a session, /sessions chooses one"
                 self._host.say(Level.ERROR, "There is no session to send this to", hint=where)
-            case Errand.TELL_CLOSING:
+            case NamedWork.TELL_CLOSING:
                 now = "opening" if self._state.phase is Phase.OPENING else "closing"
                 self._host.hint(f"{now} the session; Ctrl+C twice quits")
-            case Errand.CLOSE_SESSION:
-                self._beside(self._close())
+            case NamedWork.CLOSE_SESSION:
+                self._spawn(self._close())
             case states.Report(error):
                 self._host.report(error)
             case states.EndWith(error):
@@ -251,7 +251,7 @@ class Conductor:
             case _:
                 assert_never(work)
 
-    def _beside(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._others.add(task)
         task.add_done_callback(self._others.discard)

@@ -22,7 +22,7 @@ SLICE_S: Final = 0.008
 """Seconds of work on an earlier conversation before keys are handled: half of the time a key press may take."""
 
 
-class Glimpse(NamedTuple):
+class SessionEnd(NamedTuple):
     """The end of a session, shown while the session is being opened.
 
     first, last: the numbers of its entries. above, below: its blocks in `view`, from index `above` up to, not
@@ -40,14 +40,14 @@ class Glimpse(NamedTuple):
         self.view.transcript.remove(self.above, self.below)
 
 
-async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", waiting: "Waiting") -> Glimpse:
+async def glimpse(end: "Ending", pane: TranscriptView, status: "StatusLine", waiting: "Waiting") -> SessionEnd:
     """Show the end of a session while it is being opened."""
     from tui_agent.tui.session.turns import TurnView
 
     view = TurnView(pane.transcript, status, waiting)
     above = len(view.transcript)
     await show_past(end.shown, view, pane)
-    return Glimpse(view, end.first, end.last, above, len(view.transcript))
+    return SessionEnd(view, end.first, end.last, above, len(view.transcript))
 
 
 async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: TranscriptView) -> None:
@@ -59,7 +59,7 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
         pane.flush()
 
 
-class Past(NamedTuple):
+class EarlierEvents(NamedTuple):
     """The events before the part of a conversation that is shown first; they belong below its first `above` blocks."""
 
     events: Iterable["AgentEvent"]
@@ -67,8 +67,8 @@ class Past(NamedTuple):
 
 
 async def show_newest(
-    agent: "Agent", seen: Glimpse | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
-) -> "tuple[TurnView, Past]":
+    agent: "Agent", seen: SessionEnd | None, pane: TranscriptView, status: "StatusLine", waiting: "Waiting"
+) -> "tuple[TurnView, EarlierEvents]":
     """Show the end of the agent's conversation; with a glimpse of it, only what has come since."""
     from tui_agent.tui.session.turns import TurnView
 
@@ -79,21 +79,21 @@ async def show_newest(
             seen.remove()
         else:
             await show_past(later, seen.view, pane)
-            return seen.view, Past(earlier, seen.above)
+            return seen.view, EarlierEvents(earlier, seen.above)
     view = TurnView(pane.transcript, status, waiting)
     above = len(view.transcript)
     earlier, newest = agent.branches.history_in_parts(NEWEST)
     await show_past(newest, view, pane)
-    return view, Past(earlier, above)
+    return view, EarlierEvents(earlier, above)
 
 
-async def show_earlier(past: Past, view: "TurnView", pane: TranscriptView) -> None:
+async def show_earlier(past: EarlierEvents, view: "TurnView", pane: TranscriptView) -> None:
     """Show the earlier part: build it off screen, then swap it in at once without moving what is in view."""
     events = iter(past.events)
     first = next(events, None)
     if first is None:
         return
-    newer, filling = view.transcript, view.aside()
+    newer, filling = view.transcript, view.offscreen()
     follower = pane.follower(filling.transcript)
     filling.transcript.repeat(newer.blocks[: past.above])
     await in_slices(chain([first], events), filling, follower.take_in)

@@ -48,7 +48,7 @@ class Outgoing(Struct, frozen=True):
 # Work
 
 
-class Errand(Enum):
+class NamedWork(Enum):
     """Work that needs nothing but to be named."""
 
     SHOW_TURN = "show that a turn begins"
@@ -81,7 +81,7 @@ class RunTurn(Struct, frozen=True):
     images: "tuple[Image, ...]"
 
 
-class TakeIn(Struct, frozen=True):
+class DeliverToTurn(Struct, frozen=True):
     """Give a text to the running turn; `taken`, `no_turn` or `not_sent` follows, before `turn_ended`."""
 
     outgoing: Outgoing
@@ -94,7 +94,7 @@ class Withdraw(Struct, frozen=True):
     seq: int
 
 
-class GiveBack(Struct, frozen=True):
+class ReturnToPrompt(Struct, frozen=True):
     """Put these texts back into the prompt."""
 
     texts: tuple[str, ...]
@@ -112,7 +112,9 @@ class EndWith(Struct, frozen=True):
     error: Exception | None
 
 
-Work: TypeAlias = Errand | OpenSession | ReadPictures | RunTurn | TakeIn | Withdraw | GiveBack | Report | EndWith
+Work: TypeAlias = (
+    NamedWork | OpenSession | ReadPictures | RunTurn | DeliverToTurn | Withdraw | ReturnToPrompt | Report | EndWith
+)
 Next: TypeAlias = "tuple[State, tuple[Work, ...]]"
 
 
@@ -165,7 +167,7 @@ class State(Struct, frozen=True):
         outgoing = Outgoing(self.sent + 1, text, typed)
         ends = self.phase is Phase.CLOSED or (self.phase is Phase.CLOSING and self.next is None)
         if ends or self.phase is Phase.VACANT:
-            return self, (GiveBack((outgoing.shown,)), *(() if ends else (Errand.TELL_NO_SESSION,)))
+            return self, (ReturnToPrompt((outgoing.shown,)), *(() if ends else (NamedWork.TELL_NO_SESSION,)))
         state = replace(self, sent=outgoing.number, outbox=(*self.outbox, outgoing))
         return state._go_on() if state.phase is Phase.IDLE else state._read_next()
 
@@ -173,15 +175,15 @@ class State(Struct, frozen=True):
         """The user wants the turn stopped, and unsent texts back."""
         match self.phase:
             case Phase.IDLE:
-                return self, (Errand.STOP_WRITING,)
+                return self, (NamedWork.STOP_WRITING,)
             case Phase.VACANT | Phase.CLOSED:
                 return self, ()
             case Phase.OPENING | Phase.CLOSING:
-                state, then = self, Errand.TELL_CLOSING
+                state, then = self, NamedWork.TELL_CLOSING
             case Phase.PREPARING:
-                state, then = replace(self, phase=Phase.IDLE), Errand.SHOW_NO_TURN
+                state, then = replace(self, phase=Phase.IDLE), NamedWork.SHOW_NO_TURN
             case Phase.RUNNING:
-                state, then = replace(self, stopping=True), Errand.INTERRUPT
+                state, then = replace(self, stopping=True), NamedWork.INTERRUPT
         state, work = state._outbox_returned()
         return state, (*work, then)
 
@@ -189,16 +191,16 @@ class State(Struct, frozen=True):
         """The user wants the newest waiting text back."""
         newest = self.outbox[-1] if self.outbox else None
         if newest is not None and newest.number != self.taking:
-            stopped = (Errand.STOP_READING,) if newest.number == self.reading else ()
+            stopped = (NamedWork.STOP_READING,) if newest.number == self.reading else ()
             state, ended = self._without(newest.number)._unless_empty()
-            return state, (*stopped, GiveBack((newest.shown,)), *ended)
+            return state, (*stopped, ReturnToPrompt((newest.shown,)), *ended)
         if newest is None and self.waiting and (self.busy or self.phase is Phase.IDLE):
             return self, (Withdraw(max(seq for seq, _ in self.waiting)),)
         return self, ()
 
     def prepare(self) -> Next:
         """The user started to write."""
-        return self, (Errand.PREPARE_AHEAD,) if self.phase is Phase.IDLE else ()
+        return self, (NamedWork.PREPARE_AHEAD,) if self.phase is Phase.IDLE else ()
 
     def leave(self, target: "Arguments | None") -> Next:
         """The user wants to switch to another session; None: the program ends."""
@@ -208,14 +210,14 @@ class State(Struct, frozen=True):
             # Quitting wins over a wish to switch, whichever came first.
             state = replace(self, next=target if self.next is not None else None)
             return state._outbox_returned() if state.next is None else (state, ())
-        shown = (Errand.SHOW_NO_TURN,) if self.phase is Phase.PREPARING else ()
+        shown = (NamedWork.SHOW_NO_TURN,) if self.phase is Phase.PREPARING else ()
         state, work = self._outbox_returned()
-        return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, Errand.CLOSE_SESSION)
+        return replace(state, phase=Phase.CLOSING, next=target), (*work, *shown, NamedWork.CLOSE_SESSION)
 
     def released(self, target: "Arguments") -> Next:
         """The session goes on elsewhere, with its turn and what waits in its conversation; another one is opened."""
         texts = tuple(each.shown for each in self.outbox if each.number != self.taking)
-        stopped = (Errand.STOP_READING,) if self.reading else ()
+        stopped = (NamedWork.STOP_READING,) if self.reading else ()
         return State(Phase.OPENING, self.sent), (*stopped, *_give_back((*self.returning, *texts)), OpenSession(target))
 
     # How the work came out
@@ -235,7 +237,7 @@ class State(Struct, frozen=True):
         first = self.outbox[0]
         if self.phase is Phase.PREPARING:
             return self._run(first, images)
-        return replace(self, reading=0, taking=number), (TakeIn(first, images),)
+        return replace(self, reading=0, taking=number), (DeliverToTurn(first, images),)
 
     def not_sent(self, number: int) -> Next:
         """A text could not be sent; the user was told why."""
@@ -244,7 +246,7 @@ class State(Struct, frozen=True):
             return self, ()
         state, ended = self._without(number)._unless_empty()
         state, work = state._read_next()
-        return state, (GiveBack((text,)), *ended, *work)
+        return state, (ReturnToPrompt((text,)), *ended, *work)
 
     def taken(self, number: int, seq: int, *, waits: bool = True) -> Next:
         """The running turn took in a text as entry `seq`. `waits`: it is for the next step, which has not begun."""
@@ -268,9 +270,9 @@ class State(Struct, frozen=True):
             return self, ()
         back, state = _give_back((*unsent, *self.returning)), replace(self, returning=())
         if self.phase is Phase.CLOSING:
-            return state, (*back, Errand.SHOW_NO_TURN)
+            return state, (*back, NamedWork.SHOW_NO_TURN)
         state, work = replace(state, phase=Phase.IDLE, stopping=False)._go_on()
-        return state, (Errand.SHOW_NO_TURN, *back, *work)
+        return state, (NamedWork.SHOW_NO_TURN, *back, *work)
 
     def waits(self, seq: int, text: str) -> Next:
         """A text in the conversation waits for the next step."""
@@ -308,7 +310,7 @@ class State(Struct, frozen=True):
             state, work = self._run(self.outbox[0], self.ready)
         else:
             state, work = replace(self, phase=Phase.PREPARING)._read_next()
-        return state, (Errand.SHOW_TURN, *work)
+        return state, (NamedWork.SHOW_TURN, *work)
 
     def _run(self, first: Outgoing, images: "tuple[Image, ...]") -> Next:
         state, work = replace(self._without(first.number), phase=Phase.RUNNING)._read_next()
@@ -325,7 +327,7 @@ class State(Struct, frozen=True):
     def _unless_empty(self) -> Next:
         """Give up the turn that was about to start if its text is gone and no other follows."""
         if self.phase is Phase.PREPARING and not self.outbox:
-            return replace(self, phase=Phase.IDLE), (Errand.SHOW_NO_TURN,)
+            return replace(self, phase=Phase.IDLE), (NamedWork.SHOW_NO_TURN,)
         return self, ()
 
     def _outbox_returned(self) -> Next:
@@ -334,7 +336,7 @@ class State(Struct, frozen=True):
         Texts come back in the order they were sent, so while a turn has earlier ones these wait in `returning`.
         """
         texts = tuple(each.shown for each in self.outbox if each.number != self.taking)
-        stopped = (Errand.STOP_READING,) if self.reading else ()
+        stopped = (NamedWork.STOP_READING,) if self.reading else ()
         kept = tuple(each for each in self.outbox if each.number == self.taking)
         state = replace(self, outbox=kept, reading=0, ready=None)
         if self.taking or (self.phase is Phase.RUNNING and self.waiting):
@@ -352,4 +354,4 @@ class State(Struct, frozen=True):
 
 
 def _give_back(texts: tuple[str, ...]) -> tuple[Work, ...]:
-    return (GiveBack(texts),) if texts else ()
+    return (ReturnToPrompt(texts),) if texts else ()

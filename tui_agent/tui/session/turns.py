@@ -21,7 +21,7 @@ from tui_agent.tui.cards.blocks import (
     ToolBlock,
     ToolState,
 )
-from tui_agent.tui.pane.status_bar import Changes, Status
+from tui_agent.tui.pane.status_bar import Changes, StatusBarFacts
 from tui_agent.tui.pane.transcript import Transcript
 from tui_agent.tui.wording import AGAIN, doing, saved_text, step_text
 
@@ -55,7 +55,7 @@ class StatusLine(Protocol):
     """A display of the current activity, such as `StatusBar`."""
 
     @property
-    def status(self) -> Status:
+    def status(self) -> StatusBarFacts:
         """The current status."""
         ...
 
@@ -67,7 +67,7 @@ class StatusLine(Protocol):
 class NoDisplay:
     """A null object for `StatusLine` and `Waiting`, for a view that is filled off screen."""
 
-    status = Status()
+    status = StatusBarFacts()
 
     def show(self, **changes: Unpack[Changes]) -> None:
         """Do nothing."""
@@ -113,7 +113,7 @@ class TurnView:
         """Show nothing from now on."""
         self._left, self.changed = True, None
 
-    def aside(self) -> "TurnView":
+    def offscreen(self) -> "TurnView":
         """A view that fills another transcript off screen; `go_on_with` or `go_on_below` then takes it over."""
         return TurnView(self._transcript.successor(), NoDisplay(), NoDisplay())
 
@@ -194,7 +194,7 @@ class TurnView:
                 self._active(_STEPS_RUNNING.get(event.step, event.step))
             case events.ContextStep():
                 self._on_context_step(event)
-            case events.HeadMoved():
+            case events.BranchChanged():
                 self._moved_at = len(self._transcript)
                 self.failed = False
                 self._undone = {}
@@ -447,7 +447,7 @@ _CHANGES: Final = (
     events.ToolFinished,
     events.ContextChanged,
     events.ContextStep,
-    events.HeadMoved,
+    events.BranchChanged,
     events.ModelChanged,
     events.TurnFinished,
 )

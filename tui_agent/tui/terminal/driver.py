@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from tui_agent.tui.terminal.attention import RESTORE_TITLE, SAVE_TITLE
 from tui_agent.tui.terminal.early_keys import EarlyKeys
-from tui_agent.tui.terminal.output import Surviving, Written
+from tui_agent.tui.terminal.output import SurvivingFile, WriteMarker
 from tui_agent.tui.terminal.sequences import (
     ESC,
     RELEASED,
@@ -228,7 +228,7 @@ class TerminalDriver(LinuxDriver):
     """Whether the program was continued in the background, without the terminal."""
     _to_stop = False
     _giving_back = Lock()
-    _surviving: Surviving | None = None
+    _surviving: SurvivingFile | None = None
     _raw: list[Any] | None = None
 
     @override
@@ -239,7 +239,7 @@ class TerminalDriver(LinuxDriver):
             self._file = other
         if isinstance(self._file, TextIOWrapper):
             # The writer thread uses only these methods of a file.
-            self._surviving = Surviving(self._file)
+            self._surviving = SurvivingFile(self._file)
             self._file = self._surviving  # type: ignore[assignment]
         thread = self._key_thread
         loop = get_running_loop()
@@ -347,7 +347,7 @@ class TerminalDriver(LinuxDriver):
         before = self.settings_before = self.attrs_before  # which `restore_settings` looks for
         self.attrs_before = None
         super().stop_application_mode()
-        written = Written()
+        written = WriteMarker()
         self.write(written)
         while not written.reached.wait(WRITTEN_S) and self.took_within(WRITTEN_S):
             pass

@@ -10,7 +10,7 @@ PIECE: Final = 16_384
 """Characters written at once: a slow terminal takes them in well under a second."""
 
 
-class Written(str):
+class WriteMarker(str):
     """An empty marker in the output queue; `reached` is set once everything before it was written."""
 
     __slots__ = ("reached",)
@@ -20,24 +20,24 @@ class Written(str):
         self.reached = Event()
 
 
-class Surviving:
+class SurvivingFile:
     """A terminal's file that ignores writes once the terminal is gone."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._skipped: Written | None = None
+        self._skipped: WriteMarker | None = None
         self.gone = False
         self.taken_at = 0.0
         """When the terminal last accepted output, on the monotonic clock."""
 
-    def skip_to_here(self) -> Written:
+    def skip_to_here(self) -> WriteMarker:
         """Discard queued output up to the returned marker, which the caller must write next."""
-        self._skipped = Written()
+        self._skipped = WriteMarker()
         return self._skipped
 
     def write(self, text: str) -> None:
         """Write the text, or drop it if the terminal is gone or it is being skipped."""
-        if isinstance(text, Written):
+        if isinstance(text, WriteMarker):
             self._skipped = None if text is self._skipped else self._skipped
             self.flush()
             text.reached.set()
