@@ -1,6 +1,7 @@
 """One door: `Agent.open` and `Agent` make whole agents, which answer, stop at their limits and can be used again."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +177,36 @@ async def test_a_large_result_is_whole_in_the_next_process(tmp_path: Path) -> No
         result = next(item for item in agent.context.items() if item.category == "results")
         assert await agent.context.original(result.seq) == whole
         assert (await agent.context.recall("line 19999")).hits
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+async def test_the_model_can_read_on_in_a_large_result(on_disk: bool, tmp_path: Path) -> None:
+    whole = "\n".join(f"line {number} of the report" for number in range(20_000))
+
+    @tool(effect="none")
+    def report() -> str:
+        """The whole report."""
+        return whole
+
+    async def read(request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        assert [definition.name for definition in request.tools] == ["read_file", *["recall"] * on_disk, "report"]
+        (path,) = re.findall(r'read_file\(path="([^"]+)"\)', said(model))
+        for arguments in ({"path": path, "offset": 300_000}, {"path": path, "offset": 10**9}, {"path": "/etc/passwd"}):
+            answer = calling("read_file", msgspec.json.encode(arguments).decode())(request)
+            read_on.append(answer)
+        async for event in read_on.pop(0):
+            yield event
+
+    read_on: list[AsyncIterator[StreamEvent]] = []
+    answers = [calling("report"), read, lambda _: read_on.pop(0), lambda _: read_on.pop(0), *saying("Read.")]
+    model = Scripted(*answers)
+    kept = await Persistence.on_disk(tmp_path / "talk") if on_disk else None
+    async with Agent(model, tools=[report], persistence=kept) as agent:
+        assert await agent.ask("Read the report.") == "Read."
+    assert whole[300_000:312_000] in said(model)
+    assert f"[Characters 300,000 to 312,000 of {len(whole):,}; offset=312000 goes on.]" in said(model)
+    assert f"The text has {len(whole):,} characters." in said(model)
+    assert "No result is stored at /etc/passwd." in said(model)
 
 
 async def test_two_agents_cannot_have_one_conversation(tmp_path: Path) -> None:

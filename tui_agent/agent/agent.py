@@ -41,7 +41,7 @@ from tui_agent.context.cache_watch import CacheWatch
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.stats import ContextStats
 from tui_agent.conversation.blocks import Image, ToolDefinition
-from tui_agent.conversation.entries import Custom
+from tui_agent.conversation.entries import Custom, Message
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.durable import to_completion
 from tui_agent.models.base import Model, UnknownModel
@@ -68,7 +68,9 @@ from tui_agent.tools.functions import FunctionTool
 from tui_agent.tools.gate.permissions import Mode, NobodyToAsk, PermissionGate
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.lsp.servers import LanguageServers
+from tui_agent.tools.recall import Recall
 from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.stored import ReadStored
 from tui_agent.tools.subtasks import SubtaskResult, SubtaskSpec, subtask_tools
 from tui_agent.tools.web.web_search import HostedSearch
 
@@ -192,6 +194,13 @@ class Agent:
         tools = list(tools)
         if agentic:
             tools += agentic_tools(self._subtasks, ToolRegistry(tools))
+        # Without a session around it, these are all its tools; notices in place of long results name two more.
+        if tools and session.briefing is None and not session.is_subtask:
+            theirs = ToolRegistry(tools)
+            if "read_file" not in theirs:
+                tools.append(ReadStored(self._stored_at))
+            if "recall" not in theirs and isinstance(kept, DiskPersistence):
+                tools.append(Recall(kept.recall))
         registry = ToolRegistry(tools, offered.tool if offered else lambda _: None)
         for each in registry:
             if isinstance(each, FunctionTool) and each.needs is not None and not isinstance(deps, each.needs):
@@ -549,6 +558,15 @@ class Agent:
                 await to_completion(agent.close())
         finally:
             await to_completion(kept.close())
+
+    async def _stored_at(self, path: str) -> str | None:
+        for message in self._record.view.log.path().of(Message):
+            if message.artifact is not None and message.artifact.path == path:
+                try:
+                    return await self._kept.texts.read(message.artifact)
+                except StorageError as error:
+                    raise ToolFailure(f"{path} cannot be read: {error}", "Go on without it.") from error
+        return None
 
     async def _judge(self, instruction: str, text: str, model: str) -> str:
         """What a model answers to a hook's question. Raises `ToolFailure`."""
