@@ -115,6 +115,8 @@ class Batch:
         self.over = False
         """Whether no further task is begun: the ceiling is reached, or the user stopped it."""
         self._processes: set[asyncio.subprocess.Process] = set()
+        self._worktrees = asyncio.Lock()
+        """Held while one is added or removed: git fails on another one that is half made."""
 
     @property
     def done(self) -> list[dict[str, Any]]:
@@ -148,7 +150,8 @@ class Batch:
         self._show(self)
         worktree: Worktree | None = None
         try:
-            worktree = await asyncio.to_thread(self._worktree, task)
+            async with self._worktrees:
+                worktree = await asyncio.to_thread(self._worktree, task)
             result = await self._run(task, worktree)
             result["patch"] = await asyncio.to_thread(patch_of, worktree)
         except (WorktreeError, OSError) as error:
@@ -156,8 +159,9 @@ class Batch:
         finally:
             del self.running[task.name]
             if worktree is not None:
-                with suppress(WorktreeError):
-                    await asyncio.to_thread(remove_worktree, worktree)
+                async with self._worktrees:
+                    with suppress(WorktreeError):
+                        await asyncio.to_thread(remove_worktree, worktree)
         result["duration_s"] = round(time.monotonic() - began, 3)
         kind = (result.get("error") or {}).get("kind")
         self.over = self.over or kind == SHARED
