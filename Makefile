@@ -10,7 +10,7 @@ TESTS_READY := $(VENV)/.tests-ready
 LOCAL ?= build/local
 LOCAL_READY := $(LOCAL)/.ready
 # Half of a test's time is waiting for processes and timers.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 5 / 2)
 
 LOWEST := build/lowest
 
