@@ -122,6 +122,8 @@ def test_five_changed_files_are_named(files: int, end: str) -> None:
         ("python3 -m pkg", {"pkg/__main__.py": ""}, "json.py"),
         ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts/x"}}'}, "scripts/x.js"),
         ("npm install", {"package.json": '{"workspaces": ["sub"]}'}, "sub/package.json"),
+        ("npm install", {"package.json": '{"workspaces": ["sub/*"]}'}, "sub/one/package.json"),
+        ("npm test", {"package.json": '{"test": "vitest run sub/**/*.spec.ts"}'}, "sub/vitest.config.ts"),
         ("sh go.sh", {"go.sh": '. "$(dirname "$0")/tools/inc.sh"\n'}, "tools/inc.sh"),
         ("sh go.sh", {"go.sh": 'bash "$PWD/tools/inc.sh"\n'}, "tools/inc.sh"),
         ("npx -y @s/server", {"node_modules/@s/server/package.json": '{"bin": "i.js"}'}, "node_modules/@s/server/i.js"),

@@ -120,7 +120,7 @@ def _read_by(
     tokens: Sequence[str], folders: list[Path], workspace: WorkspaceView, also: Sequence[str] = ()
 ) -> Iterator[Path]:
     """What the programs among these words read first, in these folders and in those that are named with them: files of
-    their patterns and of those `besides`, and their own programs.
+    their patterns and of those in `also`, and their own programs.
     """
     programs = dict.fromkeys(map(_program, tokens))
     patterns = dict.fromkeys((*also, *(name for program in programs for name in _READ_BY.get(program, ()))))
@@ -128,17 +128,17 @@ def _read_by(
         token for token in islice(dict.fromkeys(tokens), _MOST_ENTRIES) if len(token) < 1_000 and "\0" not in token
     ]
     if patterns:
-        for token in named:
-            folder = Path(os.path.realpath(folders[0] / token))
-            folders += [folder] if folder not in folders and is_folder(folder) and workspace.contains(folder) else []
+        for place in filter(is_folder, (place for token in named for place in _places(folders[0], token))):
+            folder = Path(os.path.realpath(place))
+            folders += [folder] if folder not in folders and workspace.contains(folder) else []
         for folder in folders:
             yield from _matching(folder, [name for name in patterns if "/" not in name])
-            yield from (path for name in patterns if "/" in name for path in _meant(folder, name))
+            yield from (path for name in patterns if "/" in name for path in _files_at(folder, name))
     if not _NODES.isdisjoint(programs):
-        places = (folder / "node_modules" / token / "package.json" for folder in folders for token in named)
-        yield from filter(is_regular, places)
-    for place in (folder / name for folder in folders for name in _RUN_BY_NAME):
-        yield from (place / program for program in programs if program and is_regular(place / program))
+        packages = filter(is_folder, (folder / "node_modules" for folder in folders))
+        yield from (path for place in packages for token in named if is_regular(path := place / token / "package.json"))
+    for place in filter(is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
+        yield from (path for program in programs if program and is_regular(path := place / program))
     if "git" in programs:
         yield from hooks_of(folders[0], workspace)
 
@@ -147,19 +147,32 @@ def _matching(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     return (folder / name for name in _names_in(folder) if any(matches(pattern, name) for pattern in patterns))
 
 
-def _meant(folder: Path, text: str, before: str = "") -> Iterator[Path]:
+def _places(folder: Path, text: str) -> Iterator[Path]:
+    """The folders that a word may name. Of a pattern, the one it starts from; of `packages/*` also those in it."""
+    start, star, rest = text.partition("*")
+    if not star:
+        yield folder / text
+        return
+    above, _, begin = start.rpartition("/")
+    yield folder / above
+    if not rest.strip("/"):
+        yield from (folder / above / name for name in _names_in(folder / above) if name.startswith(begin))
+
+
+def _files_at(folder: Path, text: str, before: str = "") -> Iterator[Path]:
     """The regular files that a word may mean; of those that a pattern in its last part matches, only scripts."""
     above, _, last = text.rpartition("/")
+    place = text if text.startswith("/") else f"{folder}/{text}"
     # Of `$(dirname "$0")/x` and `$PWD/x` is left `/x`.
-    found: Iterable[Path] = (folder / text, folder / text.lstrip("/"))
+    found: Iterable[str] = (place, f"{folder}/{text.lstrip('/')}")
     if "*" in last or "?" in last:
-        found = (path for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
+        found = (str(path) for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
     elif before == "-m":
-        module = folder / text.replace(".", "/")
-        found = (module / "__init__.py", module / "__main__.py", module.with_name(f"{module.name}.py"))
+        module = f"{folder}/{text.replace('.', '/')}"
+        found = (f"{module}/__init__.py", f"{module}/__main__.py", f"{module}.py")
     elif _INTERPRETER.fullmatch(before):
-        found = (folder / text, *(folder / f"{text}{end}" for end in (*_OF_NODE, "/index.js")))
-    yield from (path for path in dict.fromkeys(Path(os.path.normpath(each)) for each in found) if is_regular(path))
+        found = (place, *(f"{place}{end}" for end in (*_OF_NODE, "/index.js")))
+    yield from (path for path in map(Path, dict.fromkeys(map(os.path.normpath, found))) if is_regular(path))
 
 
 def _shadowing(folder: Path) -> Iterator[Path]:
@@ -193,7 +206,7 @@ def _run(tokens: Sequence[str], folder: Path, workspace: WorkspaceView) -> Itera
         # A variable may be the name of an interpreter.
         named = _INTERPRETER.fullmatch(before) or before.isupper() or before.startswith("-")
         named = named or token.startswith(("./", "-"))
-        for path in _meant(folder, token.partition("=")[2] if token.startswith("-") else token, before):
+        for path in _files_at(folder, token.partition("=")[2] if token.startswith("-") else token, before):
             in_folder = "/" in token and (not path.suffix or os.access(path, os.X_OK))
             runs = named or in_folder or path.suffix in _SCRIPTS or (in_package and path.suffix in _OF_NODE)
             runs = runs or (not before and os.access(path, os.X_OK))
