@@ -201,7 +201,7 @@ def _talk(call: Invocation) -> int | tuple[str, ...]:
 
 
 def _talk_in_worktree(call: Invocation) -> int | tuple[str, ...]:
-    from tui_agent.session import worktree_hooks
+    from tui_agent.session_parts import worktree_hooks
     from tui_agent.worktrees import WorktreeError, session_worktree
 
     arguments, settings = call.load()

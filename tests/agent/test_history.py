@@ -9,7 +9,7 @@ import pytest
 from tests.agent.talking import say, talking
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
-from tui_agent.session import REMEMBERED_FILE
+from tui_agent.session_parts import REMEMBERED_FILE
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
 
 

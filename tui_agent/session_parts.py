@@ -1,0 +1,268 @@
+"""The parts of a session, each built from the settings and the arguments of a start."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, SectionReader, system_prompt
+from tui_agent.agent.briefing.tool_servers import OfferedTools
+from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.agent.extensions.hook_files import read_hooks
+from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
+from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
+from tui_agent.agent.subtasks import SubtaskRunner
+from tui_agent.agent.turn.guards import CostCeiling, Guards, Limits, WatchdogGuard
+from tui_agent.agent.turn.sharing import TODAY, LogShare, ledger_of_today
+from tui_agent.agent.turn.watchdog import Observer, Watchdog, default_watchdog
+from tui_agent.arguments import Arguments
+from tui_agent.conversation.profile import ModelProfile
+from tui_agent.conversation.view import View
+from tui_agent.models.choice import (
+    larger_model,
+    permission_mode,
+)
+from tui_agent.models.usage import UsageTracker
+from tui_agent.regular import is_regular
+from tui_agent.resources import prompt_text
+from tui_agent.settings import Settings
+from tui_agent.settings.trust import CLAUDE_FOLDER, PROJECT_FOLDER
+from tui_agent.storage.ledger import Ledger
+from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
+from tui_agent.tools.asking import AskUser, SubmitPlan
+from tui_agent.tools.base import Ask, Effect, Tool
+from tui_agent.tools.files.buffers import Buffers
+from tui_agent.tools.files.editing import EditFile, WriteFile
+from tui_agent.tools.files.paging import PageLimits
+from tui_agent.tools.files.reading import ListDir, ReadFile
+from tui_agent.tools.gate.permissions import PermissionGate
+from tui_agent.tools.gate.read_first import scripts_in
+from tui_agent.tools.gate.remembered import RememberedRules
+from tui_agent.tools.gate.repository import configured_in
+from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
+from tui_agent.tools.lsp.servers import LanguageServers
+from tui_agent.tools.mcp.configuration import plugins_of
+from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
+from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder
+from tui_agent.tools.registry import ToolRegistry
+from tui_agent.tools.sandbox.domains import asking
+from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware, SandboxFolders
+from tui_agent.tools.search.finding import Glob, Grep
+from tui_agent.tools.shell.background import BackgroundCommands, CommandOutput, StopCommand
+from tui_agent.tools.shell.run_command import RunCommand
+from tui_agent.tools.tasks import EpisodeTool, MarkTaskDone, Todo
+from tui_agent.tools.web.fetch_url import FetchUrl
+from tui_agent.tools.web.web_search import SERVICES, ProviderSearch, WebSearch
+
+REMEMBERED_FILE: Final = "permissions.json"
+APPROVED_FOLDER: Final = "approved"
+"""The folder for what commands that were allowed without a sandbox run first."""
+
+
+def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
+    """Where the session finds instructions, extensions and memory; for an untrusted project only the user's own."""
+    own, project = ExtensionFolder(arguments.home, "yours"), arguments.project
+    theirs = ExtensionFolder(project / PROJECT_FOLDER, "project", within=project)
+    extensions = [own]
+    if (user := arguments.user_home) is not None and settings.session.other_folders:
+        extensions += [
+            ExtensionFolder(user / PROJECT_FOLDER, "yours"),
+            ExtensionFolder(user / CLAUDE_FOLDER, "yours", kind="claude"),
+        ]
+    for place, data in plugins_of(settings, arguments.folder, arguments.home):
+        extensions.append(ExtensionFolder(place, "yours", kind="plugin", prefix=f"{place.name.lower()}:", data=data))
+    if arguments.trusted:
+        claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
+        extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
+    return SectionReader(
+        root=arguments.project,
+        folder=arguments.folder.resolve(),
+        names=settings.context.instruction_files if arguments.trusted else (),
+        skills=tuple(SkillFolder(root.folder / SKILLS_FOLDER, within=root.within) for root in extensions),
+        notes=Notes(memory_folder(arguments.home, arguments.project)),
+        extensions=tuple(extensions),
+        style=settings.session.style,
+        skills_tokens=settings.context.skills_index_tokens,
+        memory_tokens=settings.context.memory_index_tokens,
+        own=arguments.home / OWN_INSTRUCTIONS,
+    )
+
+
+def worktree_hooks(settings: Settings, arguments: Arguments, say: Callable[[str], None]) -> WorktreeHooks:
+    """The hooks that make and clean up the session's worktree."""
+    facts = SessionFacts(
+        "",
+        arguments.folder,
+        arguments.project,
+        arguments.home,
+        mode=lambda: permission_mode(settings),
+        model=lambda: settings.model.id,
+        resumed=False,
+    )
+    return WorktreeHooks(Hooks(knowledge_of(settings, arguments).extensions, facts), arguments.folder, say)
+
+
+def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> tuple[Telemetry | None, str]:
+    """What sends the session's telemetry, if that is wanted; and why it cannot be sent, if so."""
+    if not wanted(settings, os.environ):
+        return None, ""
+    if (why := problem(settings, os.environ)) or not installed():
+        return None, why
+    from tui_agent.telemetry.otlp import OtlpExporter
+
+    exporter = OtlpExporter()
+    closing.push_async_callback(asyncio.to_thread, exporter.close)
+    return Telemetry(spans_for(session, settings, os.environ), exporter), ""
+
+
+def workspace_of(
+    settings: Settings, arguments: Arguments, extensions: Sequence[ExtensionFolder], read_roots: Iterable[Path]
+) -> Workspace:
+    """The folders of a session. Guarded are the program's own, what git's settings name, and the scripts of hooks."""
+    folders = tuple(map(Path, settings.permissions.folders))
+    commands = [hook.command for hook in read_hooks(extensions).hooks]
+    scripts = scripts_in(commands, Workspace(arguments.folder, folders), arguments.project)
+    guarded = (arguments.home, *configured_in(arguments.project), *scripts)
+    return Workspace(arguments.folder, folders, read_roots, guarded)
+
+
+def sandbox_of(
+    settings: Settings, arguments: Arguments, workspace: Workspace, session: Path, readable: Iterable[Path]
+) -> Sandbox:
+    """The sandbox for commands. Of the program's own files, they may read the session's and those in `readable`."""
+    project = arguments.project.resolve()
+    # Without what is above the working folder, git finds no repository. A home that is a repository stays unseen.
+    above = () if Path.home().resolve().is_relative_to(project) else (project,)
+    places = SandboxFolders(
+        folders=workspace.folders,
+        project=project,
+        program=arguments.home.resolve(),
+        session=session.resolve(),
+        shown=(session.resolve(), *above, *(folder.resolve() for folder in readable)),
+        added=tuple(Path(arguments.folder, path).expanduser() for path in settings.permissions.read),
+        guarded=tuple(path for path in workspace.guarded if is_regular(path) and workspace.contains(path)),
+    )
+    return Sandbox(settings.permissions.sandbox, places, network=settings.permissions.network)
+
+
+def tools_of(
+    settings: Settings,
+    gate: PermissionGate,
+    notes: Notes,
+    background: BackgroundCommands,
+    sandbox: Sandbox,
+    languages: LanguageServers,
+    buffers: Buffers | None,
+    view: View,
+    as_read: Callable[[Path, str], str],
+    *,
+    trusted: bool,
+) -> list[Tool]:
+    """The tools of the session. `as_read`: how the text of a file is shown to the model."""
+    output = settings.output
+    pages = PageLimits(output.max_lines, output.max_bytes, output.max_chars)
+    commands: Tool = RunCommand(
+        keep_variables=settings.permissions.variables,
+        asking=partial(asking, gate),
+        stream_bytes=output.stream_bytes,
+        raw_stream_bytes=output.raw_stream_bytes,
+        background=background,
+        sandbox=sandbox,
+        only_reads=lambda: gate.mode == "plan",
+    )
+    confined = (SandboxAware(tool, sandbox) for tool in (WriteFile(buffers), EditFile(buffers)))
+    checks = Checks(settings.diagnostics.checks, languages.shell_request, settings.diagnostics.wait_s)
+    editing = (Diagnosing(tool, languages, checks) for tool in confined)
+    reading, commands = (LateDiagnostics(tool, languages) for tool in (ReadFile(pages, buffers, as_read), commands))
+    tools: list[Tool] = [reading, *editing, ListDir(), Glob(), Grep(), commands]
+    tools += [
+        CommandOutput(background),
+        StopCommand(background),
+        FetchUrl(gate),
+        Memory(notes, trusted=trusted),
+        Todo(),
+        AskUser(),
+        SubmitPlan(gate),
+    ]
+    if settings.checkpoints.enabled:
+        tools.append(MarkTaskDone())
+    if settings.checkpoints.episodes:
+        tools.append(EpisodeTool(view))
+    return tools
+
+
+def searching_tools(
+    settings: Settings, gate: PermissionGate, subtasks: SubtaskRunner, profile: ModelProfile
+) -> list[Tool]:
+    """The tool that searches the web, if somebody does."""
+
+    def is_off() -> bool:
+        return gate.mode == "plan" and not settings.search.in_plan
+
+    if settings.search.service in SERVICES:
+        return [WebSearch(settings.search, is_off)]
+    has_own = not settings.search.service and profile.search_usd is not None
+    return [ProviderSearch(subtasks, profile.search_usd or 0.0, is_off)] if has_own else []
+
+
+def gate_of(settings: Settings, arguments: Arguments, workspace: Workspace) -> PermissionGate:
+    """The permission gate, with the remembered rules. Raises `RuleError`, `RememberedError`."""
+    rules = settings.permissions
+    return PermissionGate(
+        permission_mode(settings),
+        workspace,
+        allow=rules.allow,
+        ask=rules.ask,
+        deny=rules.deny,
+        remembered=RememberedRules(arguments.home / REMEMBERED_FILE, arguments.project),
+        unasked=rules.unasked,
+        approved=arguments.home / APPROVED_FOLDER,
+    )
+
+
+def guards_of(
+    settings: Settings,
+    view: View,
+    tracker: UsageTracker,
+    tools: Iterable[Tool],
+    ask: Ask,
+    watchdog: Watchdog | None,
+    ledger: Path | None,
+    home: Path,
+) -> Guards:
+    """Ceiling and watchdog, by default the built-in one; silent if guards are set to show no notices."""
+    limits = Limits(None, settings.agent.max_turn_cost_usd, settings.agent.max_session_cost_usd)
+    mode = settings.watchdog.mode
+    effects: dict[str, Effect] = {tool.definition.name: tool.effect for tool in tools}
+    watch = WatchdogGuard(
+        watchdog or default_watchdog(settings.watchdog),
+        Observer(view, tracker, lambda name: effects.get(name, "none")),
+        "off" if mode == "warn" and not settings.safety.notices else mode,
+        ask,
+        lambda profile: larger_model(settings, profile),
+    )
+    ceiling = CostCeiling(limits, tracker, view.log)
+    if ledger is not None:
+        batch = Ledger(ledger)
+        ceiling.sharing = (LogShare(lambda: batch, tracker),)
+    if (usd := settings.limits.day_usd) is not None:
+        ceiling.sharing = (*ceiling.sharing, LogShare(lambda: ledger_of_today(home, usd), tracker, TODAY))
+    return Guards(ceiling, watch, settings.agent.max_turns)
+
+
+def briefing_of(
+    settings: Settings, arguments: Arguments, knowledge: SectionReader, tools: Iterable[Tool], offered: OfferedTools
+) -> Briefing:
+    """What the model is told at the start of the conversation, and about later changes."""
+    rules, started = prompt_text("system"), date.today()
+    return Briefing(
+        lambda sections: system_prompt(rules, sections, arguments.folder, started),
+        ToolRegistry(tools).definitions,
+        knowledge,
+        offered,
+    )
