@@ -208,6 +208,10 @@ def test_a_sentence_says_when_what_it_frees_and_what_it_costs() -> None:
     assert sentence(seen(None)).startswith("Nothing has to leave")
     begun = structs.replace(SUMMARY_LATER, due=True, begun=True, in_background=True)
     assert sentence(seen(begun)).startswith("Next: a summary is being written.")
+    early = structs.replace(SUMMARY_LATER, due=True, in_background=True, reason="it pays: 9 outweigh 3")
+    assert sentence(seen(early)).startswith("Next: a summary starts with your next message, since it pays. It frees")
+    at_its_threshold = structs.replace(early, reason="the context reached 109,000 tokens")
+    assert sentence(seen(at_its_threshold)).startswith("Next: a summary starts with your next message. It frees")
 
 
 def test_the_status_bar_names_a_step_only_when_it_is_near() -> None:

@@ -244,8 +244,10 @@ def sentence(seen: Forecast) -> str:
         when = f"in about {counted(step.calls, 'call')}"
     else:
         when = f"once the request has grown by {step.distance:,} tokens"
+    # Before the threshold that the panel names it comes since it pays, which has to be said.
+    early = step.reason.partition(":")[0] if step.due and step.reason.startswith("it ") else ""
     frees = f" It frees {compact_count(step.frees)} tokens{_priced(step)}." if step.frees else ""
-    return f"Next: {what} {when}.{frees}"
+    return f"Next: {what} {when}{f', since {early}' if early else ''}.{frees}"
 
 
 def soon(seen: Forecast) -> str:

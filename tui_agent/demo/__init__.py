@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tui_agent.conversation.entries import AnyEntry, decode
+from tui_agent.conversation.entries import AnyEntry, Message, decode
 from tui_agent.storage.sessions import make_session
 
 RECORDING: Final = Path(__file__).with_name("recording.json")
@@ -57,7 +57,9 @@ def _lay_out(project: Path, home: Path) -> list[AnyEntry]:
         path.write_text(content, encoding="utf-8")
     home.mkdir(mode=0o700)
     count, now = len(recording.entries), time.time() - AGO_S
-    return [
-        msgspec.structs.replace(decode(bytes(raw)), time=now - SECONDS_APART * (count - number))
-        for number, raw in enumerate(recording.entries, 1)
-    ]
+    entries = []
+    for number, raw in enumerate(recording.entries, 1):
+        entry = msgspec.structs.replace(decode(bytes(raw)), time=now - SECONDS_APART * (count - number))
+        # The requests name the folder, so their hashes are not those of the recording.
+        entries.append(msgspec.structs.replace(entry, prefix_hash="") if isinstance(entry, Message) else entry)
+    return entries

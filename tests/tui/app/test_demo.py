@@ -8,8 +8,10 @@ from textual.pilot import Pilot
 from textual.screen import ModalScreen
 
 from tests.tui.app_of_parts import until
+from tui_agent.agent.history.calls import CallHistory
 from tui_agent.arguments import Arguments, ExitCode
 from tui_agent.conversation.entries import Message
+from tui_agent.conversation.view import View
 from tui_agent.demo import MODEL, PLACE, RECORDING, make_demo
 from tui_agent.replay.many import policy_costs
 from tui_agent.settings import Settings
@@ -31,6 +33,8 @@ async def test_the_recording_is_small_and_names_no_other_place(tmp_path: Path) -
     answers = [entry for entry in entries if isinstance(entry, Message) and entry.usage is not None]
     assert len(answers) == 40
     assert all(entry.cost_usd for entry in answers)
+    calls = CallHistory(View(entries))
+    assert all(calls.at(number).exact for number in (1, 17, 40))
     # What /policy says of the default is what it cost: the recording is of today's rules.
     costs = await policy_costs(demo.home / "sessions" / demo.session, Settings(), MODEL, window=32_768)
     default = next(cost for cost in costs if cost.policy == Settings().context.policy)
