@@ -1,5 +1,6 @@
 """The states of the screen: each a small function that drives the real app to where its pictures are taken."""
 
+import json
 import os
 import re
 from typing import Final
@@ -109,6 +110,9 @@ async def own_command(stage: Stage) -> None:
 
 
 async def _untrusted(arguments: Arguments) -> Arguments:
+    (arguments.folder / "AGENTS.md").write_text("Amounts are in cents.\n")
+    servers = {"mcpServers": {"bank": {"command": "npx", "args": ["-y", "@bank/server", "--read-only"]}}}
+    (arguments.folder / ".mcp.json").write_text(json.dumps(servers))
     return arguments._replace(ask_trust=True)
 
 
