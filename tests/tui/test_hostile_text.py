@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from tests.tui.app_of_parts import until
 from tui_agent.agent import events
 from tui_agent.arguments import Arguments
 from tui_agent.conversation.entries import Usage
@@ -54,9 +55,20 @@ def check(app: TuiAgent) -> None:
         assert not any("click" in str(segment.style.meta) for segment in strip if segment.style and segment.style._meta)
 
 
+def widths(app: TuiAgent) -> set[int]:
+    strips = app.screen._compositor.render_strips(app.size)
+    return {sum(segment.cell_length for segment in strip if not segment.control) for strip in strips}
+
+
+async def resized(app: TuiAgent, pilot: Pilot[object], size: tuple[int, int]) -> None:
+    """The terminal has another size, and each part of the screen has followed."""
+    await pilot.resize_terminal(*size)
+    await until(pilot, lambda: widths(app) == {app.size.width})
+
+
 async def everywhere(app: TuiAgent, pilot: Pilot[object]) -> None:
     for size in SIZES:
-        await pilot.resize_terminal(*size)
+        await resized(app, pilot, size)
         app.action_toggle_cards()
         app.pane.action_top()
         for _ in range(2):
@@ -154,7 +166,7 @@ async def test_in_lists_and_questions(app: TuiAgent, name: str) -> None:
         await app.push_screen(PickerScreen(text, [Option("1", text, text), Option("2", "plain", text)], "1"))
         await pilot.pause()
         for size in SIZES:
-            await pilot.resize_terminal(*size)
+            await resized(app, pilot, size)
             await pilot.pause()
             check(app)
 

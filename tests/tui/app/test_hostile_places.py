@@ -9,7 +9,7 @@ from textual.screen import Screen
 
 from tests.agent.talking import put
 from tests.tui.app_of_parts import until, workers_finished
-from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, opened
+from tests.tui.test_hostile_text import _FORBIDDEN, HOSTILE, SIZES, app, check, opened, resized
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Message, Pinned, Summarized, Usage, tool_result, user_message
 from tui_agent.settings import ModelSettings, Settings
@@ -46,7 +46,7 @@ def first_size(name: str) -> tuple[int, int]:
 
 async def at_another_size(app: TuiAgent, pilot: Pilot[object]) -> None:
     """Small and usual by turns: half of the texts begin with either, so that each place is seen at both."""
-    await pilot.resize_terminal(*(SIZES[2] if app.size == SIZES[0] else SIZES[0]))
+    await resized(app, pilot, SIZES[2] if app.size == SIZES[0] else SIZES[0])
     await pilot.pause()
     check(app)
 
