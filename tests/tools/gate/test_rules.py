@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tests.tools.gate.test_permissions import READ, SHELL, WRITE, Person, call, outcome, run
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, WorkspaceView
+from tui_agent.tools.base import Access, Change, PermissionAnswer, PermissionQuestion, WorkspaceView
 from tui_agent.tools.gate.patterns import matches
 from tui_agent.tools.gate.permissions import PermissionGate
 from tui_agent.tools.gate.remembered import RememberedRules
@@ -22,6 +22,8 @@ from tui_agent.tools.shell.run_command import RunCommand
 
 class Confining:
     """A sandbox as the gate sees it."""
+
+    held: tuple[Change, ...] = ()
 
     def __init__(self, isolates: bool = True) -> None:
         self.isolates = isolates
@@ -398,6 +400,20 @@ async def test_what_a_line_outside_would_run_is_shown_with_it(workspace: Workspa
     assert "+\tevil" in change.diff
     await gate.check(SHELL, run("make $X"), person, stopped="no network")
     assert person.questions[1].preview.changes == ()
+
+
+async def test_what_commands_left_to_git_is_named_once_before_git_runs_outside(workspace: Workspace) -> None:
+    sandbox, person = Confining(), Person()
+    sandbox.held = (Change(".envrc is another one in the index", ""),)
+    gate = PermissionGate("auto", workspace, allow=["outside(git stash pop)"], confinement=sandbox, history=Keeping())
+    assert await gate.check_own("make test", person)
+    assert (await gate.check(SHELL, run("git stash pop"), Person(allowed=False))).allowed is False
+    assert person.questions == []
+    assert await gate.check_own("cd src && git stash pop", person)
+    assert [question.preview.changes[0].title for question in person.questions] == [
+        ".envrc is another one in the index"
+    ]
+    assert (await gate.check(SHELL, run("git stash pop"), Person(allowed=False))).allowed
 
 
 async def test_the_users_own_command_is_asked_about_only_if_what_it_runs_has_changed(workspace: Workspace) -> None:

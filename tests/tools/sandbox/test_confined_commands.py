@@ -69,6 +69,14 @@ async def test_work_goes_on_as_ever(shell: Shell) -> None:
     assert "[ended by signal 9" in await shell.run("kill -9 $$")
 
 
+async def test_guarded_files_that_it_commits_are_named(shell: Shell) -> None:
+    (shell.place.project / ".envrc").write_text("mine")
+    assert "guarded files in git" not in await shell.run(f"{GIT} add .envrc && {GIT} commit -qm mine")
+    text = await shell.run(f"mkdir in; echo evil > in/.envrc; git add in; {GIT} commit -qm x; git reset -q HEAD~1")
+    assert "[guarded files in git differ from those of the folder: in/.envrc is another one in commit " in text
+    assert [change.title.split()[0] for change in shell.sandbox.held] == ["in/.envrc"]
+
+
 async def test_a_refusal_says_that_it_is_the_sandboxs(shell: Shell) -> None:
     assert f"it does not show {shell.place.outside}." in await shell.run(f"touch {shell.place.outside}/x")
     text = await shell.run("touch /usr/x")

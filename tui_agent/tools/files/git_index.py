@@ -20,7 +20,7 @@ FETCH_S: Final = 20.0
 """Seconds `git cat-file` may take."""
 
 _HEADER, _ENTRY, _OID = 12, 62, 20
-_ENVIRONMENT: Final = {
+ISOLATED: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_NO_LAZY_FETCH": "1",
@@ -29,6 +29,7 @@ _ENVIRONMENT: Final = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ALLOW_PROTOCOL": "none",
 }
+"""Variables with which git follows no other settings than the repository's, writes nothing and fetches nothing."""
 
 
 class GitIndex:
@@ -61,7 +62,7 @@ class GitIndex:
         if git is None or self._folder is None or not wanted:
             return {}
         environment = {
-            **_ENVIRONMENT,
+            **ISOLATED,
             "PATH": search_path(os.environ.get("PATH", os.defpath)),
             "GIT_DIR": str(self._folder),
         }
@@ -88,7 +89,7 @@ class GitIndex:
             if process.returncode is None:
                 process.kill()
                 await to_completion(_ended(process))
-        return _contents(output)
+        return blobs_in(output)
 
 
 def content_name(content: bytes) -> str:
@@ -156,7 +157,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _contents(output: bytes) -> dict[str, bytes]:
+def blobs_in(output: bytes) -> dict[str, bytes]:
+    """The blobs that `git cat-file --batch` printed, by name."""
     found: dict[str, bytes] = {}
     at = 0
     while (end := output.find(b"\n", at)) >= 0:

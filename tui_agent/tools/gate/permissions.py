@@ -14,7 +14,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tui_agent.conversation.blocks import ToolCall
-from tui_agent.tools.base import Access, Ask, PermissionQuestion, Preview, Tool, ToolFailure, WorkspaceView
+from tui_agent.tools.base import Access, Ask, Change, PermissionQuestion, Preview, Tool, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.judging import (
     Judgement,
     PlainCommand,
@@ -56,7 +56,9 @@ REFUSED_BECAUSE = f"{_REFUSED_ADVICE} They said: "
 
 
 class Confinement(Protocol):
-    """Tells whether commands run in a sandbox."""
+    """Tells whether commands run in a sandbox, and what they left to git that it would put into guarded files."""
+
+    held: tuple[Change, ...]
 
     @property
     def isolates(self) -> bool:
@@ -280,7 +282,7 @@ class PermissionGate:
             question = PermissionQuestion(call_id, SHELL, "{}", accesses, preview, seen.reason)
             if not (await ask(question)).allowed:
                 return False
-        await asyncio.to_thread(self._approved.accept, seen)
+        await asyncio.to_thread(self._accept, seen)
         return True
 
     def passes(self, tool: str, access: Access) -> bool:
@@ -306,7 +308,7 @@ class PermissionGate:
             return True
         if self._seen(tool.definition.name, accesses, stopped) != seen:
             return True
-        self._approved.accept(seen)
+        self._accept(seen)
         return False
 
     def _seen(self, tool: str, accesses: tuple[Access, ...], stopped: str) -> FilesRunFirst:
@@ -319,7 +321,16 @@ class PermissionGate:
     def _look(self, steps: tuple[PlainCommand, ...]) -> FilesRunFirst:
         if self.history is not None:
             self._approved.earlier = self.history.earlier
-        return self._approved.look(steps, self._workspace)
+        seen = self._approved.look(steps, self._workspace)
+        held = (
+            self.confinement.held if self.confinement and any("git" in word for s in steps for word in s.words) else ()
+        )
+        return seen._replace(changes=(*seen.changes, *held))
+
+    def _accept(self, seen: FilesRunFirst) -> None:
+        self._approved.accept(seen)
+        if self.confinement is not None:
+            self.confinement.held = tuple(each for each in self.confinement.held if each not in seen.changes)
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
         """The allow rules about `tool`, of the settings, remembered, and for this session."""
@@ -381,7 +392,7 @@ class PermissionGate:
                     seen = self._look(judged.steps)
                     if seen.changes:
                         return _Question(seen.reason, by_rule=True, seen=self._seen(tool, accesses, "outside"))
-                    self._approved.accept(seen)
+                    self._accept(seen)
                 granted = judged.rule or granted
                 allowed.append(msgspec.structs.replace(access, outside=judged.outside))
                 continue

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tui_agent.tools.base import Change
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
@@ -103,6 +104,16 @@ def taken_back_note(paths: Sequence[Path], withheld: Path) -> list[str]:
         f"{shown(str(withheld))}. These files are guarded: use write_file or `outside`, and the user is asked]"
     )
     return [note]
+
+
+def held_note(held: Sequence[Change]) -> list[str]:
+    """A note about guarded files that a command staged, committed or stashed."""
+    if not held:
+        return []
+    listed = "; ".join(shown(each.title, 300) for each in held[:10])
+    return [
+        f"[guarded files in git differ from those of the folder: {listed}. Tell the user before git puts them there]"
+    ]
 
 
 def _unseen(output: str, bounds: CommandBounds) -> list[str]:

@@ -18,6 +18,7 @@ from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
 from tui_agent.tools.sandbox.guarded import IN_GIT, Finder, GuardedPaths, at_the_top, runs_nothing, with_mode
+from tui_agent.tools.sandbox.held_by_git import GitState
 
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -68,6 +69,9 @@ class Guard:
         self._above = {place: number for place in sorted(tops) if (number := _number(None, place)) is not None}
         """The folders of those that may change, such as `.git`: they are brought back if they are renamed."""
         self._straight = [path for path in self._found.named if not _links_to(path)]
+        self.repositories, self.named = self._found.repositories, self._found.named
+        self.git: Mapping[str, GitState] = {}
+        """What git held in each of the `repositories`."""
 
     @property
     def changed(self) -> dict[str, Snapshot]:

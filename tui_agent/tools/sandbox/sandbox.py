@@ -21,11 +21,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from tui_agent.temporary import LockedFolder, remove_left_over
-from tui_agent.tools.base import Tool, ToolContext, ToolOutput
+from tui_agent.tools.base import Change, Tool, ToolContext, ToolOutput
 from tui_agent.tools.built_in import Wrapping
 from tui_agent.tools.sandbox import kernel
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
+from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
@@ -135,6 +136,9 @@ class Sandbox:
         self._shown: tuple[object, list[str]] | None = None
         self._known: dict[str, Snapshot] = {}
         self._finder = Finder(places.home, places.guarded)
+        self._git: dict[str, GitState] = {}
+        self.held: tuple[Change, ...] = ()
+        """The guarded files that commands staged, committed or stashed, and the user has not allowed since."""
         self._taken = 0
         self._guards = True
 
@@ -250,7 +254,16 @@ class Sandbox:
         """
         guard = Guard(self._finder, self._writable(), frozen=confines and self.kind != "landlock")
         self._guards = guard.whole
+        self._git = guard.git = {place: state_of(place, self._git.get(place)) for place in guard.repositories}
         return guard
+
+    def held_by_git(self, guard: Guard) -> list[Change]:
+        """The guarded files that a command left to git; they are also `held`. Call it when the rest is taken back, off
+        the event loop.
+        """
+        found = [each for place, state in guard.git.items() for each in held_since(place, state, guard.named)]
+        self.held = tuple(dict.fromkeys((*self.held, *found)))
+        return found
 
     def take_back(self, guard: Guard) -> list[Path]:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event

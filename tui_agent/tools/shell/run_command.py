@@ -33,7 +33,7 @@ from tui_agent.tools.base import (
 from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.environment import child_environment, sandboxed_environment
 from tui_agent.tools.gate.workspace import access_to, shown
-from tui_agent.tools.sandbox.denials import CommandBounds, denial_note, refused_note, taken_back_note
+from tui_agent.tools.sandbox.denials import CommandBounds, denial_note, held_note, refused_note, taken_back_note
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.proxy import Ask
 from tui_agent.tools.sandbox.sandbox import WITHHELD, Sandbox, ready
@@ -236,7 +236,11 @@ class RunCommand(BuiltIn):
             arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
         )
         bounds = CommandBounds(sandbox.rules, request, sandbox.places.home)
-        return _Prepared(request, lambda: taken_back_note(sandbox.take_back(guard), withheld), bounds)
+
+        def settle() -> list[str]:
+            return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]
+
+        return _Prepared(request, settle, bounds)
 
     async def _adopted(
         self, line: str, running: RunningCommand, terminal: Terminal, raw: RawStream, settled: Settle, why: str

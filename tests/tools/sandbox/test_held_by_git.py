@@ -1,0 +1,96 @@
+"""What a command stages, commits or stashes of guarded files is found, however it came there."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tui_agent.tools.sandbox.held_by_git import held_since, state_of
+
+BEGIN = (
+    "git init -q -b main; git config user.name x; git config user.email x@x; echo .x > .envrc; mkdir sub; echo b > f; "
+    "git add .; git commit -qm one; git branch old; echo .y > .envrc; git commit -qam two"
+)
+EVIL = "B=$(echo evil | git hash-object -w --stdin)"
+STAGE = f"{EVIL}; git update-index --add --cacheinfo 100644,$B"
+COMMIT = f"{STAGE},.envrc; C=$(git commit-tree -p HEAD -m c $(git write-tree)); git read-tree HEAD"
+IMPORT = (
+    "printf 'commit refs/heads/%s\\ncommitter x <x@x> 0 +0000\\ndata 1\\nx\\nfrom refs/heads/main^0\\n"
+    "M 100644 inline .envrc\\ndata 5\\nevil\\n\\n' new | git fast-import --quiet"
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("made") / "project"
+    made.mkdir()
+    run(made, BEGIN)
+    return made
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "project"))
+
+
+def run(folder: Path, line: str) -> None:
+    subprocess.run(["sh", "-ec", line], cwd=folder, check=True, capture_output=True)
+
+
+def found_after(project: Path, line: str, named: tuple[str, ...] = ()) -> list[str]:
+    git = str(project / ".git")
+    before = state_of(git, None)
+    run(project, line)
+    return sorted({change.title.partition(" ")[0] for change in held_since(git, before, named)})
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (f"{STAGE},.envrc", [".envrc"]),
+        (f"{STAGE},sub/.vscode/tasks.json", ["sub/.vscode/tasks.json"]),
+        (f"{EVIL}; git update-index --add --cacheinfo 120000,$B,.github", [".github"]),
+        (f"{COMMIT}; git update-ref refs/heads/new $C", [".envrc"]),
+        (f"{COMMIT}; echo $C > .git/refs/heads/index", [".envrc"]),
+        (f"{COMMIT}; git update-ref refs/heads/new $C; git pack-refs --all", [".envrc"]),
+        (f"{COMMIT}; git stash store $C -m x; git stash store HEAD -m y", [".envrc"]),
+        (f"{COMMIT}; git tag -am t new $C", [".envrc"]),
+        (f"{COMMIT}; echo $C > .git/MERGE_HEAD", [".envrc"]),
+        (f"{COMMIT}; git update-ref refs/heads/new $(git commit-tree -p $C -m d main:)", [".envrc"]),
+        (f"{COMMIT}; git update-ref refs/heads/new $(git commit-tree -p main -p old -m d $C^{{tree}})", [".envrc"]),
+        (f"{COMMIT}; git worktree add -q ../other $C; rm ../other/.envrc", [".envrc"]),
+        ("git worktree add -q ../other; cd ../other; echo evil > .envrc; git add .; rm .envrc", [".envrc"]),
+        (IMPORT, [".envrc"]),
+        (f"git checkout -q --orphan new; {STAGE},.envrc", [".envrc"]),
+        ("git update-ref refs/heads/new $(git commit-tree -p $(git commit-tree -m a main:) -m b main:)", []),
+        ("git update-ref refs/heads/new $(git commit-tree -p $(git commit-tree -m a old:) -m b main:)", [".envrc"]),
+    ],
+)
+def test_what_git_would_put_in_place_is_found(project: Path, line: str, found: list[str]) -> None:
+    assert found_after(project, line) == found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "true",
+        "git status; git log; git diff; git fetch -q . main:also",
+        "echo c > f; git commit -qam three; git tag three; git stash; git gc -q",
+        "git checkout -qb new old; git checkout -q main; git merge -q old; git branch -q -D new; git rebase -q old",
+        "echo .z > .envrc; git commit -qam three",
+        "echo .z > .envrc; git stash -q; git stash apply -q",
+        "printf '.z\\n' | git hash-object -w --stdin; printf '.y\\r\\n' > .envrc; git add .; git reset -q",
+        "git rm -q .envrc; git commit -qm none",
+    ],
+)
+def test_what_the_user_has_or_allowed_is_not_named(project: Path, line: str) -> None:
+    assert found_after(project, line) == []
+
+
+def test_what_settings_name_and_what_cannot_be_followed(project: Path) -> None:
+    assert found_after(project, f"{STAGE},sub/hook", named=(str(project / "sub/hook"),)) == ["sub/hook"]
+    commit = "tree %040d\\nauthor x <x> 0 +0000\\ncommitter x <x> 0 +0000\\n\\n"
+    broken = f"printf '{commit}' 1 | git hash-object -w -t commit --literally --stdin"
+    assert found_after(project, f"git update-ref refs/heads/new $({broken})") == [str(project / ".git")]
+    assert found_after(project, f"{EVIL}; git replace main:.envrc $B; git pack-refs --all") == [str(project / ".git")]

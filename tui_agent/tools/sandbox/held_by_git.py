@@ -1,0 +1,139 @@
+"""Guarded files that a command staged, committed or stashed: git puts them in place later, outside the sandbox.
+
+Every commit is looked through that nothing led to before the command, not only those that branches name now. What is
+the same as the file in the folder has been allowed, since guarded files are restored before this is done.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tui_agent.programs import find_program, search_path
+from tui_agent.regular import read_bytes
+from tui_agent.tools.base import Change
+from tui_agent.tools.files.git_index import ISOLATED, content_name
+from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, is_guarded_name
+from tui_agent.visible import visible_line
+
+MAX_COMMITS: Final = 1_000
+_GIT_S: Final = 10.0
+_MAX_BYTES: Final = 32_000_000
+_PLACES: Final = ("", "refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
+"""Where in a git folder files name commits; only the first is not looked into any deeper."""
+_REPLACED: Final = b"refs/replace/"
+_NAME: Final = re.compile(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
+_RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
+_PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
+
+
+class GitState(NamedTuple):
+    """The stamps of a git folder's files, and the objects that they name."""
+
+    stamps: frozenset[tuple[str, int, int, int]]
+    names: frozenset[bytes]
+
+
+def state_of(repository: str, known: GitState | None) -> GitState:
+    """The state of a git folder; the `known` one, if no file has another stamp. Reads files."""
+    stamps = frozenset(_stamps(repository))
+    if known is not None and known.stamps == stamps:
+        return known
+    names = set(_NAME.findall(os.fsencode("\n".join(stamp[0] for stamp in stamps))))
+    for path in (*(stamp[0] for stamp in stamps), f"{repository}/logs/refs/stash"):
+        with suppress(OSError):
+            names.update(_NAME.findall(read_bytes(path, _MAX_BYTES)))
+    return GitState(stamps, frozenset(names))
+
+
+def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
+    waiting = [f"{repository}/{name}" for name in _PLACES]
+    while waiting:
+        place = waiting.pop()
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    found = entry.stat(follow_symlinks=False)
+                    yield entry.path, found.st_ctime_ns, found.st_ino, found.st_size
+                elif entry.is_dir(follow_symlinks=False) and not place.endswith("/"):
+                    waiting.append(entry.path)
+
+
+def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[Change]:
+    """The guarded files, and those `named` by settings, that git holds since `before` and the folder does not.
+
+    Reads files, and starts git if any of its own has changed. What git cannot follow is such a change, too.
+    """
+    now = state_of(repository, before)
+    if now is before:
+        return []
+    try:
+        found = _new_in(repository, before, now)
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return [Change(f"{visible_line(repository)} was changed, and cannot be followed", "")]
+    also = frozenset(named)
+    return [
+        Change(f"{visible_line(path)} is another one in {where} of {visible_line(str(top))}", "")
+        for (top, path, name), where in found.items()
+        # A link in place of a folder would bring what it leads to.
+        if is_guarded_name(Path(path).parts) or folded(os.path.basename(path)) in _PARENTS or f"{top}/{path}" in also  # noqa: PTH119
+        if not _is_there(top / path, name)
+    ]
+
+
+def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[Path, str, str], str]:
+    """The files, by their tree, path and blob, that new commits and the indexes hold.
+
+    Raises OSError, ValueError, IndexError, SubprocessError.
+    """
+    top = Path(repository).parent
+    found: dict[tuple[Path, str, str], str] = {}
+    if any(name.startswith(_REPLACED) for name in now.names - before.names):
+        raise ValueError(repository)
+    listed = _git(repository, "cat-file", "--batch-check", given=before.names | now.names).splitlines()
+    commits = {line.split()[0] for line in listed if line.split()[1] in {b"commit", b"tag"}}
+    if new := commits - before.names:
+        given = (*new, *(b"^" + name for name in commits & before.names))
+        output = _git(repository, "log", "--stdin", f"-{MAX_COMMITS}", *_RAW, "--format=@commit %h", given=given)
+        if output.count(b"@commit ") >= MAX_COMMITS:
+            raise ValueError(repository)
+        found |= _entries(top, output)
+    trees = [(str(place.parent), read_bytes(place, 4096)) for place in Path(repository, "worktrees").glob("*/gitdir")]
+    for git, tree in ((repository, top), *((git, Path(os.fsdecode(named.strip())).parent) for git, named in trees)):
+        found |= _entries(tree, _git(git, "diff", "--cached", *_RAW))
+    return found
+
+
+def _git(folder: str, *words: str, given: Iterable[bytes] = ()) -> bytes:
+    command = (find_program("git") or "git", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false", *words)
+    environment = {**ISOLATED, "GIT_DIR": folder, "PATH": search_path(os.environ.get("PATH", os.defpath))}
+    lines = b"".join(b"%s\n" % line for line in given)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, input=lines, capture_output=True, check=True, timeout=_GIT_S
+    )
+    return done.stdout
+
+
+def _entries(top: Path, raw: bytes) -> Iterator[tuple[tuple[Path, str, str], str]]:
+    """The files and links in the raw output of a diff, and where git has them."""
+    fields, where = iter(raw.split(b"\0")), "the index"
+    for field in fields:
+        # Of a merge, the modes and names in each parent stand before those in the commit.
+        words, parents = field.strip().lstrip(b":").split(), field.count(b":")
+        if field.startswith(b"@"):
+            where = field[1:].decode()
+        elif words:
+            path = os.fsdecode(next(fields))
+            if words[parents].startswith((b"10", b"12")):
+                yield (top, path, words[2 * parents + 1].decode()), where
+
+
+def _is_there(path: Path, name: str) -> bool:
+    """Whether the file or link in the folder is this blob."""
+    with suppress(OSError):
+        content = os.fsencode(path.readlink()) if path.is_symlink() else read_bytes(path, _MAX_BYTES)
+        return name in {content_name(content), content_name(content.replace(b"\r\n", b"\n"))}
+    return False
