@@ -10,6 +10,7 @@ from tests.agent.talking import saved, say, talking
 from tests.tools.support import call
 from tui_agent.models.offline.adapter import OfflineModel
 from tui_agent.session import Session
+from tui_agent.tools.sandbox.sandbox import JOURNALS
 from tui_agent.tools.shell.run_command import RunCommand
 
 
@@ -56,3 +57,13 @@ async def test_a_window_set_for_one_start_stays_with_the_session(tmp_path: Path)
         assert window_of(session) != 30_000
     async with talking(tmp_path, resume=name) as session:
         assert window_of(session) != 30_000
+
+
+async def test_a_start_restores_what_commands_changed_when_the_program_was_killed(tmp_path: Path) -> None:
+    async with talking(tmp_path) as session:
+        place = session.home / JOURNALS
+    place.mkdir()
+    (place / "1-0").write_bytes(b"damaged")
+    async with talking(tmp_path) as session:
+        assert [notice.level for notice in session.notices if notice.title == "Guarded files"] == ["warning"]
+    assert list(place.iterdir()) == []

@@ -90,7 +90,8 @@ from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.mcp.servers import ToolServers
 from tui_agent.tools.notes.skills import skill_roots
 from tui_agent.tools.recall import Recall
-from tui_agent.tools.sandbox.sandbox import Sandbox
+from tui_agent.tools.sandbox.interrupted import restore_interrupted
+from tui_agent.tools.sandbox.sandbox import JOURNALS, Sandbox
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.version import __version__
 
@@ -233,6 +234,7 @@ async def _open(
     """Open a session; `closing` gets what has to be done at its end, or if this fails."""
     found = await _found(arguments)
     home, name = arguments.home, found.folder.name
+    restored = await asyncio.to_thread(restore_interrupted, home / JOURNALS)
 
     session: Session | None = None
 
@@ -369,6 +371,7 @@ async def _open(
     if forks:
         await agent.branches.fork()
     notices = [Notice(level="warning", title="Session", text=text) for text in store.notices]
+    notices += [Notice(level="warning", title="Guarded files", text=text) for text in restored]
     if found.taken_over:
         notices.append(Notice(level="info", title="Taken over", text=found.taken_over))
     if forks:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from typing_extensions import override
+
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most, remove_tree
 from tui_agent.tools.files.confined import folder_of
@@ -72,6 +74,10 @@ class Guard:
         self.repositories, self.named = self._found.repositories, self._found.named
         self.git: Mapping[str, GitState] = {}
         """What git held in each of the `repositories`."""
+
+    @override
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "git": {}}
 
     @property
     def changed(self) -> dict[str, Snapshot]:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from typing_extensions import override
+
 from tui_agent.regular import read_text
 from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, guards
 from tui_agent.tools.gate.repository import git_folders, named_by, orders_in
@@ -83,6 +85,10 @@ class Finder:
         self._known: dict[str, _Folder] = {}
         self._last: tuple[tuple[Path, ...], GuardedPaths] | None = None
         self._configured: dict[str, tuple[tuple[int, ...], tuple[Path, ...]]] = {}
+
+    @override
+    def __reduce__(self) -> tuple[type["Finder"], tuple[Path, frozenset[Path]]]:
+        return Finder, (Path(self._home), frozenset(map(Path, self._also)))
 
     def look(self, folders: Iterable[Path]) -> GuardedPaths:
         """Everything guarded below these folders. Reads folders that are not as they were."""

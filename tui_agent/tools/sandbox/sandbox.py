@@ -28,6 +28,7 @@ from tui_agent.tools.sandbox.guard import Guard, Snapshot
 from tui_agent.tools.sandbox.guarded import Finder, common_git_folder, is_git_folder
 from tui_agent.tools.sandbox.held_by_git import GitState, held_since, state_of
 from tui_agent.tools.sandbox.home import cache_variables, fill
+from tui_agent.tools.sandbox.interrupted import Journal
 from tui_agent.tools.sandbox.launcher import Request
 from tui_agent.tools.sandbox.launching import AVAILABLE, LaunchedChild, close_launchers, launcher_of
 from tui_agent.tools.sandbox.other_systems import SEATBELT, in_seatbelt
@@ -40,6 +41,8 @@ Kind: TypeAlias = Literal["namespaces", "landlock", "seatbelt", "none"]
 
 WITHHELD: Final = "withheld"
 """The folder, in the session's own, for what commands wrote to guarded paths."""
+JOURNALS: Final = "journals"
+"""The folder, in the program's own, for the journals of running commands."""
 HOME: Final = "home"
 """The folder, among the temporary files, that is the home of commands."""
 _TRIAL_S: Final = 20.0
@@ -140,6 +143,8 @@ class Sandbox:
         self.held: tuple[Change, ...] = ()
         """The guarded files that commands staged, committed or stashed, and the user has not allowed since."""
         self._taken = 0
+        self.journal = Journal(places.program / JOURNALS, places.session / WITHHELD / "killed", self._known)
+        """What is noted of commands that run now."""
         self._guards = True
 
     @property
@@ -272,6 +277,7 @@ class Sandbox:
         self._taken += 1
         changed = guard.take_back(self.places.session / WITHHELD / str(self._taken), self._known)
         self._guards = guard.whole
+        self.journal.write(ended=guard)
         return changed
 
     def accept(self, guard: Guard) -> list[str]:
@@ -279,10 +285,12 @@ class Sandbox:
         after a command. What a command inside had put there before is. Returns no notes.
         """
         self._known |= guard.changed
+        self.journal.write()
         return []
 
     def close(self) -> None:
         """End what still runs, and remove the temporary folder."""
+        self.journal.close()
         with self._making:
             temporary, self._temporary = self._temporary, None
             if temporary is not None:

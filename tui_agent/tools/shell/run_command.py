@@ -170,6 +170,7 @@ class RunCommand(BuiltIn):
         except BaseException as error:
             progress.stop()
             raw.close()
+            await to_completion(asyncio.to_thread(settled))
             if isinstance(error, asyncio.CancelledError) and terminal.tail(1):
                 # It had printed before it was known to have started.
                 result = await _finished(terminal, raw, [f"{STOPPED}0 s]"], Outcome(), is_error=True)
@@ -236,6 +237,7 @@ class RunCommand(BuiltIn):
             arguments, folder, environment, guard=guard, read_only=self._only_reads(), added=added
         )
         bounds = CommandBounds(sandbox.rules, request, sandbox.places.home)
+        sandbox.journal.write(begun=guard)
 
         def settle() -> list[str]:
             return [*taken_back_note(sandbox.take_back(guard), withheld), *held_note(sandbox.held_by_git(guard))]

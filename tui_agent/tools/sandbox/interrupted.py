@@ -1,0 +1,75 @@
+"""Restoring guarded files if the program was killed while a command ran: what was noted before it is kept on disk."""
+
+import fcntl
+import os
+import pickle
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import IO, Final
+
+from tui_agent.durable import make_private_folder
+from tui_agent.tools.sandbox.guard import Guard, Snapshot
+
+_NUMBERS: Final = count()
+
+
+class Journal:
+    """A file in the private `folder`, locked by this process: what was noted before the commands that run now.
+
+    `known` are the states that the user has allowed meanwhile. A full disk keeps no command from running. Thread-safe.
+    """
+
+    def __init__(self, folder: Path, withheld: Path, known: Mapping[str, Snapshot]) -> None:
+        self._folder, self._withheld, self._known = folder, withheld, known
+        self._guards: list[Guard] = []
+        self._writing = threading.Lock()
+        self._file: IO[bytes] | None = None
+
+    def write(self, begun: Guard | None = None, ended: Guard | None = None) -> None:
+        """Write what there is now that a command has `begun` or `ended`. Writes a file."""
+        with self._writing, suppress(OSError):
+            self._guards = [guard for guard in (*self._guards, begun) if guard is not None and guard is not ended]
+            if self._file is None and not self._guards:
+                return
+            if self._file is None:
+                make_private_folder(self._folder)
+                self._file = (self._folder / f"{os.getpid()}-{next(_NUMBERS)}").open("wb", buffering=0)
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+            os.ftruncate(self._file.fileno(), 0)
+            noted = (self._guards, dict(self._known), self._withheld)
+            os.pwrite(self._file.fileno(), pickle.dumps(noted) if self._guards else b"", 0)
+
+    def close(self) -> None:
+        """Remove the file."""
+        with self._writing:
+            file, self._file = self._file, None
+            if file is not None:
+                Path(file.name).unlink(missing_ok=True)
+                file.close()
+
+
+def restore_interrupted(folder: Path) -> list[str]:
+    """Restore what commands changed while which the program was killed, by the journals in `folder`.
+
+    Returns what was done, in sentences. Reads and writes files.
+    """
+    told: list[str] = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        # One that is locked belongs to a program that runs.
+        with suppress(OSError), path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            data = stream.read()
+            try:
+                # No command can see or write this folder, so it holds nothing but what `Journal` wrote.
+                guards, known, withheld = pickle.loads(data) if data else ((), {}, "")  # noqa: S301
+                for changed in filter(None, [guard.take_back(withheld, known) for guard in guards]):
+                    listed = ", ".join(map(str, changed))
+                    told.append(f"A command ran when the program was killed. Put back: {listed}; see {withheld}")
+            except (pickle.PickleError, EOFError, LookupError, ImportError, AttributeError, TypeError, ValueError):
+                told.append("A command ran when the program was killed. What it changed is not known: look at them.")
+            finally:
+                path.unlink()
+    return told
