@@ -47,7 +47,8 @@ _LAST_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*' + _VERSION + rb
 MAX_LOG: Final = 5_000_000
 """The most bytes of a server's standard error that are kept."""
 CLOSING_S: Final = 1.0
-"""Seconds a server has to end after its input is closed, and again after it is asked to end."""
+"""Seconds a server has to end after its input is closed, again after it is asked to end, and after it has closed its
+output: its exit code is the reason people are shown."""
 LAST_LINES: Final = 5
 
 _PIECE: Final = 65_536
@@ -247,7 +248,7 @@ class _Wire:
                 return ""
             if not piece:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_DRAIN_S):
+                    async with asyncio.timeout(CLOSING_S):
                         await self._child.exited.wait()
                 await asyncio.to_thread(self._log.settled.wait, _DRAIN_S)
                 return ""
