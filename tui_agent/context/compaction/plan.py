@@ -50,6 +50,8 @@ SHORTEST_GAIN: Final = 200
 GAIN_SHARE: Final = 0.05
 TRIGGER_SHARE: Final = 0.1
 MAX_REQUIRED_GAIN: Final = 10_000
+KEPT_THINKING_SHARE: Final = 0.03
+"""What keeping thinking may cost more, as a share of what the calls cost that filled the window (docs/context.md)."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +196,9 @@ def _form(here: Situation) -> SummaryForm:
 
 
 def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
-    """Whether what the provider takes more than we do is at most the price of the thinking that only it keeps."""
+    """Whether what the provider takes more than we do is at most the price of the thinking that only it keeps, and a
+    small share of what the calls cost that filled the window: thinking is worth more than its tokens.
+    """
     rates, thinking = here.rates, here.mixed_tokens_of(view.reasoning_after(signed.last))
     if rates is None or not rates.input_usd:
         return True
@@ -202,7 +206,9 @@ def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
     # Facts stand behind either.
     after, after_ours = signed.likely_after - signed.facts, ours.likely_after - ours.facts
     extra += rates.write * (after - (after_ours - thinking))
-    return extra <= thinking * rates.output
+    calls = ours.replaced / max(1.0, here.growth_of_all)
+    spent = ours.replaced * rates.write + calls * rates.read * (here.tokens - ours.replaced / 2)
+    return extra <= thinking * rates.output + (KEPT_THINKING_SHARE * spent if thinking else 0.0)
 
 
 def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_gain: int) -> Plan | Refusal | None:

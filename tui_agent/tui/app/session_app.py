@@ -230,10 +230,12 @@ class SessionApp(Host):
             raise
 
     async def _painted(self) -> None:
-        painted = asyncio.Event()
-        # Called next, the pane has asked to be painted by then: otherwise the screen may find nothing to wait for.
-        self.pane.call_next(lambda: self.pane.call_after_refresh(painted.set))
-        await painted.wait()
+        """Wait until the pane is painted as it is now; a pane that is covered is not waited for."""
+        pane, before = self.pane, self.pane.paintings
+        pane.refresh()
+        # One refresh is not enough: a busy pane asks for its painting only after all its messages.
+        while pane.paintings == before and pane.display and pane.screen is self.screen:
+            await pane.wait_for_refresh()
 
     def _begin_anew(self) -> None:
         """Reset the screen for another session."""

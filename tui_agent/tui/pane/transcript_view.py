@@ -49,6 +49,8 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         self._strips: dict[Position, tuple[Line, Strip]] = {}
         self._kept_free = 0
         self._thumb = (0, 0), 0
+        self.paintings = 0
+        """How often it has been painted."""
 
     @property
     def transcript(self) -> Transcript:
@@ -171,6 +173,7 @@ class TranscriptView(SteadyScrollView, can_focus=True, inherit_bindings=False):
         # rendering, so a line that has only moved costs next to nothing.
         if self.styles.gutter or self.opacity < 1 or self.styles.tint.a:
             return super().render_lines(crop)
+        self.paintings += 1
         self._check_size()
         _, background = self.background_colors
         selection, focused = self.text_selection, self.has_focus
