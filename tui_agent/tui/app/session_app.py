@@ -6,7 +6,7 @@ Parts that are not needed for the first frame are properties that import and cre
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from textual.screen import ModalScreen
 from typing_extensions import override
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from tui_agent.tui.session.conductor import Conductor
     from tui_agent.tui.session.past import EarlierEvents, SessionEnd
     from tui_agent.tui.session.turns import TurnView
+
+REFRESHES: Final = 4
+"""How many refreshes of the screen the painting of the pane is waited for."""
 
 
 class SessionApp(Host):
@@ -230,12 +233,13 @@ class SessionApp(Host):
             raise
 
     async def _painted(self) -> None:
-        """Wait until the pane is painted as it is now; a pane that is covered is not waited for."""
+        """Wait until the pane is painted as it is now, unless something covers it."""
         pane, before = self.pane, self.pane.paintings
         pane.refresh()
-        # One refresh is not enough: a busy pane asks for its painting only after all its messages.
-        while pane.paintings == before and pane.display and pane.screen is self.screen:
-            await pane.wait_for_refresh()
+        # The first refresh may come too early: a busy pane asks for its painting only after all its messages.
+        for _ in range(REFRESHES):
+            if pane.paintings == before:
+                await pane.wait_for_refresh()
 
     def _begin_anew(self) -> None:
         """Reset the screen for another session."""
