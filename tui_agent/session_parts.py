@@ -40,7 +40,7 @@ from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.paging import PageLimits
 from tui_agent.tools.files.reading import ListDir, ReadFile
 from tui_agent.tools.gate.permissions import PermissionGate
-from tui_agent.tools.gate.read_first import scripts_in
+from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.remembered import RememberedRules
 from tui_agent.tools.gate.repository import configured_in
 from tui_agent.tools.gate.workspace import Workspace
@@ -126,7 +126,8 @@ def workspace_of(
     """The folders of a session. Guarded are the program's own, what git's settings name, and the scripts of hooks."""
     folders = tuple(map(Path, settings.permissions.folders))
     commands = [hook.command for hook in read_hooks(extensions).hooks]
-    scripts = scripts_in(commands, Workspace(arguments.folder, folders), arguments.project)
+    bare = Workspace(arguments.folder, folders)
+    scripts = (*scripts_in(commands, bare, arguments.project), *run_by_themselves(arguments.project, bare))
     guarded = (arguments.home, *configured_in(arguments.project), *scripts)
     return Workspace(arguments.folder, folders, read_roots, guarded)
 

@@ -256,7 +256,9 @@ def test_why_a_line_is_not_plain(line: str, why: str) -> None:
 
 @pytest.mark.parametrize(("rules", "kept"), [(MAX_RULES, MAX_RULES), (MAX_RULES + 1, MAX_RULES)])
 def test_two_thousand_rules_of_a_project_are_read(rules: int, kept: int, tmp_path: Path) -> None:
-    text = msgspec.json.encode({"projects": {str(tmp_path): [f"run_command(ls a{number})" for number in range(rules)]}})
+    text = msgspec.json.encode(
+        {"projects": {str(tmp_path): [{"rule": f"edit_file({number})"} for number in range(rules)]}}
+    )
     (tmp_path / "rules.json").write_bytes(text)
     assert len(RememberedRules(tmp_path / "rules.json", tmp_path).rules) == kept == 2_000
 

@@ -135,6 +135,13 @@ def test_an_artifact_path_cannot_leave_the_session_by_a_link(tmp_path: Path) -> 
         # Other forms of a name that begins with a dot, and of a tool's configuration.
         *(".envrc.local", "sub/.zshrc.local", ".tmux.conf.local", ".npmrc.user", ".pdbrc.py", ".bashrc.d/x"),
         *(".gptme.toml", "lefthook-local.jsonc", "mise.local.toml", "lint-staged.config.mjs", ".gitlab-ci.yaml"),
+        *(
+            ".shadowenv.d/x",
+            ".mise.development.toml",
+            "mise/config.toml",
+            "sub/.vimspector.json",
+            "rust-toolchain.toml",
+        ),
     ],
 )
 def test_guarded_places(path: str, tmp_path: Path) -> None:
@@ -151,6 +158,7 @@ def test_guarded_places(path: str, tmp_path: Path) -> None:
     [
         *("a.py", ".gitignore", ".github/x.yml", "AGENTS.md.txt", "git/x", "Makefile", ".env.local", "settings.json"),
         *("opencode/x", "crush.ts", "mise.py", "lefthook", "locales/hk.json", "profile.local.py", ".eslintrc.json"),
+        *("mise/x", "rust-toolchain.rs", "renovate.py", "husky.test.ts", "src/startup.mjs", ".rubocop.yml"),
     ],
 )
 def test_unguarded_places(path: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.tools.world import tree
 from tui_agent.regular import remove_tree
-from tui_agent.tools.gate.read_first import scripts_in
+from tui_agent.tools.gate.read_first import run_by_themselves, scripts_in
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox.guard import Guard, contents
 from tui_agent.tools.sandbox.guarded import Finder
@@ -246,6 +246,25 @@ def test_the_scripts_of_hooks_are_guarded(tmp_path: Path) -> None:
         path.write_text("evil\n")
     assert sorted(guard.take_back(tmp_path / "aside", {})) == sorted(scripts)
     assert (project / "check.py").read_text() == "mine\n"
+
+
+def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    git(tmp_path, "init", "-q", str(project))
+    texts = {
+        ".git/hooks/pre-commit": "#!/bin/sh\nexec ./scripts/check $@\n",
+        ".envrc": "source_env scripts/env.sh\nwatch_file data.txt\n",
+        ".pre-commit-config.yaml": "- entry: python tools/hook.py\n  args: [-c, ./x.yaml]\n",
+        ".vscode/tasks.json": '{"command": "bash", "args": ["tools/open"]}',
+        "Makefile": "all:\n\tsh tools/build.sh\n",
+        "AGENTS.md": "run `sh tools/build.sh`",
+    }
+    scripts = ("scripts/check", "scripts/env.sh", "tools/hook.py", "tools/open")
+    for name in (*texts, *scripts, "x.yaml", "data.txt", "tools/build.sh"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text(texts.get(name, ""))
+    found = run_by_themselves(project, Workspace(project))
+    assert sorted(map(str, found)) == [str(project / name) for name in scripts]
 
 
 def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ _WORDS: Final = frozenset(
 _TOOLS: Final = frozenset(word.removesuffix(".*") for word in _WORDS if word.endswith(".*"))
 _ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
 _FORM: Final = re.compile(
-    r"(?:[.-](?:local|user|override|d|config|toml|ya?ml|json[c5]?|pkl|nix|ini|cfg|conf|xml"
+    r"(?:[.-](?:local|user|override|dev|development|prod|production|staging|test|d|config"
+    r"|toml|ya?ml|json[c5]?|pkl|nix|ini|cfg|conf|xml"
     r"|(?P<code>[cm]?[jt]s|py|lua|rb|sh)))+\Z"
 )
 """What tools put behind the name of their configuration."""

@@ -197,8 +197,7 @@ class PermissionGate:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about rules that can allow nothing."""
-        forgotten = self._remembered.notice if self._remembered else ""
-        return (*notices_of(self._allow), *((forgotten,) if forgotten else ()))
+        return notices_of((*self._allow, *self._kept))
 
     async def check(
         self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "", doubted: str = "", trusted: str = ""
@@ -343,8 +342,6 @@ class PermissionGate:
             GrantedRule(rule.text, "allow", rule.said, remembered=True, for_session=rule not in lasting)
             for rule in self._kept
         ]
-        dropped = self._remembered.dropped if self._remembered else ()
-        found += [GrantedRule(text, "allow", "lets nothing through any more", remembered=True) for text in dropped]
         of_settings: tuple[tuple[Literal["allow", "ask", "deny"], tuple[Rule, ...]], ...] = (
             ("allow", self._allow),
             ("ask", self._ask),

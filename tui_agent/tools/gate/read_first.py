@@ -58,6 +58,12 @@ _OF_NODE: Final = words(".js .cjs .mjs")
 _TOKEN: Final = re.compile(r"[\w.@/+*?-]+")
 _VARIABLE: Final = re.compile(r"\$(\w+)")
 _PROJECT: Final = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
+_RUN_BY_THEMSELVES: Final = words(
+    """
+    .envrc* .autoenv* .husky/* .githooks/* .hooks/* .pre-commit-config.y*ml lefthook.y*ml .lefthook.y*ml mise.toml
+    .mise.toml .rprofile .Rprofile .gdbinit .vscode/tasks.json .devcontainer/devcontainer.json .devcontainer.json
+    """
+)
 _PYTHONS: Final = words("python pytest uv uvx tox nox poetry hatch pdm pipenv")
 """Programs that look for modules in the folder where they start."""
 _NODES: Final = words("npx npm bunx bun pnpm yarn")
@@ -85,6 +91,16 @@ def read_first(steps: Iterable[PlainCommand], workspace: WorkspaceView, *, unkno
         waiting += (other for other in dict.fromkeys(others) if other not in found)
         found |= dict.fromkeys(others)
     return list(found)
+
+
+def run_by_themselves(project: Path, workspace: WorkspaceView) -> list[Path]:
+    """The scripts that git's hooks, a folder's environment and the like name, which run when nobody asks for it: as
+    those of `_RUN_BY_THEMSELVES` do. Reads files.
+    """
+    places = [path for name in _RUN_BY_THEMSELVES for path in project.glob(name)]
+    texts = (_found(path).text for path in (*hooks_of(project, workspace), *places))
+    found = dict.fromkeys(path for text in texts for path in _run(_tokens(text), project, workspace))
+    return [path for path in found if path.suffix not in {".yml", ".yaml"}]
 
 
 def scripts_in(lines: Iterable[str], workspace: WorkspaceView, project: Path) -> list[Path]:
