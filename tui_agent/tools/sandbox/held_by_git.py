@@ -63,7 +63,7 @@ def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[Change]:
-    """The guarded files, and those `named` by settings, that git holds since `before` and the folder does not.
+    """The guarded files, and those `named` by settings, that git holds since `before` and no work tree does.
 
     Reads files, and starts git if any of its own has changed. What git cannot follow is such a change, too.
     """
@@ -71,44 +71,43 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
     if now is before:
         return []
     try:
+        links = {str(link.parent): read_bytes(link, 4096) for link in Path(repository, "worktrees").glob("*/gitdir")}
         found = _new_in(repository, before, now)
+        for git in (repository, *links):
+            found |= _entries(_git(git, "diff", "--cached", *_RAW))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return [Change(f"{visible_line(repository)} was changed, and cannot be followed", "")]
+    trees = [Path(repository).parent, *(Path(os.fsdecode(link.strip())).parent for link in links.values())]
     also = frozenset(named)
     return [
-        Change(f"{visible_line(path)} is another one in {where} of {visible_line(str(top))}", "")
-        for (top, path, name), where in found.items()
+        Change(f"{visible_line(path)} is another one in {where} of {visible_line(repository)}", "")
+        for (path, name), where in found.items()
+        if is_guarded_name(Path(path).parts)
         # A link in place of a folder would bring what it leads to.
-        if is_guarded_name(Path(path).parts) or folded(os.path.basename(path)) in _PARENTS or f"{top}/{path}" in also  # noqa: PTH119
-        if not _is_there(top / path, name)
+        or folded(path.rpartition("/")[2]) in _PARENTS
+        or any(f"{tree}/{path}" in also for tree in trees)
+        if not any(_is_there(tree / path, name) for tree in trees)
     ]
 
 
-def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[Path, str, str], str]:
-    """The files, by their tree, path and blob, that new commits and the indexes hold.
-
-    Raises OSError, ValueError, IndexError, SubprocessError.
-    """
-    top = Path(repository).parent
-    found: dict[tuple[Path, str, str], str] = {}
+def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[str, str], str]:
+    """What new commits hold, see `_entries`. Raises OSError, ValueError, IndexError, SubprocessError."""
     if any(name.startswith(_REPLACED) for name in now.names - before.names):
         raise ValueError(repository)
     listed = _git(repository, "cat-file", "--batch-check", given=before.names | now.names).splitlines()
     commits = {line.split()[0] for line in listed if line.split()[1] in {b"commit", b"tag"}}
-    if new := commits - before.names:
-        given = (*new, *(b"^" + name for name in commits & before.names))
-        output = _git(repository, "log", "--stdin", f"-{MAX_COMMITS}", *_RAW, "--format=@commit %h", given=given)
-        if output.count(b"@commit ") >= MAX_COMMITS:
-            raise ValueError(repository)
-        found |= _entries(top, output)
-    trees = [(str(place.parent), read_bytes(place, 4096)) for place in Path(repository, "worktrees").glob("*/gitdir")]
-    for git, tree in ((repository, top), *((git, Path(os.fsdecode(named.strip())).parent) for git, named in trees)):
-        found |= _entries(tree, _git(git, "diff", "--cached", *_RAW))
-    return found
+    new = commits - before.names
+    given = (*new, *(b"^" + name for name in commits & before.names))
+    words = ("log", "--stdin", f"-{MAX_COMMITS}", *_RAW, "--format=@commit %h")
+    output = _git(repository, *words, given=given) if new else b""
+    if output.count(b"@commit ") >= MAX_COMMITS:
+        raise ValueError(repository)
+    return dict(_entries(output))
 
 
 def _git(folder: str, *words: str, given: Iterable[bytes] = ()) -> bytes:
-    command = (find_program("git") or "git", "-c", "core.fsmonitor=false", "-c", "log.showSignature=false", *words)
+    safe = ("-c", "core.fsmonitor=false", "-c", "core.commitGraph=false", "-c", "log.showSignature=false")
+    command = (find_program("git") or "git", *safe, *words)
     environment = {**ISOLATED, "GIT_DIR": folder, "PATH": search_path(os.environ.get("PATH", os.defpath))}
     lines = b"".join(b"%s\n" % line for line in given)
     done = subprocess.run(
@@ -117,8 +116,8 @@ def _git(folder: str, *words: str, given: Iterable[bytes] = ()) -> bytes:
     return done.stdout
 
 
-def _entries(top: Path, raw: bytes) -> Iterator[tuple[tuple[Path, str, str], str]]:
-    """The files and links in the raw output of a diff, and where git has them."""
+def _entries(raw: bytes) -> Iterator[tuple[tuple[str, str], str]]:
+    """The files and links in the raw output of a diff, with the names of their blobs, and where git has them."""
     fields, where = iter(raw.split(b"\0")), "the index"
     for field in fields:
         # Of a merge, the modes and names in each parent stand before those in the commit.
@@ -128,7 +127,7 @@ def _entries(top: Path, raw: bytes) -> Iterator[tuple[tuple[Path, str, str], str
         elif words:
             path = os.fsdecode(next(fields))
             if words[parents].startswith((b"10", b"12")):
-                yield (top, path, words[2 * parents + 1].decode()), where
+                yield (path, words[2 * parents + 1].decode()), where
 
 
 def _is_there(path: Path, name: str) -> bool:

@@ -1,7 +1,7 @@
 """What a command may read besides the project: the system's programs, the user's toolchain, and what was added.
 
 Nothing else is shown, so a secret needs no name here to stay unread: the home, other users' homes, mounted disks and
-services' folders are simply not there. A command has a home of its own (`own_home`) instead.
+services' folders are simply not there. A command has a home of its own (`home`) instead.
 """
 
 import os
