@@ -47,6 +47,8 @@ def test_the_wheel_holds_every_module_style_and_prompt(wheel: Path) -> None:
     tables = {
         "tui_agent/tools/gate/guarded_names.txt",
         "tui_agent/tools/gate/known_commands.toml",
+        "tui_agent/tools/gate/read_first.txt",
+        "tui_agent/tools/sandbox/readable.json",
         "tui_agent/tools/sandbox/system_calls.json",
     }
     assert names >= package | prompts | styles | tables | {"tui_agent/py.typed", "tui_agent/demo/recording.json"}

@@ -89,6 +89,12 @@ def test_what_the_user_has_or_allowed_is_not_named(project: Path, line: str) -> 
     assert found_after(project, line) == []
 
 
+def test_what_a_rebase_would_run_when_it_goes_on_is_named(project: Path) -> None:
+    line = "GIT_SEQUENCE_EDITOR=\"sed -i '1i break'\" git rebase -q -i -x 'evil $X' old"
+    assert found_after(project, line) == ["exec"]
+    assert found_after(project, "git rebase --abort") == []
+
+
 def test_what_settings_name_and_what_cannot_be_followed(project: Path) -> None:
     assert found_after(project, f"{STAGE},sub/hook", named=(str(project / "sub/hook"),)) == ["sub/hook"]
     commit = "tree %040d\\nauthor x <x> 0 +0000\\ncommitter x <x> 0 +0000\\n\\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tui_agent.programs import find_program, search_path
-from tui_agent.regular import read_bytes
+from tui_agent.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
 from tui_agent.tools.gate.guarded import GUARDED_PLACES, folded, is_guarded_name
@@ -25,6 +25,7 @@ _MAX_BYTES: Final = 32_000_000
 _PLACES: Final = ("", "refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
 """Where in a git folder files name commits; only the first is not looked into any deeper."""
 _REPLACED: Final = b"refs/replace/"
+_ORDERS: Final = "rebase-merge/git-rebase-todo"
 _NAME: Final = re.compile(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
@@ -75,11 +76,13 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
         found = _new_in(repository, before, now)
         for git in (repository, *links):
             found |= _entries(_git(git, "diff", "--cached", *_RAW))
+        orders = [read_text(place, _MAX_BYTES) for git in (repository, *links) for place in Path(git).glob(_ORDERS)]
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return [Change(f"{visible_line(repository)} was changed, and cannot be followed", "")]
     trees = [Path(repository).parent, *(Path(os.fsdecode(link.strip())).parent for link in links.values())]
     also = frozenset(named)
-    return [
+    runs = [line for text in orders for line in text.splitlines() if line.startswith(("exec ", "x "))]
+    return [Change(f"{visible_line(line)} runs when the rebase in {repository} goes on", "") for line in runs] + [
         Change(f"{visible_line(path)} is another one in {where} of {visible_line(repository)}", "")
         for (path, name), where in found.items()
         if is_guarded_name(Path(path).parts)

@@ -4,6 +4,7 @@ Nothing else is shown, so a secret needs no name here to stay unread: the home, 
 services' folders are simply not there. A command has a home of its own (`home`) instead.
 """
 
+import json
 import os
 import re
 import sys
@@ -15,42 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from tui_agent.regular import read_text
-from tui_agent.tools.gate.patterns import words
 
-_MAC: Final = ("/System", "/Library", "/Applications", "/private/etc", "/private/var/select", "/private/var/db", "/dev")
-SYSTEM: Final = (
-    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap", "/sys"),
-    *("/home/linuxbrew/.linuxbrew", "/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman", "/var/lib/flatpak"),
-    *(_MAC if sys.platform == "darwin" else ()),
-)
+_TABLES: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+SYSTEM: Final = (*_TABLES["system"], *(_TABLES["macos"] if sys.platform == "darwin" else ()))
 """Folders of programs and their configuration."""
 _OUTSIDE_THEM: Final = ("/etc/resolv.conf", "/etc/localtime", "/etc/mtab")
 """Links of the system to files that are not in `SYSTEM`."""
-
-TOOLCHAIN: Final = words(
-    """
-    .cargo/bin .cargo/env .cargo/registry .cargo/git .rustup .elan go/bin go/pkg/mod sdk .pyenv .local/pipx
-    .local/share/pipx .local/share/uv/python .local/share/uv/tools .local/share/virtualenvs .conda/envs miniconda3
-    anaconda3 miniforge3 mambaforge micromamba .local/bin .local/lib .nvm .nodenv .volta .fnm .local/share/fnm .bun
-    .deno .local/share/pnpm .npm-global .yarn/bin .config/yarn/global .rbenv .rvm .gem/ruby .local/share/gem/ruby
-    .goenv .jenv .sdkman .m2/repository .m2/wrapper .gradle/caches .gradle/wrapper .nuget/packages .dotnet/dotnet
-    .dotnet/host .dotnet/sdk .dotnet/shared .dotnet/packs .dotnet/templates .dotnet/tools .asdf .local/share/mise
-    .local/share/rtx .ghcup .cabal/bin .cabal/packages .stack/programs .opam .juliaup .julia/packages
-    .julia/artifacts .mix .hex/packages .pub-cache/hosted .composer/vendor .config/composer/vendor Android/Sdk
-    .platformio/packages .foundry/bin .linuxbrew .nix-profile .local/state/nix/profiles .cache/ms-playwright
-    .cache/puppeteer .cache/pre-commit .cache/node Library/Python Library/Android/sdk Library/pnpm bin
-    """
-)
+TOOLCHAIN: Final = _TABLES["toolchain"]
 """Folders in a home that hold compilers, interpreters and packages, but no keys."""
-_NAMED_BY: Final = words(
-    """
-    VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT RUSTUP_HOME NVM_DIR NVM_BIN VOLTA_HOME JAVA_HOME GOROOT ANDROID_HOME
-    ANDROID_SDK_ROOT DOTNET_ROOT GEM_HOME RBENV_ROOT BUN_INSTALL PNPM_HOME SSL_CERT_FILE SSL_CERT_DIR
-    REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO PIP_FIND_LINKS
-    UV_FIND_LINKS PIP_CONSTRAINT
-    """
-)
+_NAMED_BY: Final = _TABLES["variables"]
 """Variables whose value is a place that a toolchain needs."""
+_SETTINGS: Final = _TABLES["settings"]
+"""Where package managers look for settings in an installation."""
 _PROGRAMS: Final = frozenset({"bin", "sbin", "shims", ".bin", "Scripts"})
 _OF_INSTALLATIONS: Final = ("pyvenv.cfg", "lib", "lib64", "libexec", "conda-meta")
 _WORKED_IN: Final = frozenset(
@@ -58,21 +35,6 @@ _WORKED_IN: Final = frozenset(
 )
 """Hidden entries of a home that belong to a project in it."""
 _DEPTH: Final = 3
-_SETTINGS: Final = tuple(
-    f"{installed}{name}"
-    for installed, names in {
-        "": "pip.conf .npmrc npmrc rc etc/npmrc local/etc/npmrc .condarc condarc .netrc .env credentials",
-        "versions/*/": "pip.conf .condarc",
-        "versions/node/*/": "etc/npmrc",
-        "tools/image/node/*/": "etc/npmrc",
-        "installs/*/*/": "etc/npmrc pip.conf .condarc",
-        "envs/*/": "pip.conf .condarc",
-        "venvs/*/": "pip.conf",
-        "*/": "pip.conf .npmrc .netrc .git/config",
-    }.items()
-    for name in names.split()
-)
-"""Where package managers look for settings in an installation."""
 _KEY: Final = re.compile(r"_auth|token|passw|secret|credential|login|://[^/\s]*@|/t/[\w-]{8,}", re.IGNORECASE)
 _MOST_SETTINGS, _MOST_BYTES = 1_000, 200_000
 
