@@ -82,6 +82,7 @@ def test_what_git_would_put_in_place_is_found(project: Path, line: str, found: l
         "echo .z > .envrc; git stash -q; git stash apply -q",
         "printf '.z\\n' | git hash-object -w --stdin; printf '.y\\r\\n' > .envrc; git add .; git reset -q",
         "git rm -q .envrc; git commit -qm none",
+        "rm -rf .git",
         "git worktree add -q ../other; cd ../other; echo mine > .envrc; git commit -qam mine",
     ],
 )

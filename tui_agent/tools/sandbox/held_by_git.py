@@ -25,6 +25,8 @@ _MAX_BYTES: Final = 32_000_000
 _PLACES: Final = ("", "refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
 """Where in a git folder files name commits; only the first is not looked into any deeper."""
 _REPLACED: Final = b"refs/replace/"
+_INDEX: Final = b"DIRC"
+"""How an index begins: it names objects in another form."""
 _ORDERS: Final = "rebase-merge/git-rebase-todo"
 _NAME: Final = re.compile(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
@@ -46,7 +48,8 @@ def state_of(repository: str, known: GitState | None) -> GitState:
     names = set(_NAME.findall(os.fsencode("\n".join(stamp[0] for stamp in stamps))))
     for path in (*(stamp[0] for stamp in stamps), f"{repository}/logs/refs/stash"):
         with suppress(OSError):
-            names.update(_NAME.findall(read_bytes(path, _MAX_BYTES)))
+            text = read_bytes(path, _MAX_BYTES)
+            names.update(() if text.startswith(_INDEX) else _NAME.findall(text))
     return GitState(stamps, frozenset(names))
 
 
@@ -69,7 +72,7 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
     Reads files, and starts git if any of its own has changed. What git cannot follow is such a change, too.
     """
     now = state_of(repository, before)
-    if now is before:
+    if now is before or not now.stamps:
         return []
     try:
         links = {str(link.parent): read_bytes(link, 4096) for link in Path(repository, "worktrees").glob("*/gitdir")}
@@ -97,6 +100,8 @@ def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[str,
     """What new commits hold, see `_entries`. Raises OSError, ValueError, IndexError, SubprocessError."""
     if any(name.startswith(_REPLACED) for name in now.names - before.names):
         raise ValueError(repository)
+    if now.names <= before.names:
+        return {}
     listed = _git(repository, "cat-file", "--batch-check", given=before.names | now.names).splitlines()
     commits = {line.split()[0] for line in listed if line.split()[1] in {b"commit", b"tag"}}
     new = commits - before.names
@@ -126,7 +131,7 @@ def _entries(raw: bytes) -> Iterator[tuple[tuple[str, str], str]]:
         # Of a merge, the modes and names in each parent stand before those in the commit.
         words, parents = field.strip().lstrip(b":").split(), field.count(b":")
         if field.startswith(b"@"):
-            where = field[1:].decode()
+            where = field[1:20].decode()
         elif words:
             path = os.fsdecode(next(fields))
             if words[parents].startswith((b"10", b"12")):
