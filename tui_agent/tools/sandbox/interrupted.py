@@ -3,17 +3,15 @@
 import fcntl
 import os
 import pickle
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
-from typing import IO, Final
+from typing import BinaryIO, cast
 
 from tui_agent.durable import make_private_folder
 from tui_agent.tools.sandbox.guard import Guard, Snapshot
-
-_NUMBERS: Final = count()
 
 
 class Journal:
@@ -26,7 +24,8 @@ class Journal:
         self._folder, self._withheld, self._known = folder, withheld, known
         self._guards: list[Guard] = []
         self._writing = threading.Lock()
-        self._file: IO[bytes] | None = None
+        self._file: BinaryIO | None = None
+        self._path = ""
 
     def write(self, begun: Guard | None = None, ended: Guard | None = None) -> None:
         """Write what there is now that a command has `begun` or `ended`. Writes a file."""
@@ -34,20 +33,26 @@ class Journal:
             self._guards = [guard for guard in (*self._guards, begun) if guard is not None and guard is not ended]
             if self._file is None and not self._guards:
                 return
-            if self._file is None:
-                make_private_folder(self._folder)
-                self._file = (self._folder / f"{os.getpid()}-{next(_NUMBERS)}").open("wb", buffering=0)
-                fcntl.flock(self._file, fcntl.LOCK_EX)
-            os.ftruncate(self._file.fileno(), 0)
+            file = self._file = self._file or self._made()
             noted = (self._guards, dict(self._known), self._withheld)
-            os.pwrite(self._file.fileno(), pickle.dumps(noted) if self._guards else b"", 0)
+            file.seek(0)
+            file.truncate()
+            file.write(pickle.dumps(noted) if self._guards else b"")
+
+    def _made(self) -> BinaryIO:
+        make_private_folder(self._folder)
+        made, self._path = tempfile.mkstemp(dir=self._folder)
+        file = cast("BinaryIO", os.fdopen(made, "wb", buffering=0))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(self._path)  # noqa: PTH116 - another start may just have taken it for left over
+        return file
 
     def close(self) -> None:
         """Remove the file."""
         with self._writing:
             file, self._file = self._file, None
             if file is not None:
-                Path(file.name).unlink(missing_ok=True)
+                Path(self._path).unlink(missing_ok=True)
                 file.close()
 
 
