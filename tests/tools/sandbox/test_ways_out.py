@@ -24,7 +24,7 @@ from tests.tools.support import Call
 from tests.tools.world import tree
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.sandbox import kernel
-from tui_agent.tools.sandbox.sandbox import Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
+from tui_agent.tools.sandbox.sandbox import JOURNALS, Kind, Sandbox, SandboxFolders, SandboxMechanism, mechanism
 from tui_agent.tools.shell.background import BackgroundCommands
 from tui_agent.tools.shell.run_command import RunCommand
 
@@ -89,6 +89,7 @@ class Outside:
         self.pipe = os.open(self.outside / "pipe", os.O_RDONLY | os.O_NONBLOCK)
         for name in (".ssh/id_ed25519", ".aws/credentials", ".netrc"):
             (self.home / name).write_text("a SECRET\n")
+        (self.state / JOURNALS).mkdir()
         (self.state / "permissions.json").write_text('{"SECRET": 1}')
         (self.project / "AGENTS.md").write_text("Be kind.\n")
         git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"]
@@ -142,9 +143,10 @@ class Outside:
         )
 
     def now(self) -> dict[str, tuple[int, int, str]]:
-        """All that no command may change, but for the folder that the tool itself keeps its output in."""
+        """All that no command may change, but for the folders that the tool itself and its sandbox write in."""
         whole = tree(self.outside) | tree(self.home) | tree(self.state)
-        return {path: what for path, what in whole.items() if not path.startswith(str(self.state / "session"))}
+        written = (str(self.state / "session"), str(self.state / JOURNALS))
+        return {path: what for path, what in whole.items() if not path.startswith(written)}
 
     def changed(self) -> set[str]:
         """What is not as it was."""
