@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import chdir
@@ -265,6 +266,40 @@ def test_scripts_that_run_by_themselves_are_guarded_too(tmp_path: Path) -> None:
         (project / name).write_text(texts.get(name, ""))
     found = run_by_themselves(project, Workspace(project))
     assert sorted(map(str, found)) == [str(project / name) for name in scripts]
+
+
+CLOSING = """
+import os, sys
+from pathlib import Path
+from tui_agent.tools.sandbox.guard import Guard
+from tui_agent.tools.sandbox.guarded import Finder
+from tui_agent.tools.sandbox.kernel import keep_capabilities
+
+keep_capabilities(())
+project, finder = Path(sys.argv[1], "project"), Finder(Path("/no/home"))
+(project / "in").mkdir(parents=True)
+(project / "in/.envrc").write_text("mine")
+guard = Guard(finder, [project], frozen=False)
+for name in ("new", "other"):
+    (project / name).mkdir()
+    (project / name / ".envrc").write_text("evil")
+(project / "in/.envrc").unlink()
+(project / "other/.envrc").chmod(0)
+(project / "new").chmod(0o500)
+(project / "in").chmod(0o500)
+guard.take_back(Path(sys.argv[1], "aside"), {})
+print(sorted(str(path.relative_to(project)) for path in project.rglob(".envrc")), (project / "in/.envrc").read_text())
+print(oct((project / "new").stat().st_mode), Guard(finder, [project], frozen=False).whole)
+(project / "in/.envrc").chmod(0)
+print(Guard(finder, [project], frozen=False).whole)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
+def test_what_a_command_closed_to_its_owner_is_put_back(tmp_path: Path) -> None:
+    """For a user whom modes hold back, as root without its capabilities is."""
+    told = subprocess.run([sys.executable, "-c", CLOSING, tmp_path], check=True, capture_output=True, text=True).stdout
+    assert told.splitlines() == ["['in/.envrc'] mine", "0o40500 True", "False"]
 
 
 def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:

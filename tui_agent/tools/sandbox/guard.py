@@ -10,7 +10,7 @@ without following links, and all work in it goes through its descriptor.
 import contextlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -158,9 +158,20 @@ def _links_to(path: str) -> list[Path]:
     return [place for place in reversed(Path(path).parents) if place.is_symlink()][:1]
 
 
+@contextlib.contextmanager
+def _writable(folder: int) -> Iterator[None]:
+    """A folder that a command closed to its owner can be written meanwhile."""
+    mode = with_mode(f"/proc/self/fd/{folder}/.", 0o700)
+    try:
+        yield
+    finally:
+        if mode is not None:
+            with_mode(f"/proc/self/fd/{folder}/.", mode, kept=0)
+
+
 def _take_out(path: Path, withheld: Path) -> bool:
     """Move what is new at a guarded path to `withheld`; returns whether it was there."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(path) as folder:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), folder_of(path) as folder, _writable(folder):
         there = _number(folder, path.name) is not None
         _move_out(folder, path.name, withheld)
         return there
@@ -174,8 +185,9 @@ def _put_right(path: Path, before: Snapshot, known: Snapshot | None, withheld: P
             found = _read(folder, path.name)
             if found is not None and found in (before, known):
                 return False
-            _move_out(folder, path.name, withheld)
-            _restore(folder, path.name, before)
+            with _writable(folder):
+                _move_out(folder, path.name, withheld)
+                _restore(folder, path.name, before)
     except (FileNotFoundError, NotADirectoryError):
         return False  # a link on the way, to where nothing may be written
     return True
@@ -187,12 +199,13 @@ def _bring_back(place: Path, number: tuple[int, int], withheld: Path) -> bool:
         with folder_of(place) as folder:
             if _number(folder, place.name) == number:
                 return False
-            _move_out(folder, place.name, withheld)
-            for name in _names_in(folder):
-                if _number(folder, name) == number:
-                    os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-                    return True
-            os.mkdir(place.name, 0o755, dir_fd=folder)
+            with _writable(folder):
+                _move_out(folder, place.name, withheld)
+                for name in _names_in(folder):
+                    if _number(folder, name) == number:
+                        os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+                        return True
+                os.mkdir(place.name, 0o755, dir_fd=folder)
     except (FileNotFoundError, NotADirectoryError):
         pass  # so is the folder above it
     return True
@@ -249,7 +262,7 @@ def contents(path: Path) -> Snapshot | None:
 
 
 class _TooMuch(Exception):
-    """There is more than may be recorded."""
+    """There is more than may be recorded, or what cannot be read."""
 
 
 def _read(folder: int, name: str) -> Snapshot | None:
@@ -287,7 +300,10 @@ def _read_into(found: Snapshot, folder: int, name: str, place: str) -> None:
 
 def _read_file(found: Snapshot, folder: int, name: str) -> bytes:
     left = _MAX_BYTES - sum(len(entry.content) for entry in found.values() if isinstance(entry.content, bytes))
-    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except PermissionError as error:
+        raise _TooMuch from error
     with os.fdopen(descriptor, "rb") as stream:
         content = read_at_most(stream, left + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
     if len(content) > left:
