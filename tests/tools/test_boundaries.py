@@ -1,22 +1,30 @@
 """Limits of the tools, each at its value and one beyond: where something is cut, refused or left uncounted."""
 
+import os
+import subprocess
+from hashlib import sha1
 from io import BytesIO
 from pathlib import Path
 
 import msgspec
 import pytest
+from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 from typing_extensions import override
 
 from tests.tools.support import Call, call
 from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.tools.asking import AskUser
-from tui_agent.tools.base import PermissionAnswer, PermissionQuestion, ToolFailure
+from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.diffs import unified
+from tui_agent.tools.files.confined import clear_leftovers, temporary_name
 from tui_agent.tools.files.encodings import FileKind, sniff
+from tui_agent.tools.files.git_index import GitIndex
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.paging import PageLimits, read_page
+from tui_agent.tools.files.reading import ListDir
 from tui_agent.tools.files.replacing import Replaced, replaced
 from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
+from tui_agent.tools.gate.rules import proposed
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.elicitation import _value as elicited
@@ -27,6 +35,7 @@ from tui_agent.tools.mcp.known import (
     tool_name,
     unique,
 )
+from tui_agent.tools.mcp.results import output_of, text_of_prompt, text_of_resource
 from tui_agent.tools.mcp.search import Index, SearchableTool, words
 from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
@@ -37,6 +46,7 @@ from tui_agent.tools.tasks import Todo
 from tui_agent.tools.threads import Cancellation
 from tui_agent.tools.web.addresses import read_address, redirected, same_site
 from tui_agent.tools.web.content import decoded, read_content
+from tui_agent.tools.web.html import to_markdown
 
 
 def _lines(count: int, mark: str = "x") -> str:
@@ -651,3 +661,148 @@ def test_a_page_ends_where_its_limits_are(limits: PageLimits, pages: list[str]) 
         found.append(page.text)
         place = page.following
     assert found == pages
+
+
+def _index(entries: list[bytes], version: int, more: bytes = b"") -> bytes:
+    body = b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + more
+    return body + sha1(body, usedforsecurity=False).digest()
+
+
+def _indexed(name: bytes, *, mode: int = 0o100644, flags: int = 0, version: int = 2, dropped: bytes = b"\0") -> bytes:
+    entry = bytes(24) + mode.to_bytes(4, "big") + bytes(12) + b"\xab" * 20 + flags.to_bytes(2, "big")
+    entry += b"\0\0" if flags & 0x4000 else b""
+    if version == 4:
+        return entry + dropped + name + b"\0"
+    return (entry + name).ljust((len(entry) + len(name) + 8) & ~7, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (_index([_indexed(b"a"), _indexed(b"sub/bc")], 2), ["a", "sub/bc"]),
+        (_index([_indexed(b"a", flags=0x4000), _indexed(b"1234567"), _indexed(b"z")], 3), ["a", "1234567", "z"]),
+        (_index([_indexed(b"sub/a", version=4), _indexed(b"b", version=4, dropped=b"\x01")], 4), ["sub/a", "sub/b"]),
+        (
+            _index([_indexed(b"x" * 300, version=4), _indexed(b"b", version=4, dropped=b"\x81\x2c")], 4),
+            ["x" * 300, "b"],
+        ),
+        (_index([_indexed(b"a", mode=0o120000), _indexed(b"b", flags=0x2000), _indexed(b"c", flags=0x1000)], 2), []),
+        (_index([_indexed(b"a")], 5), []),
+        (_index([_indexed(b"a")], 1), []),
+        (_index([_indexed(b"a")], 2)[:-1] + b"x", []),
+        (_index([_indexed(b"a")], 2)[:-20] + bytes(20), ["a"]),  # written without a checksum
+        (_index([_indexed(b"a")], 2).replace(b"DIRC", b"DIRK")[:-20] + bytes(20), []),
+        (b"", []),
+    ],
+)
+def test_gits_index_is_read_in_its_three_versions(content: bytes, names: list[str], tmp_path: Path) -> None:
+    (tmp_path / "sub/.git").mkdir(parents=True)
+    (tmp_path / "sub/.git/index").write_bytes(content)
+    assert GitIndex(tmp_path / "sub").names() == dict.fromkeys(names, "ab" * 20)
+    (tmp_path / "linked/deep").mkdir(parents=True)
+    (tmp_path / "linked/.git").write_text("gitdir: ../sub/.git\n")
+    assert list(GitIndex(tmp_path / "linked").names()) == names
+    (tmp_path / "linked/sub").mkdir()
+    below = [name.removeprefix("sub/") for name in names if name.startswith("sub/")]
+    assert list(GitIndex(tmp_path / "linked/sub").names()) == below
+    (tmp_path / "linked/.git").write_text("elsewhere: ../sub/.git\n")
+    assert GitIndex(tmp_path / "linked").names() == {}
+
+
+def test_a_temporary_file_is_cleared_once_its_process_has_ended(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    path, other = tmp_path / "a", tmp_path / "b"
+    mine = temporary_name(path)
+    left = mine.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
+    kept = [mine, temporary_name(other).replace(f"-{os.getpid()}-", f"-{gone.pid}-"), f"{left.rpartition('-')[0]}x-y"]
+    for name in (left, *kept):
+        (tmp_path / name).touch()
+    clear_leftovers(path)
+    assert {each.name for each in tmp_path.iterdir()} == set(kept)
+    clear_leftovers(tmp_path / "nowhere/a")
+
+
+async def test_a_listing_has_sizes_in_their_unit(tmp_path: Path) -> None:
+    sizes = {0: "0 B", 999: "999 B", 1_000: "1.0 kB", 99_400: "99.4 kB", 99_500: "100 kB", 999_499: "999 kB"}
+    sizes |= {999_500: "1.0 MB", 10**9: "1.0 GB", 10**12: "1.0 TB"}
+    for size in sizes:
+        (tmp_path / f"n{size}").touch()
+        os.truncate(tmp_path / f"n{size}", size)
+    shown = dict(line.split(maxsplit=1) for line in (await call(ListDir(), tmp_path)).text.splitlines() if "n" in line)
+    assert {f"n{size}": text for size, text in sizes.items()} == {
+        name: text.strip("() ") for name, text in shown.items() if name.startswith("n")
+    }
+
+
+@pytest.mark.parametrize(
+    ("access", "rules"),
+    [
+        (Access("call", "server/tool"), ["t"]),
+        (Access("network", "https://a.b:81/c?d"), ["t(https://a.b:81/*)"]),
+        (Access("network", "words to look for"), ["t"]),
+        (Access("read", "{root}/a.py"), ["t(*)"]),
+        (Access("read", "{root}/sub/a.py"), ["t(sub/*)"]),
+        (Access("read", "/etc/hosts", inside=False), ["t(/etc/*)"]),
+        (Access("write", "/etc/hosts", inside=False), ["t(/etc/hosts)"]),
+        (Access("write", "{root}/sub/a.py"), ["t(sub/*)"]),
+        (Access("write", "{root}/sub/a.py", guarded=True), ["t(sub/a.py)"]),
+        (Access("read", "{root}/s*b/a.py"), [r"t(s\*b/*)"]),
+    ],
+)
+def test_what_always_allow_remembers(access: Access, rules: list[str], tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    target = access.target.replace("{root}", str(workspace.root))
+    found = proposed("t", msgspec.structs.replace(access, target=target), workspace)
+    assert [rule.text for rule in found] == rules
+
+
+def test_only_a_table_of_data_is_shown_as_one() -> None:
+    def page(size: int) -> str:
+        return f"<table><tr><td>a<td>b</tr><tr><td>{'c' * size}<td>d</tr></table>"
+
+    assert ["| a | b |" in to_markdown(page(size), "https://a.b/").text for size in (2_000, 2_001)] == [True, False]
+
+
+def _embedded(**fields: object) -> dict[str, object]:
+    return {"type": "resource", "resource": {"uri": "file:///a", **fields}}
+
+
+@pytest.mark.parametrize(
+    ("block", "text", "pictures"),
+    [
+        ({"type": "text", "text": "a\x1b[31mb"}, "ab", 0),
+        ({"type": "image", "mimeType": "image/png", "data": "eA=="}, "", 1),
+        ({"type": "image", "mimeType": "image/x", "data": "eA=="}, "[a picture of the kind image/x: it cannot be", 0),
+        (_embedded(mimeType="image/png", blob="eA=="), "", 1),
+        (_embedded(mimeType="a/b", blob="x" * 8_000), "[file:///a]\n[6,000 bytes of the kind a/b: no text]", 0),
+        (_embedded(blob="xxxx"), "[file:///a]\n[3 bytes of the kind unknown: no text]", 0),
+        (_embedded(text="said"), "[file:///a]\nsaid", 0),
+        ({"type": "resource_link", "uri": "file:///a", "name": "n"}, "[a resource: file:///a (n)]", 0),
+        ({"type": "resource_link", "uri": "file:///a", "name": "n", "description": "d"}, "(d)]", 0),
+        ({"type": "audio", "mimeType": "a/b", "data": "eA=="}, "[sound, a/b: it cannot be listened to]", 0),
+    ],
+)
+def test_what_a_server_returns_becomes_text_and_pictures(block: dict[str, object], text: str, pictures: int) -> None:
+    for structured in (None, {"k": [1]}):
+        given = {"content": [block], "structuredContent": structured, "isError": structured is None}
+        output = output_of(CallToolResult.model_validate(given))
+        assert text in output.text
+        assert ('"k": [\n  1' in output.text) == (structured is not None)
+        assert (len(output.images), output.is_error) == (pictures, structured is None)
+    messages = [{"role": role, "content": block} for role in ("user", "assistant")]
+    prompt = text_of_prompt(GetPromptResult.model_validate({"messages": messages}))
+    assert prompt.count(text or "[a picture]") == 2
+    assert prompt.count("[assistant] ") == 1
+    if block["type"] == "resource":
+        resource = text_of_resource(ReadResourceResult.model_validate({"contents": [block["resource"]] * 2}))
+        assert resource.count(text.rpartition("\n")[2]) >= 2
+
+
+def test_twenty_pictures_of_a_server_are_looked_at_and_what_is_said_twice_is_told_once() -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": "eA=="}
+    output = output_of(CallToolResult.model_validate({"content": [picture] * 22}))
+    assert len(output.images) == 20
+    assert output.text == "\n\n".join(["[one picture more than the 20 that are looked at]"] * 2)
+    said = {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
+    assert output_of(CallToolResult.model_validate(said)).text == '{"a":1}'

@@ -2,7 +2,9 @@
 
 import errno
 import re
+import shutil
 import struct
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tui_agent.tools.sandbox import kernel, landlock, system_calls
 from tui_agent.tools.sandbox.landlock import paths_around
+from tui_agent.tools.sandbox.sandbox import mechanism
 from tui_agent.tools.sandbox.system_calls import LandlockOnly, command_filter
 
 HEADERS = Path("/usr/include")
@@ -262,3 +265,11 @@ def test_what_is_beside_a_hidden_path_is_named(tmp_path: Path) -> None:
     assert paths_around(here, ["/elsewhere", f"{here}x/a"]) == [here]
     assert sorted(paths_around(here, [f"{here}/a", f"{here}/f"])) == []
     assert system_calls.is_known() == (kernel.machine() in ("x86_64", "aarch64"))
+
+
+def test_there_is_a_sandbox_wherever_the_kernel_gives_a_process_its_own_namespaces() -> None:
+    # All other tests of the sandbox are left out where there is none: one that never starts would pass them.
+    given = ["unshare", "-Urmpnif", "--mount-proc", "true"]
+    if not shutil.which(given[0]) or subprocess.run(given, capture_output=True, check=False).returncode:
+        pytest.skip("not for this user, or not in this kernel")
+    assert mechanism().kind == "namespaces"

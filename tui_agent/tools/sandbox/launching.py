@@ -146,7 +146,6 @@ class Launcher:
         ours, theirs = socket.socketpair()
         try:
             ours.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
-            self.ready()
             try:
                 self._send(data, streams, theirs)
             except OSError:
