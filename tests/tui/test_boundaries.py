@@ -5,10 +5,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
 
 from tui_agent.tui import wording
+from tui_agent.tui.dialogs.fields import key_problem
+from tui_agent.tui.dialogs.sessions_screen import chosen
 from tui_agent.tui.fuzzy import ranked, score
 from tui_agent.tui.keys import Keymap, key_text
+from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line, breaks, crop, fit, make_line, pieces
 from tui_agent.tui.painting.lines import Run as TextRun
 from tui_agent.tui.painting.palette import Palette
@@ -18,6 +24,10 @@ from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
 from tui_agent.tui.prompt.mentions import as_mention, mention_before, missing_files
 from tui_agent.tui.prompt.pastes import Pastes
+from tui_agent.tui.terminal.early_keys import EarlyKeys
+from tui_agent.tui.terminal.filters import own_filters
+
+BLACK = Color(0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -364,3 +374,87 @@ def test_a_prefix_of_one_choice_means_it() -> None:
         True, True, False, True, True, False
     ]  # fmt: skip
     assert [both.means(edits, typed) for typed in ("/undo-", "/undo", "/undo-edits")] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "shown"),
+    [
+        ("ascii", "a ✓ é 日", "a x ? ??"),
+        ("latin-1", "a ✓ é 日", "a x é ??"),
+        ("no-such", "é", "?"),
+        ("", "é…", "?~"),
+        ("UTF-8", "✓ é 日", "x é 日"),
+        (None, "é", "?"),
+    ],
+)
+def test_a_terminal_gets_what_it_can_show(encoding: str | None, text: str, shown: str) -> None:
+    (plain,) = own_filters(ASCII, encoding, {"NO_COLOR": ""})
+    assert [segment.text for segment in plain.apply([Segment(text), Segment("a")], BLACK)] == [shown, "a"]
+    assert own_filters(UNICODE, encoding, {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("style", "reverse"),
+    [
+        (None, None),
+        ("bold #ff0000", False),
+        ("#ffffff on default", False),
+        ("#ffffff on #323232", False),  # a fifth of the way from black
+        ("#ffffff on #343434", True),
+        ("#ffffff on red", False),  # a colour that the terminal chooses
+    ],
+)
+def test_without_colours_a_selection_is_reversed(style: str | None, reverse: bool | None) -> None:
+    (without,) = own_filters(UNICODE, "utf-8", {"NO_COLOR": "1"})
+    ((text, found, _),) = without.apply([Segment("a", Style.parse(style) if style else None)], BLACK)
+    assert text == "a"
+    assert (found is None) == (reverse is None)
+    if found is not None:
+        assert (bool(found.reverse), found.bold) == (reverse, True if style and "bold" in style else None)
+        assert [color is None or color.is_default for color in (found.color, found.bgcolor)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("", "Nothing was entered."),
+        ("sk-1", ""),
+        ("sk 1", "blanks or special characters"),
+        ("sk-é", "blanks or special characters"),
+        ("sk\x01", "blanks or special characters"),
+        ("/help", "This is a command, and no key"),
+    ],
+)
+def test_what_can_be_a_key(key: str, problem: str) -> None:
+    assert (problem in key_problem(key)) if problem else (key_problem(key) == "")
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "keys"),
+    [
+        (b"hello\n", 6, b"hello\r"),
+        (b"a\nb\n", 4, b"a\nb\n"),  # a paste
+        (b"a\n\n", 2, b"a\r\n"),
+        (b"a\n", 0, b"a\n"),
+    ],
+)
+def test_what_was_typed_before_the_screen_stood_is_sent_if_it_is_one_line(data: bytes, lines: int, keys: bytes) -> None:
+    early = EarlyKeys()
+    early.lines = lines
+    assert (early.read(data), early.read(data)) == (keys, data)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ("rename s1", ("rename", "s1")),
+        ("fork s1", ("fork", "s1")),
+        ("delete s1", ("delete", "s1")),
+        ("s1", ("open", "s1")),
+        ("other s1", ("open", "s1")),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_what_was_chosen_of_the_sessions(answer: str | None, named: tuple[str, str] | None) -> None:
+    assert chosen(answer) == named

@@ -1,5 +1,7 @@
 """A list to choose one from: what is marked, what typing leaves of it, and terminals that have no room for it."""
 
+from collections.abc import Callable
+
 import pytest
 from rich.style import Style
 from textual import events
@@ -7,6 +9,7 @@ from textual.app import App
 from textual.widgets import Input, OptionList
 
 from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen, _without_stubs
+from tui_agent.tui.dialogs.questions import CHOOSE, LEAVE, NEW, busy_question, stop_question
 
 MODELS = (
     Option("", "Now", heading=True),
@@ -154,3 +157,25 @@ async def test_a_click_on_what_was_just_narrowed_away() -> None:
 )
 def test_a_last_column_of_which_next_to_nothing_would_be_seen_is_left_out(told: str, room: int, shown: str) -> None:
     assert _without_stubs(told, room) == shown
+
+
+@pytest.mark.parametrize(
+    ("question", "keys", "answer"),
+    [
+        (stop_question, ["enter"], "no"),
+        (stop_question, ["down", "enter"], LEAVE),
+        (lambda: busy_question("It is open elsewhere."), ["enter"], NEW),
+        (lambda: busy_question("It is open elsewhere."), ["down", "enter"], CHOOSE),
+        (lambda: busy_question("It is open elsewhere."), ["escape"], None),
+    ],
+)
+async def test_enter_takes_the_harmless_answer(
+    question: Callable[[], PickerScreen], keys: list[str], answer: str | None
+) -> None:
+    app: App[None] = App()
+    answers: list[str | None] = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.push_screen(question(), answers.append)
+        await pilot.pause()
+        await pilot.press(*keys)
+    assert answers == [answer]
