@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,31 @@ def test_a_watched_folder_is_quiet_until_something_changes(tmp_path: Path) -> No
         assert watched.is_quiet()
     watched.close()
     assert not watched.is_quiet()
+
+
+def watches() -> list[str]:
+    """What this process has open to be told of changes."""
+    places = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    return [place for place in places if os.path.islink(place) and "inotify" in os.readlink(place)]  # noqa: PTH114,PTH115
+
+
+@pytest.mark.parametrize(("limits", "gap"), [((6, 3), ""), ((5, 3), "5"), ((6, 2), "2")])
+async def test_a_project_is_followed_up_to_its_limits(
+    limits: tuple[int, int], gap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, changes = limits
+    monkeypatch.setattr("tui_agent.tools.files.tree.MAX_CHANGES", changes)
+    for number in range(6):
+        (tmp_path / "project" / f"{number}").mkdir(parents=True)
+        (tmp_path / "project" / f"{number}" / "a.txt").write_text("a")
+    tree = Tree(tmp_path / "project", [], KeptFiles(tmp_path / "session", 1_000_000), TreeLimits(files, 20.0, 10_000))
+    await tree.look()
+    for number in range(3):
+        (tmp_path / "project" / f"{number}" / "a.txt").write_text("other")
+    found = await tree.changes()
+    assert [gap in said for said in found.gaps] == [True] * bool(gap)
+    assert len(found.files) == (0 if files < 6 else min(3, changes))
+    before = watches() if sys.platform == "linux" else []
+    tree.close()
+    if before:
+        assert len(watches()) == len(before) - 1

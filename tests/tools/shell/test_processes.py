@@ -209,7 +209,7 @@ async def start_once(folder: Path) -> None:
     await start("exit 0", folder).ended()
 
 
-def test_what_cannot_start_says_so(tmp_path: Path) -> None:
+def test_what_cannot_start_says_so_and_nothing_that_was_started_leaves_a_file_open(tmp_path: Path) -> None:
     async def missing() -> None:
         request = Request(["/no/such/program"], str(tmp_path), {})
         await RunningCommand(request, on_output=lambda _: None, own=own or not AVAILABLE).started()
@@ -218,6 +218,7 @@ def test_what_cannot_start_says_so(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # noqa: PTH208
     with pytest.raises(FileNotFoundError):
         asyncio.run(missing())
+    asyncio.run(start_once(tmp_path))
     if sys.platform == "linux":
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
