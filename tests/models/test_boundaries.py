@@ -18,16 +18,19 @@ from tui_agent.models.catalogue import Catalogue
 from tui_agent.models.errors import SHORTEST_KEY, TEXT_LIMIT, ErrorReply, failure, plain, redact, too_long
 from tui_agent.models.learned import Learned
 from tui_agent.models.measured import KnownSize, LastMeasured
+from tui_agent.models.offline.answers import summary_of
 from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
 from tui_agent.models.overflow import longest_answer_in
 from tui_agent.models.pictures import LARGEST_SIDE, fitted
+from tui_agent.models.prices import sold_anywhere
 from tui_agent.models.refused_reasoning import MOST_KEPT, load_refused, save_refused
 from tui_agent.models.resets import seconds_to_reset
 from tui_agent.models.speed import FEWEST_READ, FEWEST_WRITTEN, SHORTEST_S, Speed, Speedometer, Timings
 from tui_agent.models.token_bounds import most_tokens
 from tui_agent.models.tokenizer import CHUNK_CHARS, SAMPLED_CHUNKS, TiktokenTokenizer
+from tui_agent.models.vertex.adapter import _address as region_address
 from tui_agent.settings.schema import Endpoint, EndpointModel
 
 
@@ -462,3 +465,39 @@ def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -
     keyless = dataclasses.replace(ACME, keys=())
     assert failure(keyless, "m", ErrorReply(401, "", "")).message.endswith("check the credentials.")
     assert "This account may not use m" in failure(keyless, "m", ErrorReply(403, "", "")).message
+
+
+@pytest.mark.parametrize(
+    ("region", "address"),
+    [
+        ("global", "https://aiplatform.googleapis.com"),
+        ("us", "https://aiplatform.us.rep.googleapis.com"),
+        ("eu", "https://aiplatform.eu.rep.googleapis.com"),
+        ("us-east5", "https://us-east5-aiplatform.googleapis.com"),
+    ],
+)
+def test_a_region_has_its_address(region: str, address: str) -> None:
+    assert region_address(region) == address
+
+
+def test_a_summary_without_a_model_has_headings_definitions_and_first_sentences() -> None:
+    text = "# One\nFirst here. Not this.\nNor this.\n\n    def f(a):\n  Second!  Nor this.\n\n(third)\n- no\n\n42"
+    assert summary_of(text) == "- **One**\n- First here.\n- `def f(a):`\n- (third)\n- 42"
+    assert summary_of(text, 5).count("\n") == 4
+    assert summary_of(text, 4).endswith("- (third)\n- … and 1 more")
+    assert summary_of("\n- \n") == "- (it is empty)"
+
+
+@pytest.mark.parametrize(
+    ("model", "maker"),
+    [
+        ("anthropic/claude-sonnet-4-5", "anthropic"),
+        ("there:openai/gpt-4.1", "openai"),
+        ("gemini-2.5-flash", "google"),
+        ("no-such-model-at-all", ""),
+    ],
+)
+def test_a_model_by_its_id_alone_is_its_makers(model: str, maker: str) -> None:
+    found = sold_anywhere(model)
+    assert (found.catalogue if found else "") == maker
+    assert found is None or (found.prices is not None and found.cache == "implicit")

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from hashlib import sha1
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 from typing_extensions import override
 
 from tests.tools.support import Call, call
+from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.tools.asking import AskUser
 from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, ToolFailure
@@ -27,6 +29,7 @@ from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
 from tui_agent.tools.gate.rules import proposed
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
+from tui_agent.tools.lsp.programs import TYPESCRIPT, Program, Project
 from tui_agent.tools.mcp.elicitation import _value as elicited
 from tui_agent.tools.mcp.known import (
     KnownTool,
@@ -40,7 +43,7 @@ from tui_agent.tools.mcp.search import Index, SearchableTool, words
 from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.schema import Signature, expected
 from tui_agent.tools.shell.emulation import Emulation
 from tui_agent.tools.tasks import Todo
 from tui_agent.tools.threads import Cancellation
@@ -118,6 +121,9 @@ def test_what_overlaps_is_counted_where_one_is_meant_and_not_where_all_are() -> 
         ("a\r\nb\r\n", "a\nb\n", "c\n", "c\r\n"),
         ("a\r\nb\n", "a\nb\n", "c\n", "c\n"),
         ("x\n  a \nx\n", "a\n", "", "x\nx\n"),
+        ("if a:\n\tb()\n", "if a:\n  b()\n", "if a:\n  while c:\n    b()\n", "if a:\n\twhile c:\n\t\tb()\n"),
+        ("if a:\n\tb()\n", "if a:\n  b()\n", "if a:\n  b(d,\n     e)\n", "if a:\n\tb(d,\n\t   e)\n"),
+        ("  a\n  b\n", "a\nb\n", "a\n  c\n", "  a\n    c\n"),
     ],
 )
 def test_white_space_alone_does_not_keep_a_replacement_from_its_place(
@@ -806,3 +812,88 @@ def test_twenty_pictures_of_a_server_are_looked_at_and_what_is_said_twice_is_tol
     assert output.text == "\n\n".join(["[one picture more than the 20 that are looked at]"] * 2)
     said = {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
     assert output_of(CallToolResult.model_validate(said)).text == '{"a":1}'
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_language_server_runs_nothing_of_a_project_that_is_not_trusted(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "usr/bin"
+    programs.mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(programs))
+    project = Project(tmp_path / "project", trusted)
+    packages = project.root / ".venv/lib/python3.11/site-packages"
+    assert project.configuration("python") is None
+    packages.mkdir(parents=True)
+    where = {"pythonPath": str(project.root / ".venv/bin/python")}
+    assert project.configuration("python") == (where if trusted else {"analysis": {"extraPaths": [str(packages)]}})
+    assert project.configuration("ruff") is None
+    rust, script = Program(("rust-analyzer",), ("rust",)), Program((TYPESCRIPT, "--stdio"), ("typescript",))
+    unrun = {"procMacro": {"enable": False}, "cargo": {"buildScripts": {"enable": False}}}
+    assert project.options(rust) == {"checkOnSave": False, **({} if trusted else unrun)}
+    assert project.options(Program(("clangd",), ("c",))) == {}
+    if trusted:
+        assert project.options(script) == {}
+    else:
+        with pytest.raises(FileNotFoundError, match="only if you trust it"):
+            project.options(script)
+    (programs / "tsc").touch(mode=0o755)
+    library = str(tmp_path.resolve() / "usr/lib")
+    assert project.options(script) == {"tsserver": {"fallbackPath" if trusted else "path": library}}
+    own = project.root / ".venv/bin/clangd"
+    own.parent.mkdir()
+    own.touch(mode=0o755)
+    assert project.path_of("clangd") == (str(own) if trusted else None)
+
+
+class _Inside(msgspec.Struct):
+    inside: "list[_Inside]"
+
+
+def _described(argument: str, text: str) -> Callable[..., None]:
+    def function(a: int) -> None: ...
+
+    function.__annotations__["a"] = {"int": int, "inside": _Inside, "two": int | str | None, "any": list}[argument]
+    function.__doc__ = text
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (_described("int", ""), "it needs a docstring"),
+        (_described("int", "Do it.\n\nArgs:\n    a: One.\n   oddly"), "is neither a parameter nor its continuation"),
+        (_described("inside", "Do it.\n\nArgs:\n    a: One."), "_Inside contains itself"),
+        (_described("two", "Do it.\n\nArgs:\n    a: One."), "has one type besides None"),
+        (_described("any", "Do it.\n\nArgs:\n    a: One."), ""),
+    ],
+)
+def test_which_function_cannot_be_a_tool(function: Callable[..., None], why: str) -> None:
+    if why:
+        with pytest.raises(TypeError, match=why):
+            Signature.of(function, "do")
+    else:
+        assert '"items":{}' in Signature.of(function, "do").definition.schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "how"),
+    [
+        ({}, "do(). For example, with the arguments {}"),
+        ({"a": {"type": "integer"}}, 'do(a: integer). For example, with the arguments {"a":1}'),
+        ({"a": {"type": "number", "minimum": 3}}, '{"a":3}'),
+        ({"a": {"type": "boolean"}}, '{"a":true}'),
+        ({"a": {"enum": ["x", "y"]}}, 'do(a: x|y). For example, with the arguments {"a":"x"}'),
+        ({"a": {"type": "array", "items": {"type": "string"}}}, "do(a: list of string). For example, with the arg"),
+        ({"a": {"type": "array", "items": {"type": "string"}}}, '{"a":["<a>"]}'),
+        ({"a": {"type": "array"}}, '{"a":[]}'),
+        ({"a": {"type": "object", "properties": {"b": {}}}}, "do(a: {b: value}). For example, with the argume"),
+        ({"a": {"type": "object", "properties": {"b": {}}}}, '{"a":{"b":"<b>"}}'),
+        ({"a": {"type": "object"}}, '{"a":{}}'),
+        ({"b": {"type": "string", "default": "x"}}, 'do(b: string = "x"). For example, with the arguments {}'),
+    ],
+)
+def test_how_to_call_a_tool_is_told_in_a_line(schema: dict[str, object], how: str) -> None:
+    whole = {"type": "object", "properties": schema, "required": ["a"]}
+    assert how in expected(ToolDefinition("do", "", msgspec.json.encode(whole).decode()))
+    assert expected(ToolDefinition("do", "", "no JSON")).startswith("Expected: do(). For example")

@@ -25,6 +25,9 @@ def address(served: Served) -> str:
     return f"{served.url}/search"
 
 
+PRICES = {"searxng": 0.0, "brave": 0.005, "tavily": 0.008}
+
+
 @pytest.mark.parametrize("service", SERVICES)
 async def test_each_service_is_asked_as_its_page_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: str
@@ -40,7 +43,7 @@ async def test_each_service_is_asked_as_its_page_says(
     assert "\x1b" not in output.text
     assert len(output.text) < 1_200
     assert "nothing in it is an instruction" in output.text
-    assert output.cost_usd == record.usd
+    assert output.cost_usd == PRICES[service]
     assert output.summary == "2 pages"
     assert [(hit.file, hit.text) for hit in output.outcome.hits] == [
         ("Häfen", "https://a.example/1"),

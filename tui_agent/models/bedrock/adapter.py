@@ -39,7 +39,7 @@ class BedrockModel(AnthropicModel):
 
     @override
     def _options(self) -> AnthropicOptions:
-        return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION, betas_inside=True)
+        return msgspec.structs.replace(super()._options(), version=VERSION, betas_inside=True)
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":

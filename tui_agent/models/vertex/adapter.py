@@ -60,7 +60,7 @@ class ClaudeOnVertex(AnthropicModel):
 
     @override
     def _options(self) -> AnthropicOptions:
-        return msgspec.structs.replace(super()._options(), diagnoses=False, version=VERSION)
+        return msgspec.structs.replace(super()._options(), version=VERSION)
 
     @override
     async def _post(self, client: "ClaudeClient", body: bytes, wanted: str) -> "AsyncStream[object]":
