@@ -360,8 +360,8 @@ async def test_help_tools_and_mistakes(arguments: Arguments) -> None:
         assert app.entry.prompt.text == ""
         await send(pilot, "/tools ")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        await pilot.press("m")
-        await until(pilot, lambda: app.entry.prompt.text == "m")
+        await pilot.press("full_stop")
+        await until(pilot, lambda: app.entry.prompt.text == ".")
         await pilot.press("ctrl+c")
         await send(pilot, "/modle ")
         await until(pilot, lambda: "did you mean /mode" in said(app))

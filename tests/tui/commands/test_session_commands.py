@@ -34,7 +34,19 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.status.status.model)
-        for command, title in (("/undo", "nothing to undo"), ("/jobs", "No commands run"), ("/pin", "nothing to pin")):
+        for command, title in (
+            ("/undo", "nothing to undo"),
+            ("/jobs", "No commands run"),
+            ("/pin", "nothing to pin"),
+            ("/undo all", "/undo takes nothing, or one of "),
+            ("/undo-edits all", "/undo-edits takes nothing, or diff, or redo"),
+            ("/theme none", "There is no theme none"),
+            ("/config ui.them", "There is no setting ui.them"),
+            ("/export", "There is nothing to export yet"),
+            ("/trust", "Nothing in this project needs trust"),
+            ("/sessions", "There is no earlier session"),
+            ("! ", "Nothing was run"),
+        ):
             await send(app, pilot, command)
             await until(pilot, partial(told, app, title))
         await send(app, pilot, "read part0.txt")

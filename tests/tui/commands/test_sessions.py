@@ -307,13 +307,13 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
     (arguments.folder / "AGENTS.md").write_text("Speak of the sea.")
     own = arguments.folder / ".agents"
     own.mkdir()
-    (own / "config.json").write_text(json.dumps({"permissions": {"mode": "allow"}}))
+    (own / "config.json").write_text(json.dumps({"permissions": {"mode": "allow"}, "context.cold_notice_usd": 1}))
     asking = arguments._replace(ask_trust=True)
     async with running(asking, wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and bool(app.screen.query("OptionList")))
         text = "\n".join(str(part.render()) for part in app.screen.query("Static"))
         assert "AGENTS.md: instructions that the model follows" in text
-        assert ".agents/config.json: settings: what may happen without asking" in text
+        assert ".agents/config.json: settings: what may happen without asking, what the model is shown" in text
         assert 'permissions.mode = "allow"' in text
         await pilot.press("up", "enter")
         await idle(app, pilot)

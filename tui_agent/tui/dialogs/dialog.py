@@ -70,14 +70,6 @@ class Dialog(ModalScreen[ScreenResultType]):
         keymap = getattr(self.app, "keymap", None)
         return (keymap if isinstance(keymap, Keymap) else Keymap()).text(identity)
 
-    def make_way(self, event: events.Key) -> None:
-        """Close on a character that has no meaning here, and pass it on to the prompt."""
-        is_character = event.is_printable and event.character is not None
-        if is_character and self.is_current and event.key not in self.active_bindings:
-            event.stop()
-            self.post_message(self.Unused(events.Key(event.key, event.character)))
-            self.dismiss(None)
-
     @override
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         # Textual pops whichever screen is on top, and ends the program if only the app's own is left. `is_current` does

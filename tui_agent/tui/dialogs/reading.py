@@ -45,8 +45,11 @@ class Reading(Dialog[None]):
     CLICK_OUTSIDE_CLOSES = True
 
     def on_key(self, event: events.Key) -> None:
-        """Close when the user starts typing."""
-        self.make_way(event)
+        """Close on a character that has no meaning here, and pass it on to the prompt."""
+        if event.is_printable and event.character and self.is_current and event.key not in self.active_bindings:
+            event.stop()
+            self.post_message(self.Unused(events.Key(event.key, event.character)))
+            self.dismiss(None)
 
 
 class TextScreen(Reading):

@@ -58,7 +58,6 @@ class Transcript(Struct, eq=False):
     _next_id: int = 1
     _listener: Listener | None = None
     _opened: Callable[[SubtaskBlock], None] | None = None
-    _subtasks: list[SubtaskBlock] = []
 
     def listen(self, listener: Listener | None) -> None:
         """Notify `listener` of every later change, in place of the listener before."""
@@ -72,8 +71,7 @@ class Transcript(Struct, eq=False):
     def when_opened(self, listener: Callable[[SubtaskBlock], None]) -> None:
         """Call `listener` with each subtask card when it is opened, or when it is added open."""
         self._opened = listener
-        for block in self._subtasks:
-            self._tell_opened(block)
+        self._tell_all_opened()
 
     def successor(self) -> "Transcript":
         """An empty transcript to fill and show in place of this one, with cards open or closed as here."""
@@ -84,7 +82,7 @@ class Transcript(Struct, eq=False):
         for block in blocks:
             block.id, block.index = self._next_id, len(self.blocks)
             if isinstance(block, ToolBlock):
-                self._keep_call(block)
+                self._by_call[block.call_id] = block
             self.add(block)
 
     def repeat(self, blocks: Iterable[Block]) -> None:
@@ -180,7 +178,7 @@ class Transcript(Struct, eq=False):
             arguments=clean(arguments),
             state=state,
         )
-        self._keep_call(block)
+        self._by_call[block.call_id] = block
         if instead is None or not kept:
             return self.add(block)
         block.changes, block.own = instead.changes, instead.own
@@ -285,7 +283,6 @@ class Transcript(Struct, eq=False):
             if isinstance(block, ToolBlock):
                 self._by_call.pop(block.call_id, None)
         del self.blocks[count:]
-        self._subtasks = [block for block in self._subtasks if block.index < count]
         self._notify(None)
 
     def remove(self, start: int, end: int) -> None:
@@ -310,15 +307,14 @@ class Transcript(Struct, eq=False):
         """Open every card, or collapse all if they are open; returns whether they are open now."""
         self.folding.open = not self.folding.open
         self.folding.round += 1
-        for block in self._subtasks:
-            self._tell_opened(block)
+        self._tell_all_opened()
         self._notify(ALL_CARDS)
         return self.cards_open
 
-    def _keep_call(self, block: ToolBlock) -> None:
-        self._by_call[block.call_id] = block
-        if isinstance(block, SubtaskBlock):
-            self._subtasks.append(block)
+    def _tell_all_opened(self) -> None:
+        for block in self.blocks:
+            if isinstance(block, SubtaskBlock):
+                self._tell_opened(block)
 
     def _tell_opened(self, block: SubtaskBlock) -> None:
         if self._opened is not None and not block.collapsed:
