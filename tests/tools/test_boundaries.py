@@ -1,35 +1,25 @@
 """Limits of the tools, each at its value and one beyond: where something is cut, refused or left uncounted."""
 
-import os
-import subprocess
-from collections.abc import Callable
-from hashlib import sha1
 from io import BytesIO
 from pathlib import Path
 
 import msgspec
 import pytest
-from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 from typing_extensions import override
 
 from tests.tools.support import Call, call
-from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.recalled import RecallHit, RecallHits
 from tui_agent.tools.asking import AskUser
 from tui_agent.tools.base import Access, PermissionAnswer, PermissionQuestion, ToolFailure
 from tui_agent.tools.diffs import unified
-from tui_agent.tools.files.confined import clear_leftovers, temporary_name
 from tui_agent.tools.files.encodings import FileKind, sniff
-from tui_agent.tools.files.git_index import GitIndex
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.paging import PageLimits, read_page
-from tui_agent.tools.files.reading import ListDir
 from tui_agent.tools.files.replacing import Replaced, replaced
 from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
 from tui_agent.tools.gate.rules import proposed
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
-from tui_agent.tools.lsp.programs import TYPESCRIPT, Program, Project
 from tui_agent.tools.mcp.elicitation import _value as elicited
 from tui_agent.tools.mcp.known import (
     KnownTool,
@@ -38,12 +28,11 @@ from tui_agent.tools.mcp.known import (
     tool_name,
     unique,
 )
-from tui_agent.tools.mcp.results import output_of, text_of_prompt, text_of_resource
 from tui_agent.tools.mcp.search import Index, SearchableTool, words
 from tui_agent.tools.notes.front_matter import split_front_matter
 from tui_agent.tools.notes.memory import Notes
 from tui_agent.tools.recall import Recall
-from tui_agent.tools.schema import Signature, expected
+from tui_agent.tools.schema import Signature
 from tui_agent.tools.shell.emulation import Emulation
 from tui_agent.tools.tasks import Todo
 from tui_agent.tools.threads import Cancellation
@@ -669,78 +658,6 @@ def test_a_page_ends_where_its_limits_are(limits: PageLimits, pages: list[str]) 
     assert found == pages
 
 
-def _index(entries: list[bytes], version: int, more: bytes = b"") -> bytes:
-    body = b"DIRC" + version.to_bytes(4, "big") + len(entries).to_bytes(4, "big") + b"".join(entries) + more
-    return body + sha1(body, usedforsecurity=False).digest()
-
-
-def _indexed(name: bytes, *, mode: int = 0o100644, flags: int = 0, version: int = 2, dropped: bytes = b"\0") -> bytes:
-    entry = bytes(24) + mode.to_bytes(4, "big") + bytes(12) + b"\xab" * 20 + flags.to_bytes(2, "big")
-    entry += b"\0\0" if flags & 0x4000 else b""
-    if version == 4:
-        return entry + dropped + name + b"\0"
-    return (entry + name).ljust((len(entry) + len(name) + 8) & ~7, b"\0")
-
-
-@pytest.mark.parametrize(
-    ("content", "names"),
-    [
-        (_index([_indexed(b"a"), _indexed(b"sub/bc")], 2), ["a", "sub/bc"]),
-        (_index([_indexed(b"a", flags=0x4000), _indexed(b"1234567"), _indexed(b"z")], 3), ["a", "1234567", "z"]),
-        (_index([_indexed(b"sub/a", version=4), _indexed(b"b", version=4, dropped=b"\x01")], 4), ["sub/a", "sub/b"]),
-        (
-            _index([_indexed(b"x" * 300, version=4), _indexed(b"b", version=4, dropped=b"\x81\x2c")], 4),
-            ["x" * 300, "b"],
-        ),
-        (_index([_indexed(b"a", mode=0o120000), _indexed(b"b", flags=0x2000), _indexed(b"c", flags=0x1000)], 2), []),
-        (_index([_indexed(b"a")], 5), []),
-        (_index([_indexed(b"a")], 1), []),
-        (_index([_indexed(b"a")], 2)[:-1] + b"x", []),
-        (_index([_indexed(b"a")], 2)[:-20] + bytes(20), ["a"]),  # written without a checksum
-        (_index([_indexed(b"a")], 2).replace(b"DIRC", b"DIRK")[:-20] + bytes(20), []),
-        (b"", []),
-    ],
-)
-def test_gits_index_is_read_in_its_three_versions(content: bytes, names: list[str], tmp_path: Path) -> None:
-    (tmp_path / "sub/.git").mkdir(parents=True)
-    (tmp_path / "sub/.git/index").write_bytes(content)
-    assert GitIndex(tmp_path / "sub").names() == dict.fromkeys(names, "ab" * 20)
-    (tmp_path / "linked/deep").mkdir(parents=True)
-    (tmp_path / "linked/.git").write_text("gitdir: ../sub/.git\n")
-    assert list(GitIndex(tmp_path / "linked").names()) == names
-    (tmp_path / "linked/sub").mkdir()
-    below = [name.removeprefix("sub/") for name in names if name.startswith("sub/")]
-    assert list(GitIndex(tmp_path / "linked/sub").names()) == below
-    (tmp_path / "linked/.git").write_text("elsewhere: ../sub/.git\n")
-    assert GitIndex(tmp_path / "linked").names() == {}
-
-
-def test_a_temporary_file_is_cleared_once_its_process_has_ended(tmp_path: Path) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    path, other = tmp_path / "a", tmp_path / "b"
-    mine = temporary_name(path)
-    left = mine.replace(f"-{os.getpid()}-", f"-{gone.pid}-")
-    kept = [mine, temporary_name(other).replace(f"-{os.getpid()}-", f"-{gone.pid}-"), f"{left.rpartition('-')[0]}x-y"]
-    for name in (left, *kept):
-        (tmp_path / name).touch()
-    clear_leftovers(path)
-    assert {each.name for each in tmp_path.iterdir()} == set(kept)
-    clear_leftovers(tmp_path / "nowhere/a")
-
-
-async def test_a_listing_has_sizes_in_their_unit(tmp_path: Path) -> None:
-    sizes = {0: "0 B", 999: "999 B", 1_000: "1.0 kB", 99_400: "99.4 kB", 99_500: "100 kB", 999_499: "999 kB"}
-    sizes |= {999_500: "1.0 MB", 10**9: "1.0 GB", 10**12: "1.0 TB"}
-    for size in sizes:
-        (tmp_path / f"n{size}").touch()
-        os.truncate(tmp_path / f"n{size}", size)
-    shown = dict(line.split(maxsplit=1) for line in (await call(ListDir(), tmp_path)).text.splitlines() if "n" in line)
-    assert {f"n{size}": text for size, text in sizes.items()} == {
-        name: text.strip("() ") for name, text in shown.items() if name.startswith("n")
-    }
-
-
 @pytest.mark.parametrize(
     ("access", "rules"),
     [
@@ -768,132 +685,3 @@ def test_only_a_table_of_data_is_shown_as_one() -> None:
         return f"<table><tr><td>a<td>b</tr><tr><td>{'c' * size}<td>d</tr></table>"
 
     assert ["| a | b |" in to_markdown(page(size), "https://a.b/").text for size in (2_000, 2_001)] == [True, False]
-
-
-def _embedded(**fields: object) -> dict[str, object]:
-    return {"type": "resource", "resource": {"uri": "file:///a", **fields}}
-
-
-@pytest.mark.parametrize(
-    ("block", "text", "pictures"),
-    [
-        ({"type": "text", "text": "a\x1b[31mb"}, "ab", 0),
-        ({"type": "image", "mimeType": "image/png", "data": "eA=="}, "", 1),
-        ({"type": "image", "mimeType": "image/x", "data": "eA=="}, "[a picture of the kind image/x: it cannot be", 0),
-        (_embedded(mimeType="image/png", blob="eA=="), "", 1),
-        (_embedded(mimeType="a/b", blob="x" * 8_000), "[file:///a]\n[6,000 bytes of the kind a/b: no text]", 0),
-        (_embedded(blob="xxxx"), "[file:///a]\n[3 bytes of the kind unknown: no text]", 0),
-        (_embedded(text="said"), "[file:///a]\nsaid", 0),
-        ({"type": "resource_link", "uri": "file:///a", "name": "n"}, "[a resource: file:///a (n)]", 0),
-        ({"type": "resource_link", "uri": "file:///a", "name": "n", "description": "d"}, "(d)]", 0),
-        ({"type": "audio", "mimeType": "a/b", "data": "eA=="}, "[sound, a/b: it cannot be listened to]", 0),
-    ],
-)
-def test_what_a_server_returns_becomes_text_and_pictures(block: dict[str, object], text: str, pictures: int) -> None:
-    for structured in (None, {"k": [1]}):
-        given = {"content": [block], "structuredContent": structured, "isError": structured is None}
-        output = output_of(CallToolResult.model_validate(given))
-        assert text in output.text
-        assert ('"k": [\n  1' in output.text) == (structured is not None)
-        assert (len(output.images), output.is_error) == (pictures, structured is None)
-    messages = [{"role": role, "content": block} for role in ("user", "assistant")]
-    prompt = text_of_prompt(GetPromptResult.model_validate({"messages": messages}))
-    assert prompt.count(text or "[a picture]") == 2
-    assert prompt.count("[assistant] ") == 1
-    if block["type"] == "resource":
-        resource = text_of_resource(ReadResourceResult.model_validate({"contents": [block["resource"]] * 2}))
-        assert resource.count(text.rpartition("\n")[2]) >= 2
-
-
-def test_twenty_pictures_of_a_server_are_looked_at_and_what_is_said_twice_is_told_once() -> None:
-    picture = {"type": "image", "mimeType": "image/png", "data": "eA=="}
-    output = output_of(CallToolResult.model_validate({"content": [picture] * 22}))
-    assert len(output.images) == 20
-    assert output.text == "\n\n".join(["[one picture more than the 20 that are looked at]"] * 2)
-    said = {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}
-    assert output_of(CallToolResult.model_validate(said)).text == '{"a":1}'
-
-
-@pytest.mark.parametrize("trusted", [True, False])
-def test_a_language_server_runs_nothing_of_a_project_that_is_not_trusted(
-    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs = tmp_path / "usr/bin"
-    programs.mkdir(parents=True)
-    monkeypatch.setenv("PATH", str(programs))
-    project = Project(tmp_path / "project", trusted)
-    packages = project.root / ".venv/lib/python3.11/site-packages"
-    assert project.configuration("python") is None
-    packages.mkdir(parents=True)
-    where = {"pythonPath": str(project.root / ".venv/bin/python")}
-    assert project.configuration("python") == (where if trusted else {"analysis": {"extraPaths": [str(packages)]}})
-    assert project.configuration("ruff") is None
-    rust, script = Program(("rust-analyzer",), ("rust",)), Program((TYPESCRIPT, "--stdio"), ("typescript",))
-    unrun = {"procMacro": {"enable": False}, "cargo": {"buildScripts": {"enable": False}}}
-    assert project.options(rust) == {"checkOnSave": False, **({} if trusted else unrun)}
-    assert project.options(Program(("clangd",), ("c",))) == {}
-    if trusted:
-        assert project.options(script) == {}
-    else:
-        with pytest.raises(FileNotFoundError, match="only if you trust it"):
-            project.options(script)
-    (programs / "tsc").touch(mode=0o755)
-    library = str(tmp_path.resolve() / "usr/lib")
-    assert project.options(script) == {"tsserver": {"fallbackPath" if trusted else "path": library}}
-    own = project.root / ".venv/bin/clangd"
-    own.parent.mkdir()
-    own.touch(mode=0o755)
-    assert project.path_of("clangd") == (str(own) if trusted else None)
-
-
-class _Inside(msgspec.Struct):
-    inside: "list[_Inside]"
-
-
-def _described(argument: str, text: str) -> Callable[..., None]:
-    def function(a: int) -> None: ...
-
-    function.__annotations__["a"] = {"int": int, "inside": _Inside, "two": int | str | None, "any": list}[argument]
-    function.__doc__ = text
-    return function
-
-
-@pytest.mark.parametrize(
-    ("function", "why"),
-    [
-        (_described("int", ""), "it needs a docstring"),
-        (_described("int", "Do it.\n\nArgs:\n    a: One.\n   oddly"), "is neither a parameter nor its continuation"),
-        (_described("inside", "Do it.\n\nArgs:\n    a: One."), "_Inside contains itself"),
-        (_described("two", "Do it.\n\nArgs:\n    a: One."), "has one type besides None"),
-        (_described("any", "Do it.\n\nArgs:\n    a: One."), ""),
-    ],
-)
-def test_which_function_cannot_be_a_tool(function: Callable[..., None], why: str) -> None:
-    if why:
-        with pytest.raises(TypeError, match=why):
-            Signature.of(function, "do")
-    else:
-        assert '"items":{}' in Signature.of(function, "do").definition.schema
-
-
-@pytest.mark.parametrize(
-    ("schema", "how"),
-    [
-        ({}, "do(). For example, with the arguments {}"),
-        ({"a": {"type": "integer"}}, 'do(a: integer). For example, with the arguments {"a":1}'),
-        ({"a": {"type": "number", "minimum": 3}}, '{"a":3}'),
-        ({"a": {"type": "boolean"}}, '{"a":true}'),
-        ({"a": {"enum": ["x", "y"]}}, 'do(a: x|y). For example, with the arguments {"a":"x"}'),
-        ({"a": {"type": "array", "items": {"type": "string"}}}, "do(a: list of string). For example, with the arg"),
-        ({"a": {"type": "array", "items": {"type": "string"}}}, '{"a":["<a>"]}'),
-        ({"a": {"type": "array"}}, '{"a":[]}'),
-        ({"a": {"type": "object", "properties": {"b": {}}}}, "do(a: {b: value}). For example, with the argume"),
-        ({"a": {"type": "object", "properties": {"b": {}}}}, '{"a":{"b":"<b>"}}'),
-        ({"a": {"type": "object"}}, '{"a":{}}'),
-        ({"b": {"type": "string", "default": "x"}}, 'do(b: string = "x"). For example, with the arguments {}'),
-    ],
-)
-def test_how_to_call_a_tool_is_told_in_a_line(schema: dict[str, object], how: str) -> None:
-    whole = {"type": "object", "properties": schema, "required": ["a"]}
-    assert how in expected(ToolDefinition("do", "", msgspec.json.encode(whole).decode()))
-    assert expected(ToolDefinition("do", "", "no JSON")).startswith("Expected: do(). For example")

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.editing import EditFile, WriteFile
 from tui_agent.tools.files.reading import ListDir, ReadFile
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.schema import Signature, expected
 from tui_agent.tools.search.finding import Glob, Grep
 
 
@@ -143,3 +145,56 @@ def test_a_list_of_anything_says_so() -> None:
 
     definition = Signature.of(tag, "tag").definition
     assert json.loads(definition.schema)["properties"]["tags"]["items"] == {}
+
+
+class _Inside(msgspec.Struct):
+    inside: "list[_Inside]"
+
+
+def _described(argument: str, text: str) -> Callable[..., None]:
+    def function(a: int) -> None: ...
+
+    function.__annotations__["a"] = {"int": int, "inside": _Inside, "two": int | str | None, "any": list}[argument]
+    function.__doc__ = text
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (_described("int", ""), "it needs a docstring"),
+        (_described("int", "Do it.\n\nArgs:\n    a: One.\n   oddly"), "is neither a parameter nor its continuation"),
+        (_described("inside", "Do it.\n\nArgs:\n    a: One."), "_Inside contains itself"),
+        (_described("two", "Do it.\n\nArgs:\n    a: One."), "has one type besides None"),
+        (_described("any", "Do it.\n\nArgs:\n    a: One."), ""),
+    ],
+)
+def test_which_function_cannot_be_a_tool(function: Callable[..., None], why: str) -> None:
+    if why:
+        with pytest.raises(TypeError, match=why):
+            Signature.of(function, "do")
+    else:
+        assert '"items":{}' in Signature.of(function, "do").definition.schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "how"),
+    [
+        ({}, "do(). For example, with the arguments {}"),
+        ({"a": {"type": "integer"}}, 'do(a: integer). For example, with the arguments {"a":1}'),
+        ({"a": {"type": "number", "minimum": 3}}, '{"a":3}'),
+        ({"a": {"type": "boolean"}}, '{"a":true}'),
+        ({"a": {"enum": ["x", "y"]}}, 'do(a: x|y). For example, with the arguments {"a":"x"}'),
+        ({"a": {"type": "array", "items": {"type": "string"}}}, "do(a: list of string). For example, with the arg"),
+        ({"a": {"type": "array", "items": {"type": "string"}}}, '{"a":["<a>"]}'),
+        ({"a": {"type": "array"}}, '{"a":[]}'),
+        ({"a": {"type": "object", "properties": {"b": {}}}}, "do(a: {b: value}). For example, with the argume"),
+        ({"a": {"type": "object", "properties": {"b": {}}}}, '{"a":{"b":"<b>"}}'),
+        ({"a": {"type": "object"}}, '{"a":{}}'),
+        ({"b": {"type": "string", "default": "x"}}, 'do(b: string = "x"). For example, with the arguments {}'),
+    ],
+)
+def test_how_to_call_a_tool_is_told_in_a_line(schema: dict[str, object], how: str) -> None:
+    whole = {"type": "object", "properties": schema, "required": ["a"]}
+    assert how in expected(ToolDefinition("do", "", msgspec.json.encode(whole).decode()))
+    assert expected(ToolDefinition("do", "", "no JSON")).startswith("Expected: do(). For example")

@@ -15,6 +15,7 @@ from tui_agent.agent.commands.table import run_command
 from tui_agent.session import Session
 from tui_agent.settings import GivenValue
 from tui_agent.tools.lsp import programs, servers
+from tui_agent.tools.lsp.programs import TYPESCRIPT, Program, Project
 
 ONE, TWO = "häuser = 1\nbooks = 2\n", "import one\nall = häuser + books\n"
 
@@ -90,3 +91,35 @@ async def test_files_that_use_the_edited_one_are_looked_at_too(session: Session)
     assert "new problem" not in text, "somebody else broke that"
     text = texts(await say(session, 'replace "book = 4" with "book = 5 + other" in one.py'))
     assert "one.py:2:12: other is not defined" in text
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_language_server_runs_nothing_of_a_project_that_is_not_trusted(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "usr/bin"
+    programs.mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(programs))
+    project = Project(tmp_path / "project", trusted)
+    packages = project.root / ".venv/lib/python3.11/site-packages"
+    assert project.configuration("python") is None
+    packages.mkdir(parents=True)
+    where = {"pythonPath": str(project.root / ".venv/bin/python")}
+    assert project.configuration("python") == (where if trusted else {"analysis": {"extraPaths": [str(packages)]}})
+    assert project.configuration("ruff") is None
+    rust, script = Program(("rust-analyzer",), ("rust",)), Program((TYPESCRIPT, "--stdio"), ("typescript",))
+    unrun = {"procMacro": {"enable": False}, "cargo": {"buildScripts": {"enable": False}}}
+    assert project.options(rust) == {"checkOnSave": False, **({} if trusted else unrun)}
+    assert project.options(Program(("clangd",), ("c",))) == {}
+    if trusted:
+        assert project.options(script) == {}
+    else:
+        with pytest.raises(FileNotFoundError, match="only if you trust it"):
+            project.options(script)
+    (programs / "tsc").touch(mode=0o755)
+    library = str(tmp_path.resolve() / "usr/lib")
+    assert project.options(script) == {"tsserver": {"fallbackPath" if trusted else "path": library}}
+    own = project.root / ".venv/bin/clangd"
+    own.parent.mkdir()
+    own.touch(mode=0o755)
+    assert project.path_of("clangd") == (str(own) if trusted else None)
