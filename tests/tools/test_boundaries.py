@@ -113,6 +113,7 @@ def test_what_overlaps_is_counted_where_one_is_meant_and_not_where_all_are() -> 
         ("if a:\n\tb()\n", "if a:\n  b()\n", "if a:\n  while c:\n    b()\n", "if a:\n\twhile c:\n\t\tb()\n"),
         ("if a:\n\tb()\n", "if a:\n  b()\n", "if a:\n  b(d,\n     e)\n", "if a:\n\tb(d,\n\t   e)\n"),
         ("  a\n  b\n", "a\nb\n", "a\n  c\n", "  a\n    c\n"),
+        ("a\n", "  a\n", "  a\n    b\n", "a\n  b\n"),
     ],
 )
 def test_white_space_alone_does_not_keep_a_replacement_from_its_place(

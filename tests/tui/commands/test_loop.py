@@ -16,18 +16,22 @@ def said(app: TuiAgent) -> list[str]:
 
 async def test_a_prompt_is_sent_again_until_it_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     arguments = project_of_parts(monkeypatch, tmp_path, 1)
-    monkeypatch.setattr(loop, "SHORTEST_S", 1)
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
-        await app.run_command("/loop 0s read part0.txt")
-        assert said(app)[-1] == "That is no loop"
-        await app.run_command("/loop 1s read part0.txt")
 
         def sent() -> int:
             return sum(isinstance(block, UserBlock) for block in app.pane.transcript.blocks)
 
-        await until(pilot, lambda: sent() >= 2)
+        await app.run_command("/loop 9s read part0.txt")
+        assert said(app)[-1] == "That is no loop"
+        await app.run_command("/loop 1h read part0.txt")
+        await until(pilot, lambda: sent() == 1 and not app.conductor.busy)  # at once
+        await app.run_command("/loop 10s read part0.txt")
+        assert said(app)[-1] == "Every 10s: read part0.txt"
+        monkeypatch.setattr(loop, "SHORTEST_S", 1)
+        await app.run_command("/loop 1s read part0.txt")
+        await until(pilot, lambda: sent() >= 3)
         await app.run_command("/loop")
         assert said(app)[-1] == "Every 1s: read part0.txt"
         await app.run_command("/loop off")
