@@ -143,7 +143,13 @@ def test_settings_are_loaded_without_a_front_end() -> None:
         (["--modle", "x"], "unknown option --modle; did you mean --mode or --model?"),
         (["--modle=x"], "unknown option --modle; did you mean --mode or --model?"),
         (["--zzz"], "unknown option --zzz; see --help"),
-        (["--model"], "--model: expected one argument"),
+        (["--full-auto"], "there is no option --full-auto here: that is the mode auto, the default"),
+        (
+            ["exec", "mend it"],
+            "`exec` is no command here: `tui-agent -p PROMPT` runs one turn. "
+            "To send it as a prompt: tui-agent -- exec mend it",
+        ),
+        (["--model"], "--model/-m: expected one argument"),
         (
             ["trace", "the", "bug's", "cause"],
             """unexpected argument "bug's"; to send it all as a prompt: tui-agent -- trace the 'bug'"'"'s' cause""",
@@ -206,6 +212,7 @@ def test_only_a_first_word_is_a_command() -> None:
     assert parse(["-p", "config"]).options.words == ["config"]
     assert parse(["config the linter"]).options.words == ["config the linter"]
     assert parse(["run", "the", "tests"]).options.words == ["run", "the", "tests"]
+    assert parse(["--print", "config", "-m", "x"]).options.words == ["config"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The tables in `docs/` say what the program does; `python -m tests.test_reference` writes them anew."""
 
 import argparse
-import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
@@ -24,6 +23,7 @@ from tui_agent.models.catalogue import PROVIDERS
 from tui_agent.models.provider import Provider
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import POLICIES, Settings, environment_name, json_text, schema, settings_by_key
+from tui_agent.settings.meanings import meanings, section_name
 from tui_agent.tools.base import PermissionQuestion, Preview
 from tui_agent.tui.actions import ACTIONS, SIGNS, SLASH_COMMANDS, TITLES
 from tui_agent.tui.keys import key_text
@@ -43,28 +43,6 @@ def in_table(text: str) -> str:
 def linked(text: str) -> str:
     """Text of the code in a page: another page that it names is a link there."""
     return re.sub(r"docs/(\w+\.md)", r"[\1](\1)", text)
-
-
-def meanings() -> dict[tuple[str, str], str]:
-    """The docstring under each field of each settings section; that of a section itself has an empty name."""
-    module = ast.parse(Path(schema.__file__).read_text(encoding="utf-8"))
-    found: dict[tuple[str, str], str] = {}
-    for section in (node for node in module.body if isinstance(node, ast.ClassDef)):
-        found[section.name, ""] = ast.get_docstring(section) or ""
-        for setting, below in zip(section.body, section.body[1:], strict=False):
-            if isinstance(setting, ast.AnnAssign) and isinstance(setting.target, ast.Name):
-                match below:
-                    case ast.Expr(value=ast.Constant(value=str() as text)):
-                        found[section.name, setting.target.id] = text
-    return found
-
-
-def section_name(key: str) -> str:
-    """The class that declares the last part of `key`."""
-    section: object = Settings()
-    for part in key.split(".")[:-1]:
-        section = getattr(section, part)
-    return type(section).__name__
 
 
 def settings_table() -> str:

@@ -106,7 +106,13 @@ class Parsed(NamedTuple):
 
 
 SETTINGS_FLAGS = (
-    Flag("--model", "ID", "model.id", "claude-…, gemini-…, offline, or PROVIDER:NAME (openai, ollama, …)"),
+    Flag(
+        "--model",
+        "ID",
+        "model.id",
+        "claude-…, gemini-…, offline, or PROVIDER:NAME (openai, ollama, …)",
+        other_names=("-m",),
+    ),
     Flag("--effort", "LEVEL", "model.effort", "low|medium|high|xhigh|max|default: how much the model thinks"),
     Flag(
         "--wait-for-reset",
@@ -166,6 +172,23 @@ ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 """First words that are commands of other agents: where it is here, and the second words that go with it."""
 
+OPTIONS_ELSEWHERE: Final[Mapping[str, str]] = {
+    "--dangerously-skip-permissions": "--yolo never asks",
+    "--dangerously-bypass-approvals-and-sandbox": "--yolo never asks",
+    "--full-auto": "that is the mode auto, the default",
+    "--approval-mode": "--ask MODE says what needs your approval",
+    "--ask-for-approval": "--ask MODE says what needs your approval",
+    "--sandbox": "commands run in a sandbox if the system has one",
+    "--cd": "start it in the folder",
+    "-C": "start it in the folder",
+    "--image": "name the picture in the prompt, as in @picture.png",
+    "-i": "name the picture in the prompt, as in @picture.png",
+    "--list-sessions": "`tui-agent sessions` lists them",
+    "--mcp-config": "`tui-agent mcp add` adds a server",
+    "--settings": "--set KEY=VALUE sets one",
+}
+"""Options of other agents: what does it here."""
+
 LOOPBACK: Final = "127.0.0.1"
 
 CLOSE_ENOUGH: Final = 0.75
@@ -215,7 +238,8 @@ def _check_words(options: argparse.Namespace) -> None:
         return
     word: str = options.words[0]
     elsewhere, following = ELSEWHERE.get(word, ("", ()))
-    if elsewhere and (len(options.words) == 1 or options.words[1] in following):
+    # Quoted by itself, what follows is a command's argument and not the rest of a sentence.
+    if elsewhere and (len(options.words) == 1 or options.words[1] in following or " " in options.words[1]):
         sentence = " ".join(options.words)
         raise UsageError(f"`{word}` is no command here: {elsewhere}. To send it as a prompt: tui-agent -- {sentence}")
     if len(options.words) == 1:
@@ -234,6 +258,8 @@ def _unexpected(parser: "_Parser", word: str, argv: Sequence[str]) -> UsageError
         sentence = join(argv)
         return UsageError(f"unexpected argument {word!r}; to send it all as a prompt: tui-agent -- {sentence}")
     name = word.split("=", 1)[0]
+    if elsewhere := OPTIONS_ELSEWHERE.get(name):
+        return UsageError(f"there is no option {name} here: {elsewhere}")
     from difflib import get_close_matches
 
     close = get_close_matches(name, parser.options, n=2, cutoff=CLOSE_ENOUGH)
@@ -277,6 +303,7 @@ def _agent_parser() -> _Parser:
     talk = parser.add_argument_group("one answer on standard output")
     talk.add_argument(
         "-p",
+        "--print",
         nargs="?",
         const="",
         dest="one_shot",

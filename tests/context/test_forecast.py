@@ -245,6 +245,7 @@ def test_a_price_is_told_in_the_same_figures_everywhere() -> None:
     assert "$0.120 plus the answer, after clearing old tool results ($0.270 without that)" in next_call(
         seen(FREE, cache=COLD, cost=0.27)
     )
+    assert next_call(seen(FREE, cache=COLD, cost=0.27)).endswith("From a warm cache it would read them for $0.0097.")
     assert next_call(seen(None, cost=None)).endswith("the prices of this model are not known.")
     assert next_call(seen(None, cost=0.0)).endswith("and costs nothing.")
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft
-from tui_agent.context.compaction.plan import Plan
+from tui_agent.context.compaction.plan import Plan, rewritten_by
 from tui_agent.context.compaction.words import words_to_keep
 from tui_agent.context.economics import Situation, StepPrice, step_price
 from tui_agent.context.effects import Refusal
@@ -129,8 +129,7 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
         first=plan.first, last=plan.last, text=".", signed=signed, through=plan.through, carried=plan.carried
     )
     seen, price = preview_change(view, [boundary], here), None
-    # The boundary's own text is also new to the cache: the summary, its facts, the user's words.
-    rewritten = seen.rewritten + max(0, plan.likely_after - seen.after)
+    rewritten = rewritten_by(plan, view, here)
     seen = seen._replace(after=plan.likely_after, rewritten=rewritten)
     if writing is not None or (here.rates is not None and here.rates.input_s):
         price = step_price(here, after=seen.after, tail=rewritten, writing=writing or 0.0)
@@ -224,7 +223,7 @@ def plan_undo(view: View, situation: Situation, *, target: int | None = None) ->
             if counts and isinstance(entry, Summarized | Checkpointed | Cleared | Digested | Shortened | WordsEdited)
         ]
         if not steps:
-            return Refusal("There is nothing to undo: no step of the context. /unpin takes a pin back.")
+            return Refusal("There is no step of the context to undo. /unpin takes a pin back.")
         target = steps[-1]
     if target not in entries:
         return Refusal(f"Entry {target} is no context step of this conversation.")

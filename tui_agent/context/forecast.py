@@ -13,7 +13,7 @@ import msgspec
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.cache_life import CacheState
 from tui_agent.context.changes import clearing_price, undone_by_user
-from tui_agent.context.compaction.plan import Plan, smallest_gain
+from tui_agent.context.compaction.plan import Plan, rewritten_by, smallest_gain
 from tui_agent.context.compaction.writing import Writers
 from tui_agent.context.economics import (
     Situation,
@@ -29,7 +29,6 @@ from tui_agent.context.layers.compaction import growth_meanwhile
 from tui_agent.context.layers.due import Due
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION
-from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
 from tui_agent.text import compact_count, counted, money_text, price_or_time
 
@@ -115,11 +114,9 @@ def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
     """The step that the layers have decided on."""
     here, plan, cleared = due.here, due.summary, due.cleared
     if isinstance(plan, Plan):
-        earlier = sum(here.mixed_tokens_of(size_of_text(each.text)) for each in view.boundaries())
         price, writing = None, writers.usd(plan, view, here)
         if writing is not None:
-            tail = max(0, plan.likely_after - here.budget.fixed - earlier)
-            price = step_price(here, after=plan.likely_after, tail=tail, writing=writing)
+            price = step_price(here, after=plan.likely_after, tail=rewritten_by(plan, view, here), writing=writing)
         return StepAhead(
             step="checkpoint" if plan.step == "checkpoint" else "compact",
             frees=plan.before - plan.likely_after,
@@ -302,16 +299,17 @@ def next_call(seen: Forecast) -> str:
     """What the next call sends and costs, for people."""
     if not seen.tokens:
         return "Nothing was sent yet."
-    sends = f"The next call sends about {seen.tokens:,} tokens"
+    tokens, lead = seen.tokens, "The next call sends about"
     if seen.cost is None:
-        return f"{sends}; the prices of this model are not known."
+        return f"{lead} {tokens:,} tokens; the prices of this model are not known."
     if not seen.cost:
-        return f"{sends} and costs nothing."
+        return f"{lead} {tokens:,} tokens and costs nothing."
     then, due = seen.cost_then, seen.due
     if due is not None and not due.in_background and then is not None and then != seen.cost:
-        sends = f"The next call sends about {seen.tokens - due.frees:,} tokens"
+        tokens -= due.frees
         first = f"{seen.price(then)} plus the answer, after {NAMES[due.step]} ({seen.price(seen.cost)} without that)"
     else:
         first = f"{seen.price(seen.cost)} plus the answer"
     why = f"; {seen.cache.reason}" if seen.cache.cold else ""
-    return f"{sends} for {first}{why}. From a warm cache it would read them for {seen.price(seen.later)}."
+    warm = seen.price((seen.later or 0.0) * tokens / seen.tokens)
+    return f"{lead} {tokens:,} tokens for {first}{why}. From a warm cache it would read them for {warm}."

@@ -139,6 +139,9 @@ async def test_a_file_is_followed_by_a_blank_and_a_folder_by_its_files(project: 
     completion = await files.complete("@doc")
     assert completion is not None
     assert completion.choices[0].insert == "@docs/"
+    completion = await files.complete("@docs/")
+    assert completion is not None
+    assert completion.choices[0].insert == '@"docs/the main page.md" '
     await files.close()
 
 

@@ -281,6 +281,12 @@ def _measured(plan: Plan, here: Situation, replaced: int, *, least_gain: int) ->
     return structs.replace(plan, writes=writes, facts_limit=facts, replaced=replaced, before=here.tokens, after=after)
 
 
+def rewritten_by(plan: Plan, view: View, here: Situation) -> int:
+    """The tokens of the request after `plan` that are new to the cache: all behind the prefix and earlier summaries."""
+    before = [size_of_text(each.text) for each in view.boundaries() if each.last < plan.first]
+    return max(0, plan.likely_after - here.budget.fixed - sum(here.mixed_tokens_of(size) for size in before))
+
+
 def _has_pictures(group: Group) -> bool:
     return any(isinstance(block, Image) for segment in group.segments for block in segment.blocks)
 

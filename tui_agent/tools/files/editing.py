@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tui_agent.regular import read_at_most
+from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.diffs import unified
 from tui_agent.tools.files.buffers import Buffers, held_by
@@ -72,8 +73,8 @@ class WriteFile:
         if held is None:
             write_atomically(real, data, stop)
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
-        size = f"{lines:,} line{'s' * (lines != 1)}"
-        done = f"{'Created' if before is None else 'Replaced'} {name}: {size}, {len(data):,} bytes."
+        size = counted(lines, "line")
+        done = f"{'Created' if before is None else 'Replaced'} {name}: {size}, {counted(len(data), 'byte')}."
         diff = "" if before is _UNREADABLE else unified(before.text if before else "", content, name)
         return ToolOutput(done, summary=size, diff=diff)
 

@@ -20,6 +20,7 @@ from tui_agent.tui.actions import BACKGROUND_SIGN, BY_NAME, Place, bindings
 from tui_agent.tui.app.leaving import AGAIN_S, INSISTING, DoublePress
 from tui_agent.tui.app.session_app import SessionApp
 from tui_agent.tui.app.typing_order import TypingOrder
+from tui_agent.tui.cards.boundary import BoundaryBlock
 from tui_agent.tui.cards.notice import Level, NoticeBlock
 from tui_agent.tui.host import STOPPING
 from tui_agent.tui.session.ending import end_of
@@ -216,9 +217,12 @@ class TuiAgent(SessionApp):
     @override
     async def run_command(self, text: str) -> None:
         newest = self._newest_notice
-        if self._guide is not None:
-            self._guide.did(text.strip()[1:].partition(" ")[0].lower().rstrip("!"))
         await self._reporting(self.steering.run(text, self.commands.run))
+        if self._guide is not None:
+            name = text.strip()[1:].partition(" ")[0].lower().rstrip("!")
+            # The step behind the summary takes it back: there must be one.
+            if name != "compact" or any(isinstance(each, BoundaryBlock) for each in self._transcript.blocks):
+                self._guide.did(name)
         if self._newest_notice is not newest:
             self._show_conversation()
 

@@ -15,7 +15,7 @@ from tui_agent.tui.commands.shell import UserCommands, needs_terminal, only_chan
 from tui_agent.tui.keys import lines
 from tui_agent.tui.pane.status_bar import gauge_words
 from tui_agent.tui.session.conductor import SessionUnavailable
-from tui_agent.tui.wording import MODES
+from tui_agent.tui.wording import CONFINED, MODES
 
 if TYPE_CHECKING:
     from tui_agent.agent.turn.pictures import Picture
@@ -151,7 +151,8 @@ class PromptActions:
         place = CYCLE.index(agent.permissions.mode) + 1 if agent.permissions.mode in CYCLE else 0
         agent.permissions.mode = CYCLE[place % len(CYCLE)]
         self._app.refresh_status()
-        self._app.hint(f"mode {agent.permissions.mode}: {MODES[agent.permissions.mode]}")
+        confined = agent.permissions.mode == "auto" and self._app.status.status.confined
+        self._app.hint(f"mode {agent.permissions.mode}: {CONFINED if confined else MODES[agent.permissions.mode]}")
 
     async def tell_missing(self, text: str) -> None:
         """Warn of mentioned files that do not exist; the text is sent unchanged."""

@@ -74,7 +74,10 @@ def _draw_rule(block: BoundaryBlock, width: int, look: Look) -> list[Line]:
     palette, glyphs = look.palette, look.glyphs
     sign = f"{glyphs.closed if block.collapsed else glyphs.opened} " if block.can_open else ""
     caption = sign + block.label(arrow=glyphs.arrow, dot=glyphs.dot)
-    label = fit(caption, max(1, width - GUTTER - 6), glyphs.ellipsis)
+    room = max(1, width - GUTTER - 5)
+    if cell_len(caption) > room:
+        caption = caption.replace(" tokens", "", 1)
+    label = fit(caption, room, glyphs.ellipsis)
     start = [Run(" " * GUTTER, palette.base), Run(glyphs.rule * 2 + " ", palette.faint)]
     rest = max(0, width - GUTTER - 4 - cell_len(label))
     runs = [*start, Run(label, palette.muted), Run(" " + glyphs.rule * rest, palette.faint)]

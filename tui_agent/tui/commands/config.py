@@ -67,6 +67,7 @@ class Config:
         return await self._host.question(PickerScreen(title, options, marked=marked, search=True))
 
     async def _change(self, setting: Setting) -> None:
+        from tui_agent.settings.meanings import meaning_of
         from tui_agent.tui.dialogs.fields import Field, LineScreen
         from tui_agent.tui.dialogs.pickers import Option
 
@@ -80,12 +81,13 @@ class Config:
         if setting.allowed.nullable and words:
             words = (*words, "null")
         default = f"{json_text(setting.default)}, the default"
+        meaning = await asyncio.to_thread(meaning_of, key)
         if words:
             options = [*(Option(word, word) for word in words), Option(UNSET, "Unset", default)]
-            text = await host.pick(f"{key}: {setting.allowed.described()}", options, now)
+            text = await host.pick(f"{key}: {meaning}", options, now)
         else:
-            allowed = f"{setting.allowed.described()}. Empty: unset, {default}"
-            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=allowed))
+            about = f"{meaning}\n\n{setting.allowed.described()}. Empty: unset, {default}"
+            text = await host.question(LineScreen(key, Field(now), partial(_problem, setting), text=about))
         if text is None:
             return
         value = None if text in ("", UNSET) else value_from_text(setting, text)

@@ -327,7 +327,9 @@ def _speed(status: StatusBarFacts) -> Piece:
     if not status.reading and not status.writing:
         return (Form(0),)
     pieces = [
-        f"{name} {_rate(speed)}/s" for name, speed in (("reads", status.reading), ("writes", status.writing)) if speed
+        f"{name} {_rate(speed)} tok/s"
+        for name, speed in (("reads", status.reading), ("writes", status.writing))
+        if speed
     ]
     return Form(13, (ColoredText(" ".join(pieces)),)), Form(5, (ColoredText(pieces[-1]),)), Form(0)
 

@@ -55,7 +55,9 @@ class FileIndex:
             await asyncio.sleep(0)
         if entries is self._entries:
             self._narrowed = (wanted, [entry for _, entry in matching])
-        return [entry.path for _, entry in nlargest(MAX_FOUND, matching, key=lambda found: found[0])]
+        # A folder that is written already would only be completed to itself.
+        found = nlargest(MAX_FOUND + 1, matching, key=lambda found: found[0])
+        return [entry.path for _, entry in found if not (entry.path == typed and typed.endswith("/"))][:MAX_FOUND]
 
     async def close(self) -> None:
         """Cancel a running listing."""

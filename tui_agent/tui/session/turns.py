@@ -390,7 +390,10 @@ class TurnView:
             self._transcript.add_notice(Level.WARNING, title, hint=hint)
         elif event.stop_reason == "interrupted":
             self.interrupted = True
-            self._transcript.add_notice(Level.INFO, "Stopped", hint="what was said so far is kept; type to go on")
+            hint = (
+                "what was said so far is kept; type to go on" if self.answered else "your text is in the prompt again"
+            )
+            self._transcript.add_notice(Level.INFO, "Stopped", hint=hint)
         footer = FooterBlock(
             **self._transcript.place(),
             seconds=event.duration_ms / 1000,
