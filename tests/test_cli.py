@@ -145,9 +145,11 @@ def test_settings_are_loaded_without_a_front_end() -> None:
         (["--zzz"], "unknown option --zzz; see --help"),
         (["--full-auto"], "there is no option --full-auto here: that is the mode auto, the default"),
         (
-            ["exec", "mend it"],
-            "`exec` is no command here: `tui-agent -p PROMPT` runs one turn. "
-            "To send it as a prompt: tui-agent -- exec mend it",
+            ["exec", "x y"],
+            (
+                "`exec` is no command here: `tui-agent -p PROMPT` runs one turn."
+                " To send it as a prompt: tui-agent -- exec x y"
+            ),
         ),
         (["--model"], "--model/-m: expected one argument"),
         (

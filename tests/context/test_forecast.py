@@ -199,7 +199,7 @@ def seen(ahead: StepAhead | None, *, cache: CacheState = WARM, cost: float | Non
 
 def test_a_sentence_says_when_what_it_frees_and_what_it_costs() -> None:
     assert sentence(seen(SUMMARY_LATER)) == (
-        "Next: a summary in about 9 calls. It frees 77k tokens, costs $0.030 and is paid back after 4."
+        "Next: a summary in about 9 calls. It frees 77k tokens, costs $0.030 and is paid back after 4 calls."
     )
     assert sentence(seen(FREE, cache=COLD, cost=0.27)) == (
         "Next: clearing old tool results comes before the next call. It frees 56k tokens, costs nothing and saves"

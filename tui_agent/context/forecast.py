@@ -262,7 +262,7 @@ def _priced(step: StepAhead) -> str:
         return ""
     if price.cost <= 0:
         return f", costs nothing and saves {price.text(price.gained or price.saving)}"
-    paid = f" and is paid back after {price.calls}" if price.calls else ""
+    paid = f" and is paid back after {counted(price.calls, 'call')}" if price.calls else ""
     return f", costs {price.text(price.cost)}{paid}"
 
 

@@ -1,5 +1,6 @@
 """The commands /mode, /theme and /policy: what runs without asking, the colours, and what context policy to follow."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -8,7 +9,7 @@ from tui_agent.text import money_text
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
 from tui_agent.tui.prompt.completion import CompletionItem
-from tui_agent.tui.wording import MODES
+from tui_agent.tui.wording import CONFINED, MODES
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -23,7 +24,8 @@ async def choose_mode(host: Host, argument: str) -> None:
     from tui_agent.tui.dialogs.pickers import Option
 
     agent = await host.agent()
-    options = [Option(mode, mode, meaning) for mode, meaning in MODES.items()]
+    meanings = MODES | {"auto": CONFINED} if await asyncio.to_thread(lambda: agent.permissions.runs_confined) else MODES
+    options = [Option(mode, mode, meaning) for mode, meaning in meanings.items()]
     name = argument or await host.pick("Mode: what needs your approval", options, agent.permissions.mode)
     if name is None:
         return
@@ -33,7 +35,7 @@ async def choose_mode(host: Host, argument: str) -> None:
         return
     agent.permissions.mode = mode
     host.refresh_status()
-    host.say(Level.INFO, f"Mode {mode}: {MODES[mode]}")
+    host.say(Level.INFO, f"Mode {mode}: {meanings[mode]}")
     if mode != "allow":  # it must not come as a surprise in another folder
         await host.keep("permissions.mode", mode)
 

@@ -303,7 +303,7 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
     absent = catalogue.provider_of(profile.name).missing()
     lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
     # What is lacking comes before the tier, which a narrow list may cut.
-    return f"{cost:<14} {window:>5}  {f'{lacks}  ' if lacks else ''}{tier}".rstrip()
+    return f"{cost:<13} {window:>5}  {f'{lacks}  ' if lacks else ''}{tier}".rstrip()
 
 
 def _price(usd: float) -> str:
