@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from tests.servers.anthropic import AnthropicServer
 from tests.servers.running import in_thread
@@ -15,6 +16,7 @@ from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until
 from tests.tui.commands.test_branches import notices
 from tui_agent.conversation.items import Item
 from tui_agent.settings import ModelSettings, Settings
+from tui_agent.settings.meanings import meaning_of
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import UserBlock
 from tui_agent.tui.dialogs.fields import LineScreen
@@ -71,6 +73,8 @@ async def test_what_a_session_offers_as_a_whole(monkeypatch: pytest.MonkeyPatch,
         assert not app.settings.is_set("ui.notifications")
         await pilot.press(*"ui.panel_columns", "enter")
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await until(pilot, lambda: bool(app.screen.query(".dialog-text")))
+        assert meaning_of("ui.panel_columns") in str(app.screen.query_one(".dialog-text", Static).content)
         await pilot.press("x", "enter")
         await until(pilot, lambda: bool(app.screen.query(".dialog-problem").first().display))
         await pilot.press("escape")
