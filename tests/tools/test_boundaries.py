@@ -402,10 +402,10 @@ def test_five_hundred_notes_are_kept(tmp_path: Path) -> None:
 class _Hits:
     """Ten hits, as many as are asked for."""
 
-    def __init__(self, excerpt: str) -> None:
+    def __init__(self, excerpt: object, **other: object) -> None:
         where = {"role": "user", "tool": "", "call": "", "place": "somewhere", "read": ""}
         found = {"match": "exact", "hidden": False, "excerpt": excerpt, "offset": 0}
-        self._hit = msgspec.convert({"seq": 7, "time": 1_000.0, **where, **found}, RecallHit)
+        self._hit = msgspec.convert({"seq": 7, "time": 1_000.0, **where, **found, **other}, RecallHit)
         self.asked = 0
 
     async def __call__(self, query: str, limit: int) -> RecallHits:
@@ -421,6 +421,23 @@ async def test_recall_answers_with_eight_hits_in_six_thousand_characters(size: i
     assert output.text.count("Entry 7") == shown
     assert f"[{10 - shown} more. To narrow" in output.text
     assert len(output.text) <= 6_000
+
+
+@pytest.mark.parametrize(
+    ("hit", "told"),
+    [
+        ({}, "1. Entry 7, the user; 1970-01-01 00:16 UTC\nsomewhere\n~~~\ny\n~~~"),
+        ({"role": "odd", "hidden": True}, "1. Entry 7, odd; 1970-01-01 00:16 UTC; no longer in view\n"),
+        ({"role": "tool_result", "tool": "t" * 60, "call": "c" * 300}, f", result of {'t' * 60}({'c' * 300}); "),
+        ({"role": "tool_call", "tool": "t" * 61, "call": "c" * 301}, f", your call of {'t' * 60}…({'c' * 300}…); "),
+        ({"session": "s1", "hidden": True, "read": "read it"}, "1. Session s1, the user; 1970-01-01 00:16 UTC\nso"),
+        ({"read": "read it"}, "somewhere\nMore of it: read it\n~~~"),
+        ({"excerpt": "a\n~~~~\nb"}, "somewhere\n===\na\n~~~~\nb\n==="),
+    ],
+)
+async def test_what_recall_tells_of_a_hit(hit: dict[str, object], told: str, tmp_path: Path) -> None:
+    text = (await call(Recall(_Hits(**{"excerpt": "y", **hit})), tmp_path, query="y")).text
+    assert told in text
 
 
 @pytest.mark.parametrize(

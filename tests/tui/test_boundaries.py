@@ -11,13 +11,14 @@ from textual.color import Color
 
 from tui_agent.tui import wording
 from tui_agent.tui.dialogs.fields import key_problem
+from tui_agent.tui.dialogs.files_screen import Piece
 from tui_agent.tui.dialogs.sessions_screen import chosen
 from tui_agent.tui.fuzzy import ranked, score
 from tui_agent.tui.keys import Keymap, key_text
 from tui_agent.tui.painting.glyphs import ASCII, UNICODE
 from tui_agent.tui.painting.lines import Line, breaks, crop, fit, make_line, pieces
 from tui_agent.tui.painting.lines import Run as TextRun
-from tui_agent.tui.painting.palette import Palette
+from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.tables import share
 from tui_agent.tui.pane.heights import BlockHeights
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
@@ -458,3 +459,10 @@ def test_what_was_typed_before_the_screen_stood_is_sent_if_it_is_one_line(data: 
 )
 def test_what_was_chosen_of_the_sessions(answer: str | None, named: tuple[str, str] | None) -> None:
     assert chosen(answer) == named
+
+
+def test_a_line_that_is_told_of_files_is_cut_at_a_thousand_characters() -> None:
+    look = Look(Palette.from_theme({}), ASCII)
+    for size in (999, 1_000, 1_001):
+        rows = list(Piece("x" * size + "\x1b[31m").rows(400))
+        assert "".join(row.draw(400, look).text.strip() for row in rows) == "x" * min(size, 1_000)

@@ -1,14 +1,16 @@
 """What the user is asked for a server, field by field, and what the server is told."""
 
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 from tui_agent.agent.turn.toolbox import CallContext
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
+from tui_agent.tools.gate.permissions import NobodyToAsk
 from tui_agent.tools.gate.workspace import Workspace
 from tui_agent.tools.mcp.elicitation import answered
 
@@ -101,3 +103,35 @@ async def test_only_the_user_declines(tmp_path: Path) -> None:
     assert (result.action, len(asked)) == ("decline", 1)
     result, asked = await filled_in(tmp_path, {}, ["yes"])
     assert (result.action, len(asked)) == ("accept", 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "action"),
+    [
+        ("https://a.example/in", "yes", "accept"),
+        ("http://a.example/in", "yes", "accept"),
+        ("https://a.example/in", "no", "decline"),
+        ("https://a.example/in", None, "decline"),
+        ("https://a.example/in", "", "cancel"),  # nobody is there to ask
+        ("file:///etc/passwd", "yes", "decline"),
+    ],
+)
+async def test_an_address_is_opened_only_on_the_web_and_with_a_yes(
+    url: str, answer: str | None, action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    asked: list[PermissionQuestion] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question)
+        if answer == "":
+            raise NobodyToAsk(question)
+        return PermissionAnswer(allowed=answer is not None, choice=answer or "")
+
+    context = CallContext(Workspace(tmp_path), tmp_path, "one", (), 1_000, lambda _: None, ask)
+    params = ElicitRequestURLParams(message="Sign in", url=url)
+    assert (await answered("server", params, context)).action == action
+    assert opened == ([url] if action == "accept" else [])
+    assert [url in question.preview.text for question in asked] == [True] * url.startswith("http")
+    assert (await answered("server", params, None)).action == "cancel"
