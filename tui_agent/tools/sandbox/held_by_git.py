@@ -22,8 +22,8 @@ from tui_agent.visible import visible_line
 MAX_COMMITS: Final = 1_000
 _GIT_S: Final = 10.0
 _MAX_BYTES: Final = 32_000_000
-_PLACES: Final = ("", "refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
-"""Where in a git folder files name commits; only the first is not looked into any deeper."""
+_PLACES: Final = ("refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
+"""Where in a git folder files name commits, beside those at its top."""
 _REPLACED: Final = b"refs/replace/"
 _INDEX: Final = b"DIRC"
 """How an index begins: it names objects in another form."""
@@ -54,7 +54,7 @@ def state_of(repository: str, known: GitState | None) -> GitState:
 
 
 def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
-    waiting = [f"{repository}/{name}" for name in _PLACES]
+    waiting = [repository]
     while waiting:
         place = waiting.pop()
         with suppress(OSError), os.scandir(place) as entries:
@@ -62,7 +62,7 @@ def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
                 if entry.is_file(follow_symlinks=False):
                     found = entry.stat(follow_symlinks=False)
                     yield entry.path, found.st_ctime_ns, found.st_ino, found.st_size
-                elif entry.is_dir(follow_symlinks=False) and not place.endswith("/"):
+                elif (entry.name in _PLACES or place != repository) and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 
 
