@@ -137,6 +137,13 @@ async def test_a_retry_takes_back_what_had_streamed(screen: Screen) -> None:
     assert prose.text == "whole answer"
 
 
+async def test_of_tries_that_follow_each_other_the_newest_is_told(screen: Screen) -> None:
+    for attempt in (1, 2, 3):
+        screen.show(events.Retrying(attempt=attempt, retries=4, delay_s=1, kind="connection", message="Lost"))
+    kept = [block.title for block in screen.transcript.blocks if isinstance(block, NoticeBlock)]
+    assert kept == ["Lost; trying again in 1 s (3 of 4)"]
+
+
 async def test_a_retry_leaves_what_others_wrote_meanwhile(screen: Screen) -> None:
     screen.show(CALL, events.TextDelta(text="half"))
     kept = screen.transcript.add_notice(Level.INFO, "from a command")

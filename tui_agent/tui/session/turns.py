@@ -15,6 +15,7 @@ from tui_agent.text import call_summary, compact_count, counted
 from tui_agent.tui.cards.blocks import (
     FooterBlock,
     Level,
+    NoticeBlock,
     ProseBlock,
     ReasoningBlock,
     ResultSize,
@@ -94,6 +95,7 @@ class TurnView:
         self._reasoning: ReasoningBlock | None = None
         self._reasoning_began = 0.0
         self._streamed: list[ProseBlock | ReasoningBlock] = []
+        self._retry: NoticeBlock | None = None
         self._running: dict[str, ToolBlock] = {}
         self._todo: ToolBlock | None = None
         self._undone: dict[int, int] = {}
@@ -273,7 +275,10 @@ class TurnView:
         if began_anew and self._transcript.blocks[-len(self._streamed) :] == self._streamed:
             self._transcript.truncate(len(self._transcript) - len(self._streamed))
         self._streamed.clear()
-        self._transcript.add_notice(
+        # Of tries that follow each other the newest is told: it has their number.
+        if self._retry is not None and self._transcript.blocks[-1:] == [self._retry]:
+            self._transcript.truncate(len(self._transcript) - 1)
+        self._retry = self._transcript.add_notice(
             Level.WARNING,
             event.sentence,
             "Esc stops waiting; everything so far is kept."
