@@ -21,6 +21,7 @@ from tui_agent.tui.painting.lines import Run as TextRun
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.tables import share
 from tui_agent.tui.pane.heights import BlockHeights
+from tui_agent.tui.pane.status_bar import elapsed_text
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.history import MAX_ENTRIES, MAX_SAVED_CHARACTERS, PromptHistory
 from tui_agent.tui.prompt.mentions import as_mention, mention_before, missing_files
@@ -466,3 +467,11 @@ def test_a_line_that_is_told_of_files_is_cut_at_a_thousand_characters() -> None:
     for size in (999, 1_000, 1_001):
         rows = list(Piece("x" * size + "\x1b[31m").rows(400))
         assert "".join(row.draw(400, look).text.strip() for row in rows) == "x" * min(size, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-1, "  0s"), (9.9, "  9s"), (59.9, " 59s"), (60, "1m00s"), (3_599, "59m59s"), (3_600, "1h00m"), (7_859, "2h10m")],
+)
+def test_how_long_a_turn_has_run(seconds: float, shown: str) -> None:
+    assert elapsed_text(seconds) == shown
