@@ -7,6 +7,7 @@ the same as the file in the folder has been allowed, since guarded files are res
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from tui_agent.visible import visible_line
 
 MAX_COMMITS: Final = 1_000
 _GIT_S: Final = 10.0
+_RACY_NS: Final = 20_000_000
 _MAX_BYTES: Final = 32_000_000
 _PLACES: Final = ("refs", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "reftable")
 """Where in a git folder files name commits, beside those at its top."""
@@ -61,7 +63,10 @@ def _stamps(repository: str) -> Iterator[tuple[str, int, int, int]]:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
                     found = entry.stat(follow_symlinks=False)
-                    yield entry.path, found.st_ctime_ns, found.st_ino, found.st_size
+                    now = time.time_ns()
+                    # It may change again within the same tick of the clock.
+                    changed = now if now - found.st_ctime_ns < _RACY_NS else found.st_ctime_ns
+                    yield entry.path, changed, found.st_ino, found.st_size
                 elif (entry.name in _PLACES or place != repository) and entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 
