@@ -179,3 +179,15 @@ async def test_enter_takes_the_harmless_answer(
         await pilot.pause()
         await pilot.press(*keys)
     assert answers == [answer]
+
+
+async def test_a_sentence_stands_below_a_label_that_leaves_it_less_than_half_the_width() -> None:
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        told = "a place that was found, with the words around it and some more"
+        picker = PickerScreen("Found", [Option("long", "result of your shell " * 2, told), Option("b", "b", "short")])
+        app.push_screen(picker)
+        await pilot.pause()
+        rows = [str(picker.query_one(OptionList).get_option_at_index(place).prompt) for place in (0, 1)]
+        assert rows[0].splitlines()[1].strip() == told
+        assert "\n" not in rows[1]

@@ -257,8 +257,10 @@ class PickerScreen(Dialog[str | None]):
     def _row(self, option: Option, column: int, *, one_line_each: bool) -> Content:
         here, description = "• " if option.value == self._current else "  ", _flat(option.description)
         list_width = max(MIN_WRAPPED, min(WIDTH, self.app.size.width * 96 // 100) - FRAME_CELLS) - len(here)
-        if description and (list_width - column < MIN_WRAPPED or cell_len(option.label) > column - 2):
-            # No room beside the label: put the description below it.
+        beside = list_width - column
+        cramped = not one_line_each and beside < min(column, cell_len(description))
+        if description and (cramped or beside < MIN_WRAPPED or cell_len(option.label) > column - 2):
+            # Little room beside the label: put the description below it.
             column = 2
             label = f"{fit(option.label, list_width)}\n" + " " * (len(here) + column)
         else:
