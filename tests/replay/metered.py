@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.replay.sessions import START, Session
+from tui_agent.storage.recordings.claude_code import CLEARED
 from tests.servers.cache import CacheUse, PromptCache, Segment
 
 MODEL = "claude-opus-4-7"
@@ -32,15 +33,17 @@ def pieces(text: str) -> int:
 class Provider:
     """Answers the calls of one session: what is in the prompt, what the cache makes of it, when it is compacted.
 
-    `compact_at` is in tokens; `hour`: entries live for an hour; `warm`: another session has sent the system prompt.
+    `compact_at` and `clear_at`, at which all results but the newest three are cleared, once, are in tokens; `hour`: entries live for an hour; `warm`: another session has sent the system prompt.
     """
 
     compact_at: int = 10**9
+    clear_at: int = 10**9
     hour: bool = False
     warm: bool = False
     now: float = START
     prompt: list[Segment] = field(default_factory=list)
     compactions: int = 0
+    results: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = PromptCache(lambda: self.now)
@@ -56,8 +59,17 @@ class Provider:
         self.now = now
         return self.cache.use_marked(MODEL, [*self.prompt[:-1], self._marked(self.prompt[-1])], MINIMUM)
 
-    def is_due(self) -> bool:
-        return sum(segment.tokens for segment in self.prompt) >= self.compact_at
+    @property
+    def tokens(self) -> int:
+        return sum(segment.tokens for segment in self.prompt)
+
+    def clear(self) -> list[str]:
+        """Clear the results that are due; returns the ids of their calls."""
+        ids = list(self.results)[:-3] if self.tokens >= self.clear_at else []
+        for call_id in ids:
+            self.prompt[self.results[call_id]] = Segment(CLEARED.encode(), pieces(CLEARED))
+        self.clear_at = 10**9 if ids else self.clear_at
+        return ids
 
     def compact(self, summary: str) -> None:
         """The summary is asked for at the end of the prompt; then only it is left."""
@@ -79,7 +91,9 @@ def neutral_lines(session: Session, provider: Provider, *, beside: bool = False)
     asked = 0.0
     for line in session.lines():
         if line["role"] == "assistant":
-            if provider.is_due():
+            if cleared := provider.clear():
+                yield {"role": "cleared", "ids": cleared, "time": asked}
+            if provider.tokens >= provider.compact_at:
                 summary = " ".join(session.memory.seen[-200:])
                 provider.now = asked
                 provider.compact(summary)
@@ -94,6 +108,8 @@ def neutral_lines(session: Session, provider: Provider, *, beside: bool = False)
                 provider.say(text)
         else:
             yield line
+            if line["role"] == "tool":
+                provider.results[str(line["tool_call_id"])] = len(provider.prompt)
             provider.say(str(line["text"]))
             asked = cast(float, line["time"])
 
@@ -107,6 +123,9 @@ def claude_code_lines(session: Session, provider: Provider) -> Iterator[dict[str
                 yield {"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": "auto"}, **head}
                 content = line["text"]
                 yield {**_said("user", content), "isCompactSummary": True, **head, "uuid": f"s{number}"}
+            case "cleared":
+                named = {"trigger": "auto", "compactedToolIds": line["ids"]}
+                yield {"type": "system", "subtype": "microcompact_boundary", "microcompactMetadata": named, **head}
             case "assistant":
                 blocks: list[dict[str, Any]] = [{"type": "text", "text": line["text"]}]
                 blocks += [

@@ -194,6 +194,19 @@ def test_what_a_compaction_keeps_stays_verbatim(tmp_path: Path) -> None:
     assert (all_of_it.evidence.verbatim_share, all_of_it.evidence.depth) == (0, 1)
 
 
+def test_results_that_claude_code_has_cleared_are_predicted_as_cleared(tmp_path: Path) -> None:
+    recording = claude(tmp_path, 3, 60, Provider(clear_at=40_000, warm=True))
+    cleared = next(entry for entry in recording.log if isinstance(entry, Cleared))
+    by_seq = {message.seq: message for message in recording.messages}
+    assert len(cleared.results) > 3
+    assert all(by_seq[seq].kind == "tool_result" and seq < cleared.seq for seq in cleared.results)
+    accuracy, outcome, _ = check(recording)
+    assert outcome.clearings == 1
+    assert accuracy.shrunk == ()
+    assert abs(error_of(accuracy.predicted.cache_write_tokens, accuracy.recorded.cache_write_tokens)) < 0.01
+    assert abs(error_of(*accuracy.costs)) < 0.01
+
+
 def test_what_claude_code_preserves_over_a_compaction_stays(tmp_path: Path) -> None:
     lines = list(claude_code_lines(Session(3, 40), Provider(compact_at=30_000)))
     boundary = next(index for index, line in enumerate(lines) if line.get("subtype") == "compact_boundary")

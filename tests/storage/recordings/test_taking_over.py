@@ -13,7 +13,7 @@ from tests.servers.script import Script, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
-from tui_agent.conversation.entries import Message, Summarized, Usage
+from tui_agent.conversation.entries import Cleared, Message, Summarized, Usage
 from tui_agent.session import SessionError
 from tui_agent.storage.recordings.reading import read_file
 
@@ -185,6 +185,21 @@ def test_of_a_session_that_was_rewound_the_last_branch_goes_on(tmp_path: Path) -
     whole = written(tmp_path / "whole.jsonl", (*REWOUND, boundary, summary, going, answer))
     assert told(whole) == [*kept, "Go on", "Yes."]
     assert [entry.text for entry in read_file(whole).log if isinstance(entry, Summarized)] == ["In short."]
+
+
+async def test_results_that_were_cleared_stay_cleared(tmp_path: Path) -> None:
+    cleared = {"type": "system", "subtype": "microcompact_boundary", "timestamp": TIME}
+    cleared |= {"microcompactMetadata": {"compactedToolIds": ["t1", "unknown"]}}
+    boundary = {"type": "system", "subtype": "compact_boundary"}
+    short = claude("user", "In short.", isCompactSummary=True)
+    path = written(tmp_path / "other.jsonl", (*REWOUND, cleared, claude("user", "More"), boundary, short))
+    async with talking(tmp_path, resume=str(path)) as session:
+        log = session.agent.engine.view.log
+        results, summary = (entry for entry in log if isinstance(entry, Cleared | Summarized))
+    assert isinstance(results, Cleared)
+    assert [log.message(seq).blocks[0].text for seq in results.results] == ["one"]
+    assert isinstance(summary, Summarized)
+    assert summary.last == results.seq + 1
 
 
 async def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ all with the same `message.id`, results come in `user` lines, side chains are su
 own, each is a conversation), and lines of other types (summaries, snapshots, titles) say nothing to the model. Each
 line of an answer repeats the usage of its call, in which `input_tokens` counts neither what was read from the cache nor
 what was written to it. A compaction is a `system` line of the subtype `compact_boundary`, which names what is kept, and
-a `user` line with `isCompactSummary`, which holds the summary. `parentUuid` names the line before: where the user has
+a `user` line with `isCompactSummary`, which holds the summary; the subtype `microcompact_boundary` names the calls whose
+results are left out from there on. `parentUuid` names the line before: where the user has
 gone back, the lines of all branches stand in one file. A command's exit code stands at the start of the text of one
 that failed; of one that ended well, `toolUseResult` has the output.
 """
@@ -13,6 +14,7 @@ that failed; of one that ended well, `toolUseResult` has the output.
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 from typing_extensions import override
@@ -22,6 +24,8 @@ from tui_agent.conversation.entries import NO_OUTCOME, Outcome, Usage
 from tui_agent.storage.recordings.fields import Json, blocks_of, picture, words
 from tui_agent.storage.recordings.recording import UNUSABLE, ConversationBuilder, RecordingReader, usage_of_uncached
 
+CLEARED: Final = "[Old tool result content cleared]"
+"""What Claude Code shows in place of a result that it has cleared."""
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 
 
@@ -74,6 +78,9 @@ class ClaudeCodeReader(RecordingReader):
         side, kind, name = record["isSidechain"].flag, record["type"].text, record["uuid"].text
         if record["subtype"].text == "compact_boundary" and not side:
             self._kept = self._places.get(record["compactMetadata"]["preservedSegment"]["headUuid"].text, -1)
+        elif record["subtype"].text == "microcompact_boundary" and bool(side) == bool(self._side):
+            cleared = [each.text for each in record["microcompactMetadata"]["compactedToolIds"]]
+            builder.clearing(cleared, CLEARED, record["timestamp"].seconds)
         if kind not in ("user", "assistant") or record["isApiErrorMessage"].flag:
             return
         if self._side is None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -11,6 +11,7 @@ from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResu
 from tui_agent.conversation.entries import (
     NO_OUTCOME,
     AnyEntry,
+    Cleared,
     Message,
     Outcome,
     Prefix,
@@ -75,12 +76,21 @@ def is_metered(message: Message, model: str) -> bool:
     return message.usage is not None and (not model or message.model in ("", model))
 
 
-class _Compaction(NamedTuple):
-    """A recorded summary, after the message with the index `after` - 1; those before the index `kept` went into it."""
+class _Edit(NamedTuple):
+    """A recorded edit after the message with the index `after` - 1: a summary, into which those before the index `kept`
+    went, or the clearing of the results at the indices `cleared`.
+    """
 
     after: int
-    kept: int
-    summary: Summarized
+    entry: Summarized | Cleared
+    kept: int = 0
+    cleared: tuple[int, ...] = ()
+
+    def numbered(self, numbers: Sequence[int]) -> Summarized | Cleared:
+        """The entry with the numbers that messages have in the log."""
+        if isinstance(self.entry, Cleared):
+            return msgspec.structs.replace(self.entry, results=tuple(numbers[place] for place in self.cleared))
+        return msgspec.structs.replace(self.entry, first=numbers[0], last=numbers[self.kept - 1])
 
 
 class ConversationBuilder:
@@ -102,7 +112,7 @@ class ConversationBuilder:
         self._results: list[Message] = []
         self._names: dict[str, str] = {}
         self._answered: dict[str, bool] = {}
-        self._compactions: list[_Compaction] = []
+        self._edits: list[_Edit] = []
 
     @property
     def model(self) -> str:
@@ -224,7 +234,20 @@ class ConversationBuilder:
             return
         self._see(time)
         summary = Summarized(first=1, last=0, text=text, time=time, usage=usage)
-        self._compactions.append(_Compaction(len(self.messages), kept, summary))
+        self._edits.append(_Edit(len(self.messages), summary, kept=kept))
+
+    def clearing(self, call_ids: Collection[str], text: str, time: float) -> None:
+        """From here on the model was shown `text` in place of the results of these calls."""
+        self._close()
+        named = {self._names.get(call_id, call_id) for call_id in call_ids}
+        places = tuple(
+            place
+            for place, message in enumerate(self.messages)
+            if any(isinstance(block, ToolResult) and block.call_id in named for block in message.blocks)
+        )
+        if places:
+            entry = Cleared(results=(), texts=(text,) * len(places), time=time)
+            self._edits.append(_Edit(len(self.messages), entry, cleared=places))
 
     def take_back(self, turns: int) -> None:
         """Remove the newest turns, which the user took back."""
@@ -233,7 +256,7 @@ class ConversationBuilder:
         if turns and starts:
             cut = starts[-min(turns, len(starts))]
             del self.messages[cut:]
-            self._compactions = [each for each in self._compactions if each.after <= cut]
+            self._edits = [each for each in self._edits if each.after <= cut]
 
     @property
     def place(self) -> int:
@@ -241,18 +264,15 @@ class ConversationBuilder:
         return len(self.messages) - (self._open is None or not self._open.blocks)
 
     def finish(self) -> Log:
-        """All messages and compactions, numbered; times that are missing are those of the message before."""
+        """All messages and edits, numbered; times that are missing are those of the message before."""
         self._close()
         log, numbers = Log(), list[int]()
         latest = next((message.time for message in self.messages if message.time), 0.0) if self.timed else 0.0
         uncached = any(_counts_uncached(message.usage) for message in self.messages)
         for place in range(len(self.messages) + 1):
-            for compaction in self._compactions:
-                if compaction.after == place:
-                    covered = msgspec.structs.replace(
-                        compaction.summary, first=numbers[0], last=numbers[compaction.kept - 1]
-                    )
-                    log.append(log.stamp(covered, max(latest, covered.time)))
+            for edit in self._edits:
+                if edit.after == place:
+                    log.append(log.stamp(edit.numbered(numbers), max(latest, edit.entry.time)))
             if place < len(self.messages):
                 message = self.messages[place]
                 latest = max(latest, message.time)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, CallElsewhere, Message, Summarized, notice
+from tui_agent.conversation.entries import AnyEntry, CallElsewhere, Cleared, Message, Summarized, notice
 from tui_agent.conversation.log import Log
 from tui_agent.storage.recordings.reading import read_file
 from tui_agent.storage.recordings.recording import MOST_BYTES, Format, Recording, UnreadableRecording
@@ -87,7 +87,7 @@ def _account(recording: Recording, program: str) -> str:
 
 
 def _entries(recording: Recording, program: str) -> list[AnyEntry]:
-    """The log of the new session: what was said, the summaries, and last what the model is told of it."""
+    """The log of the new session: what was said, the summaries and clearings, and last what the model is told of it."""
     log = Log()
     shown: dict[int, int] = {}
     for entry in recording.log:
@@ -105,6 +105,12 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
                 shown[entry.seq] = len(entry.text) // CHARACTERS_A_TOKEN
                 kept = msgspec.structs.replace(
                     entry, usage=None, before=before, after=sum(shown.values()), reason=f"{program} did it."
+                )
+            case Cleared():
+                before = sum(shown.values())
+                shown |= {seq: len(text) // CHARACTERS_A_TOKEN for seq, text in zip(entry.results, entry.texts)}
+                kept = msgspec.structs.replace(
+                    entry, before=before, after=sum(shown.values()), reason=f"{program} did it."
                 )
             case _:
                 continue
