@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tests.context.sessions import comes
 from tests.profiles import model_named
-from tui_agent.context.budget import Budget, thresholds
+from tui_agent.context.budget import Budget, budget, thresholds
 from tui_agent.context.cache_life import cache_state
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import (
@@ -24,9 +24,10 @@ from tui_agent.context.economics import (
     step_price,
 )
 from tui_agent.context.engine import ContextEngine
+from tui_agent.context.layers.compaction import begins_at
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModelSwitched, Usage, tool_result, user_message
-from tui_agent.conversation.profile import Cache, Prices, Rates
+from tui_agent.conversation.profile import Cache, Prices, Rates, Tier
 from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
 from tui_agent.text import spoken_time
 
@@ -143,11 +144,11 @@ def test_a_write_without_a_price_of_its_own_costs_what_input_costs() -> None:
 
 def moment(tokens: int, *, cold: bool = False, between_turns: bool = False) -> Situation:
     """A view of so many tokens, 8,000 of them system prompt and tools, on Opus 5.5."""
-    budget = Budget(200_000, 8_000, 16_384)
+    room = Budget(200_000, 8_000, 16_384)
     return Situation(
         settings=Settings(compaction=KNOBS),
-        budget=budget,
-        limits=thresholds(budget, ClearingSettings(), CompactionSettings(), tier="frontier"),
+        budget=room,
+        limits=thresholds(room, ClearingSettings(), CompactionSettings(), tier="frontier"),
         tokens=tokens,
         growth=4_000,
         growth_of_all=4_000,
@@ -210,6 +211,36 @@ def test_a_compaction_pays_from_the_size_the_formula_says(
     for freed, pays in ((int(needed), False), (int(needed) + 1, True)):
         reason = reason_it_pays(here, CompactionWorth(cost, freed))
         assert (f"({when}, from {needed:,.0f} on)" in reason) is pays
+
+
+def test_a_summary_that_is_written_meanwhile_is_entered_after_a_call_has_written_the_cache_anew() -> None:
+    cold = moment(100_000, cold=True)
+    meanwhile = structs.replace(cold, in_background=True)
+    assert worth(meanwhile) == worth(moment(100_000))
+    assert pays_from(meanwhile, worth(meanwhile)) == pays_from(moment(100_000), worth(moment(100_000)))
+    assert worth(structs.replace(meanwhile, between_turns=True)) == worth(cold)
+
+
+@pytest.mark.parametrize(
+    ("window", "tier", "cliffs", "start"),
+    [
+        # Two calls of 5,000 tokens are made meanwhile, or a tenth of what lies between threshold and fixed part.
+        (200_000, "frontier", (), 170_000),
+        (200_000, "mid", (), 130_000),
+        (120_000, "frontier", (), 120_000 - 16_384 - 9_400),
+        (64_000, "frontier", (), 50_000 - 4_200),
+        (200_000, "frontier", (100_000,), 100_000 - 9_200),
+        (32_000, "frontier", (100_000,), 26_000 - 1_800),
+    ],
+)
+def test_a_summary_begins_before_its_threshold_only_where_calls_would_have_to_wait(
+    window: int, tier: Tier, cliffs: tuple[int, ...], start: int
+) -> None:
+    room = budget(window, 8_000, 16_384)
+    limits = thresholds(room, ClearingSettings(), CompactionSettings(), tier=tier, cliffs=cliffs)
+    here = structs.replace(moment(20_000), budget=room, limits=limits, growth_of_all=5_000)
+    assert begins_at(here, in_background=True) == start
+    assert begins_at(here, in_background=False) == limits.compact.tokens >= start
 
 
 def test_where_no_price_growth_or_thrift_is_known_nothing_pays() -> None:

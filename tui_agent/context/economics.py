@@ -84,6 +84,11 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     in_background: bool = False
     kept_from: int | None = None
 
+    @property
+    def summary_is_cold(self) -> bool:
+        """Whether a summary begun now is entered on a cold cache: one that is written meanwhile comes after a call."""
+        return self.cold and (self.between_turns or not self.in_background)
+
 
 def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: float = 0.0) -> float | None:
     """How many tokens a clearing must free to pay for itself while the cache is warm.
@@ -298,9 +303,9 @@ def compaction_worth(here: Situation, *, keep: int) -> CompactionWorth:
     most = summaries_limit(here)
     written = expected_summary(replaced, most)
     whole = written + min(facts_limit(here), replaced // FACTS_SHARE)
-    reads = 0.0 if here.cold else rates.read * here.tokens
+    reads = 0.0 if here.summary_is_cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
-    rewriting = 0.0 if here.cold else max(0.0, rates.write - rates.read) * (keep + whole)
+    rewriting = 0.0 if here.summary_is_cold else max(0.0, rates.write - rates.read) * (keep + whole)
     return CompactionWorth(writing + rewriting, here.tokens - (stays + whole), writing)
 
 
@@ -308,7 +313,7 @@ def pays_from(here: Situation, worth: CompactionWorth) -> float | None:
     """How many tokens a compaction must free to pay off at this moment; None if that is unknown, or it never does."""
     settings, rates, growth = here.settings.compaction, here.rates, here.growth_of_all
     now = settings.thrift_between_turns if here.between_turns else settings.thrift_in_loop
-    factor = settings.thrift * (settings.thrift_cold if here.cold else now)
+    factor = settings.thrift * (settings.thrift_cold if here.summary_is_cold else now)
     if not factor or rates is None or growth <= 0 or rates.read <= 0:
         return None
     carrying = rates.read + COLD_SHARE * max(0.0, rates.write - rates.read)
@@ -320,7 +325,9 @@ def reason_it_pays(here: Situation, worth: CompactionWorth) -> str:
     needed = pays_from(here, worth)
     if needed is None or worth.freed <= 0 or worth.freed < needed:
         return ""
-    when = "the cache is cold" if here.cold else "between turns" if here.between_turns else "inside a tool loop"
+    when = (
+        "the cache is cold" if here.summary_is_cold else "between turns" if here.between_turns else "inside a tool loop"
+    )
     return f"it pays: {worth.freed:,} freed tokens outweigh a summary ({when}, from {needed:,.0f} on)"
 
 

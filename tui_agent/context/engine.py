@@ -208,6 +208,7 @@ class ContextEngine(KnownContext):
                 draft = yield from self._write(decision)
                 if isinstance(draft, Draft):
                     yield from self.enter(draft, waited_s=self.clock() - began)
+                    yield from self._merge()
                 return isinstance(draft, Draft)
             case _:
                 yield from self.change(decision)
@@ -309,6 +310,7 @@ class ContextEngine(KnownContext):
         draft = yield from self.draft(step, subject)
         if isinstance(draft, Draft):
             result = yield from self.enter(draft)
+            yield from self._merge()
             # Free the turns one by one: freeing all of a long conversation at once would block every thread.
             parts: list[object] = [*draft.plan.leaving, *draft.material.parts]
             del draft
@@ -499,15 +501,16 @@ class ContextEngine(KnownContext):
         yield from self._carry_out(digest)
         yield from self._carry_out(cleared)
         yield from self._carry_out(self.layers.episodes.plan(self.view, here))
-        # Merge the oldest summaries if all together have grown too large. If that fails they stay.
-        plan = plan_merge(self.view, self.situation()) if self._summary is None else None
-        if plan is not None and self.settings.compaction.background:
-            yield from self.write_in_background(plan)
-        elif plan is not None:
-            merge = yield from self._write(plan, asked=True)
-            if isinstance(merge, Draft):
-                yield from self._enter(merge)
         return result
+
+    def _merge(self) -> Steps[None]:
+        """Merge the oldest summaries if all together have grown too large, while what follows them is not in the cache
+        anyway; after a summary that was written in the background, the next one does it. If it fails they stay.
+        """
+        plan = plan_merge(self.view, self.situation())
+        merge = (yield from self._write(plan, asked=True)) if plan is not None else None
+        if isinstance(merge, Draft):
+            yield from self._enter(merge)
 
     def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[StepDone]:
         here = self.situation()

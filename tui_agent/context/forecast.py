@@ -25,7 +25,7 @@ from tui_agent.context.economics import (
     step_price,
 )
 from tui_agent.context.layers.clearing import PLACEHOLDER_TOKENS, pays_until_the_next, protected_tokens, smallest_batch
-from tui_agent.context.layers.compaction import growth_meanwhile
+from tui_agent.context.layers.compaction import begins_at
 from tui_agent.context.layers.due import Due
 from tui_agent.conversation.entries import Cleared
 from tui_agent.conversation.profile import MILLION
@@ -160,7 +160,7 @@ def _next_clearing(view: View, here: Situation) -> StepAhead | None:
     protected = protected_tokens(settings, here.budget.window)
     before = view.before_tail(lambda size: here.tokens_of(size) <= protected)
     now = max(0, here.tokens_of(before.results) - before.result_count * PLACEHOLDER_TOKENS)
-    least = smallest_batch(settings, here.budget.window)
+    least = smallest_batch(settings, here)
     tail = here.mixed_tokens_of(before.tail)
     needed = clearing_size(rates, tail, here.growth) if settings.by_price else None
     distance = max(0, threshold.tokens - here.tokens)
@@ -181,7 +181,7 @@ def _next_compaction(view: View, here: Situation) -> StepAhead | None:
     if here.settings.context.preset == "off" or not settings.auto or trigger.rests or not trigger.tokens:
         return None
     keep, distance = keep_tokens(settings, here.budget, trigger.tokens), max(0, trigger.tokens - here.tokens)
-    start = trigger.tokens - (growth_meanwhile(here) if settings.background else 0)
+    start = begins_at(here, in_background=settings.background)
     least, by_price = smallest_gain(here.budget, trigger.tokens), not undone_by_user(view)
     rates = here.rates
     for calls in _calls_ahead(here):

@@ -115,7 +115,7 @@ class ClearingSettings(Struct, frozen=True, kw_only=True):
     protect_share: Share = 0.25
     """Largest share of the window `protect_tokens` may be."""
     min_batch_share: Share = 0.05
-    """Smallest share of the window that a batch must free, at least 200 tokens; 0: any batch will do."""
+    """Smallest share of the compaction trigger that a batch must free, at least 200 tokens; 0: any batch will do."""
     never_clear: tuple[str, ...] = ("mark_task_done", "find_tool", "episode")
     """Tools whose results stay, besides reads of memory and skills; the lists of all sources are combined."""
 

@@ -120,11 +120,11 @@ def test_nothing_is_cleared_twice_and_a_threshold_that_stays_exceeded_does_not_c
         made.step(RESULT)
         found = plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, threshold)
         if found is not None:
-            assert found.before - found.after >= 10_000
+            assert found.before - found.after >= 8_500
             made.add(found)
             cleared_at.append(call)
     assert len(cleared_at) >= 20
-    assert min(later - sooner for sooner, later in pairwise(cleared_at)) >= 4
+    assert min(later - sooner for sooner, later in pairwise(cleared_at)) >= 3
     results = [seq for entry, _ in made.view.context_entries() if isinstance(entry, Cleared) for seq in entry.results]
     assert len(results) == len(set(results))
 
@@ -193,7 +193,12 @@ def test_a_cold_cache_is_used_at_once_but_only_for_a_batch_and_only_where_prices
     assert plan_clearing(made.view, situation(made.view, ROOM, rates=OPUS, growth=3_000), SETTINGS, trigger()) is None
     assert plan_clearing(made.view, situation(made.view, ROOM, cold=True), SETTINGS, trigger()) is None
     assert plan_clearing(made.view, cold, ClearingSettings(by_price=False), trigger()) is None
+    # A share of a short request is enough, but no less.
     small = session(15)
+    found = plan_clearing(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger())
+    assert found is not None
+    assert 10_000 > found.before - found.after >= 0.05 * found.before
+    small = session(14)
     assert plan_clearing(small.view, situation(small.view, ROOM, cold=True, rates=OPUS), SETTINGS, trigger()) is None
 
 

@@ -200,15 +200,18 @@ def _pays(signed: Plan, ours: Plan, view: View, here: Situation) -> bool:
     small share of what the calls cost that filled the window: thinking is worth more than its tokens.
     """
     rates, thinking = here.rates, here.mixed_tokens_of(view.reasoning_after(signed.last))
-    if rates is None or not rates.input_usd:
+    then = here.model.rates(ours.likely_after) or rates
+    if rates is None or then is None or not rates.input_usd:
         return True
     extra = signing_extra(here, rates, replaced=signed.replaced, replaced_by_us=ours.replaced)
-    # Facts stand behind either.
+    # Facts stand behind either. What comes after a summary may cost less per token than what comes before it.
     after, after_ours = signed.likely_after - signed.facts, ours.likely_after - ours.facts
-    extra += rates.write * (after - (after_ours - thinking))
-    calls = ours.replaced / max(1.0, here.growth_of_all)
-    spent = ours.replaced * rates.write + calls * rates.read * (here.tokens - ours.replaced / 2)
-    return extra <= thinking * rates.output + (KEPT_THINKING_SHARE * spent if thinking else 0.0)
+    later = thinking * then.output - then.write * (after - (after_ours - thinking))
+    if thinking:
+        calls = ours.replaced / max(1.0, here.growth_of_all)
+        spent = ours.replaced * then.write + calls * then.read * (here.tokens - ours.replaced / 2)
+        later += KEPT_THINKING_SHARE * spent
+    return extra * rates.input_usd <= later * then.input_usd
 
 
 def _plan_signed(wanted: Plan, view: View, here: Situation, last: int, *, least_gain: int) -> Plan | Refusal | None:

@@ -88,7 +88,7 @@ class ClearingLayer:
         if situation.settings.context.preset not in ("layered", "digest"):
             return None
         threshold, everything = situation.limits.clear, situation.tokens_of(view.sizes()["results"])
-        smallest, passed = smallest_batch(settings, situation.budget.window), threshold.reached(situation.tokens)
+        smallest, passed = smallest_batch(settings, situation), threshold.reached(situation.tokens)
         priced = settings.by_price and situation.rates is not None and situation.rates.read > 0
         may_pay = priced and (situation.cold or (everything >= situation.least_results and situation.growth > 0))
         if everything < smallest or not (passed or may_pay):
@@ -159,10 +159,12 @@ def protected_tokens(settings: ClearingSettings, window: int) -> int:
     return min(settings.protect_tokens, int(window * settings.protect_share)) if window else settings.protect_tokens
 
 
-def smallest_batch(settings: ClearingSettings, window: int) -> int:
-    """The fewest tokens that a clearing must free."""
-    share = settings.min_batch_share
-    return max(LEAST_BATCH, round(window * share)) if share else 1
+def smallest_batch(settings: ClearingSettings, here: Situation) -> int:
+    """The fewest tokens that a clearing must free: a share of the request at which a summary is due or, while the cache
+    is cold and clearing costs nothing, of the next one if that is smaller.
+    """
+    share, most = settings.min_batch_share, here.limits.compact.tokens or here.budget.window or here.tokens
+    return max(LEAST_BATCH, round((min(most, here.tokens) if here.cold else most) * share)) if share else 1
 
 
 def placeholder(result: LiveResult) -> str:
