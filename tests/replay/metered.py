@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tests.replay.sessions import START, Session
-from tui_agent.storage.recordings.claude_code import CLEARED
 from tests.servers.cache import CacheUse, PromptCache, Segment
+from tui_agent.storage.recordings.claude_code import CLEARED
 
 MODEL = "claude-opus-4-7"
 SYSTEM_TOKENS = 14_200
@@ -33,7 +33,8 @@ def pieces(text: str) -> int:
 class Provider:
     """Answers the calls of one session: what is in the prompt, what the cache makes of it, when it is compacted.
 
-    `compact_at` and `clear_at`, at which all results but the newest three are cleared, once, are in tokens; `hour`: entries live for an hour; `warm`: another session has sent the system prompt.
+    `compact_at`, and `clear_at`, where all results but the newest three are cleared, once, are in tokens; `hour`:
+    entries live for an hour; `warm`: another session has sent the system prompt.
     """
 
     compact_at: int = 10**9

@@ -108,7 +108,9 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
                 )
             case Cleared():
                 before = sum(shown.values())
-                shown |= {seq: len(text) // CHARACTERS_A_TOKEN for seq, text in zip(entry.results, entry.texts)}
+                shown |= {
+                    seq: len(text) // CHARACTERS_A_TOKEN for seq, text in zip(entry.results, entry.texts, strict=False)
+                }
                 kept = msgspec.structs.replace(
                     entry, before=before, after=sum(shown.values()), reason=f"{program} did it."
                 )
