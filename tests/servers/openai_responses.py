@@ -30,6 +30,8 @@ class ResponsesServer(ChatServer):
     catalogue: ClassVar[tuple[ModelSpec, ...]] = OPENAI
     summaries = True
     """Whether summaries of reasoning are given: to verified accounts alone."""
+    compacts = False
+    """Whether conversations are compacted."""
 
     def __init__(self, script: ScriptSource, **options: Any) -> None:
         super().__init__(script, **options)
@@ -47,6 +49,10 @@ class ResponsesServer(ChatServer):
 
     @override
     async def route(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
+        if (request.method, request.path) == ("POST", "/v1/responses/compact") and self.compacts:
+            self.check_key(request)
+            await exchange.respond(200, self._compacted(check(request.body, self.models, self.issued, answers=False)))
+            return
         if (request.method, request.path) != ("POST", "/v1/responses"):
             await super().route(request, recorded, exchange)
             return
@@ -65,6 +71,19 @@ class ResponsesServer(ChatServer):
         use = self.cache.use_implicit(checked.spec.id, segments, checked.spec.minimum_cached)
         reply = _Answering(self, checked, step, use, attempt).reply()
         await self.stream(recorded.number, reply, step, fault, exchange)
+
+    def _compacted(self, checked: Checked) -> dict[str, Any]:
+        """What the user said, then an item for what else was said, which only this model can read."""
+        items = checked.body["input"]
+        nonce = hashlib.sha256(compact(items).encode()).hexdigest()
+        sealed = signing.sign(checked.spec.id, nonce[:16], "é" + compact(items))
+        item = {"id": f"cmp_{nonce[:24]}", "type": "compaction", "encrypted_content": sealed}
+        self.issued.add(checked.spec.id + compact(item))
+        said = [each for each in items if each.get("role") == "user"]
+        usage = {"input_tokens": checked.tokens, "input_tokens_details": {"cached_tokens": 0}}
+        usage |= {"output_tokens": 700, "output_tokens_details": {"reasoning_tokens": 0}}
+        told = {"id": f"resp_{nonce[:24]}", "object": "response.compaction", "created_at": 1}
+        return {**told, "output": [*said, item], "usage": usage}
 
 
 class _Answering:
@@ -179,6 +198,8 @@ def parse(body: dict[str, Any], model: str) -> ParsedRequest:
         match item["type"]:
             case "message":
                 said.append(Said(item["role"], "".join(part.get("text", "") for part in item["content"])))
+            case "compaction":
+                pass
             case "function_call_output":
                 output = item["output"]
                 text = output if isinstance(output, str) else "".join(part.get("text", "") for part in output)

@@ -20,11 +20,14 @@ _TOP_LEVEL = (
     "max_output_tokens", "reasoning", "prompt_cache_key", "previous_response_id", "temperature", "top_p", "text",
 )  # fmt: skip
 
+_COMPACT = ("model", "input", "instructions", "previous_response_id", "prompt_cache_key")
+
 Item = dict[str, Any]
 
 
-def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str]) -> Checked:
-    """Check a request for ``/responses``; ``issued`` has the reasoning items the server gave out.
+def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str], *, answers: bool = True) -> Checked:
+    """Check a request for ``/responses``, or ``/responses/compact`` if nothing ``answers``; ``issued`` has the reasoning
+    and compaction items that the server gave out, these after their model.
 
     Raises RuleBroken with the API's own error.
     """
@@ -32,19 +35,20 @@ def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str]) -> 
         body = parse_body(raw)
     except ValueError as error:
         raise broken(f"We could not parse the JSON body of your request: {error}") from None
-    if unknown := set(body) - set(_TOP_LEVEL):
+    if unknown := set(body) - set(_TOP_LEVEL if answers else _COMPACT):
         raise broken(f"Unknown parameter: '{sorted(unknown)[0]}'.")
     spec = models.get(str(body.get("model")))
     if spec is None:
         message = f"The requested model '{body.get('model')}' does not exist."
         raise RuleBroken(message, kind="model_not_found")
-    _check_options(body, spec)
+    if answers:
+        _check_options(body, spec)
     items = body.get("input")
     if not isinstance(items, list) or not items:
         raise broken("One of 'input' or 'previous_response_id' must be provided.")
     for i, item in enumerate(items):
         _check_item(item, f"input[{i}]", spec, issued)
-    _check_order(items)
+    _check_order(items, answers=answers)
     tokens = prompt_tokens(body)
     if tokens >= spec.window:
         raise RuleBroken(OVERFLOW, kind="context_length_exceeded")
@@ -122,6 +126,10 @@ def _check_item(item: Any, where: str, spec: ModelSpec, issued: Collection[str])
                 raise RuleBroken(NOT_KEPT.format(item.get("id")), status=404, kind="invalid_request_error")
             if compact(item) not in issued:
                 raise broken(unverified(item), kind="invalid_encrypted_content")
+        case "compaction":
+            known(item, ("type", "id", "encrypted_content"), where)
+            if spec.id + compact(item) not in issued:
+                raise broken(unverified(item), kind="invalid_encrypted_content")
         case "function_call":
             known(item, ("type", "call_id", "name", "arguments", "id"), where)
             _check_id(item, where)
@@ -156,7 +164,7 @@ def _check_parts(content: Any, kinds: Collection[str], where: str) -> None:
             raise broken(f"Invalid value: '{kind}' in '{where}.content'. Supported values are: {sorted(kinds)}.")
 
 
-def _check_order(items: list[Item]) -> None:
+def _check_order(items: list[Item], *, answers: bool) -> None:
     """Reasoning is followed by what it led to; every call is answered before the user speaks again."""
     open_calls: list[str] = []
     for i, item in enumerate(items):
@@ -175,9 +183,9 @@ def _check_order(items: list[Item]) -> None:
             if item["call_id"] not in open_calls:
                 raise broken(f"No tool call found for function call output with call_id {item['call_id']}.")
             open_calls.remove(item["call_id"])
-        elif item["role"] == "user" and open_calls:
+        elif item.get("role") == "user" and open_calls:
             raise broken(f"No tool output found for function call {open_calls[0]}.")
     if open_calls:
         raise broken(f"No tool output found for function call {open_calls[0]}.")
-    if items[-1].get("role") == "assistant":
+    if answers and items[-1].get("role") == "assistant":
         raise broken("The last item must not be the assistant's.")

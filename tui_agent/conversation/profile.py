@@ -91,7 +91,8 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     `cache_minimum`: tokens of the smallest prefix that is cached. `keeps_hours`: requests can have it live an hour.
     `fixed_window`: the model was loaded with this window, so settings can narrow but not widen it.
     `picture_bytes` (in base64) and `most_pictures` limit all pictures of a request together; 0: no known limit.
-    `signs_summaries`: its provider writes summaries that it accepts for the messages they summarise.
+    `signs_summaries`: its provider writes summaries that it accepts for the messages they summarise. `compacts`: its
+    provider makes of a conversation an item that only this model can read.
     `images`: it accepts pictures. `tools`: it accepts tools. `defers_tools`: it accepts deferred tool definitions.
     `loose_calls`: its server does not enforce a format for calls, so they may appear in the text.
     `local`: it runs on the user's own machines, where requests cost time instead of money: `reading` and `writing` are
@@ -111,6 +112,7 @@ class ModelProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     prices: Prices | None = None
     bound_reasoning: bool = False
     signs_summaries: bool = False
+    compacts: bool = False
     fixed_window: bool = False
     images: bool = True
     cache: Cache = "none"

@@ -42,6 +42,7 @@ from tui_agent.conversation.states import (
     unpack_fingerprints,
     written_out,
 )
+from tui_agent.conversation.wire import read_opaque
 
 __all__ = ["ModelRequest", "ReasoningPolicy", "Rendering", "RequestMessage"]
 
@@ -97,6 +98,12 @@ class ReasoningPolicy(NamedTuple):
     model: str = ""
     bound: bool = True
     signed: bool = False
+
+
+def takes_signed(signed: str, model: str, *, signs: bool) -> bool:
+    """Whether a model takes a summary as its provider `signed` it; what only one model can read, that one takes."""
+    only = read_opaque(signed).get("model")
+    return bool(signed) and (signs if only is None else only == model)
 
 
 class RequestStart(NamedTuple):
@@ -285,7 +292,8 @@ class Rendering:
         """
         boundary, annex = fold.boundaries[seq], fold.state_at(seq)
         own = boundary.text if fold.hidden_counts.get(seq) and state is not annex else ""
-        texts: list[Text | Image] = [Text(own, boundary.signed if first and self.policy.signed else "")]
+        taken = first and takes_signed(boundary.signed, self.policy.model, signs=self.policy.signed)
+        texts: list[Text | Image] = [Text(own, boundary.signed if taken else "")]
         if annex is None:
             texts += map(Text, self._shown_words[1:] if self._shown_words[0] == seq else ())
         elif annex.covered_by:

@@ -157,6 +157,8 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     """Write one shortly before a large cache expires while you are away, if that costs less than reading it again."""
     by_provider: bool = True
     """Let the provider write and sign summaries where it offers that and thinking would be lost otherwise."""
+    opaque_items: bool = False
+    """Have OpenAI compact the older turns too; its model reads the opaque item, you and other models our summary."""
     threshold: Threshold = 0.85
     """Share of the window that triggers a compaction for a model of unknown tier."""
     threshold_by_tier: ThresholdByTier = ThresholdByTier()

@@ -22,6 +22,7 @@ from tui_agent.settings import Settings
 
 FACTS = model_named(MODEL, window=200_000, source="provider", max_output=128_000, tier="frontier")
 SIGNING = structs.replace(FACTS, bound_reasoning=True, signs_summaries=True)
+COMPACTING = structs.replace(FACTS, compacts=True)
 LASTING = structs.replace(FACTS, prices=Prices(4.0, 20.0, 0.2, 5.0), cache="marked", keeps_hours=True)
 ALL_CACHED = Usage(input_tokens=110_000, cache_read_tokens=100_000, cache_write_tokens=10_000)
 NOW = 100.0
@@ -300,6 +301,9 @@ PROBES: Mapping[str, Probe] = {
     "compaction.background": Probe(False, written_meanwhile, SUMMARIES),
     "compaction.by_provider": Probe(
         False, lambda settings, _: bool(compaction(settings, reading(190_000), SIGNING).through), SUMMARIES
+    ),
+    "compaction.opaque_items": Probe(
+        True, lambda settings, _: bool(compaction(settings, reading(190_000), COMPACTING).through), SUMMARIES
     ),
     "compaction.threshold": Probe(0.5, compacts_at(tier("unknown"))),
     "compaction.threshold_by_tier.frontier": Probe(0.5, compacts_at(tier("frontier"))),

@@ -333,8 +333,8 @@ class StepRunner:
         except CostCeilingReached as reached:
             return Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:
-            if asked.request.summarize is not None and not model.profile.signs_summaries:
-                await self._record.use_model(structs.replace(self._engine.model, signs_summaries=False))
+            if asked.request.summarize is not None and not (model.profile.signs_summaries or model.profile.compacts):
+                await self._record.use_model(structs.replace(self._engine.model, signs_summaries=False, compacts=False))
             return Refusal(error.message)
         finally:
             await account.broke_off()

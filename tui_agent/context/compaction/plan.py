@@ -34,7 +34,7 @@ from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import Boundary, Restored, Words
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.log import because_of
-from tui_agent.conversation.request import words_block
+from tui_agent.conversation.request import takes_signed, words_block
 from tui_agent.conversation.sizes import TextSize, size_of_text, total_size
 from tui_agent.conversation.view import View
 
@@ -170,7 +170,9 @@ def plan_compaction(
     least = SHORTEST_GAIN if asked else smallest_gain(here.budget, trigger)
     wanted = _wanted(here, _form(here), focus, reason)
     ours = _plan(wanted, view, here, groups[begin:cut], least_gain=least)
-    if not (by_provider and settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning):
+    keeps_thinking = settings.by_provider and here.model.signs_summaries and here.model.bound_reasoning
+    opaque = settings.opaque_items and here.model.compacts
+    if not (by_provider and (keeps_thinking or opaque)):
         return ours
     signed = None
     while signed is None and cut > begin:
@@ -180,7 +182,9 @@ def plan_compaction(
             signed = _plan_signed(wanted, view, here, last, least_gain=least)
             break
         cut -= 1
-    if signed is None or (isinstance(signed, Plan) and isinstance(ours, Plan) and not _pays(signed, ours, view, here)):
+    if signed is None:
+        return ours
+    if isinstance(signed, Plan) and isinstance(ours, Plan) and not opaque and not _pays(signed, ours, view, here):
         return ours
     return signed
 
@@ -442,7 +446,7 @@ def plan_merge(view: View, here: Situation, *, coming: Plan | None = None) -> Pl
     written. The newest stays as it is, unless there are only two.
     """
     shown = sorted(view.boundaries(), key=lambda each: each.first)
-    if here.model.signs_summaries and any(each.signed for each in shown):
+    if any(takes_signed(each.signed, here.model.name, signs=here.model.signs_summaries) for each in shown):
         return None  # the next signed summary stands for all of them
     sizes = [here.mixed_tokens_of(size_of_text(each.text)) for each in shown]
     budget = summaries_limit(here)

@@ -56,6 +56,7 @@ HOW: Final[Mapping[WayName, str]] = {
 """How a summary was made, for people, if it was not made in the way that was chosen."""
 
 SIGNED: Final = "by the provider, which signs it: the thinking of the kept messages stays"
+OPAQUE: Final = "beside an item that only its model reads"
 SIGNED_TOKENS: Final = 12_000
 """The most tokens of a call that writes a signed summary, thinking included."""
 ANSWER_TOKENS: Final = 4_096
@@ -163,18 +164,25 @@ class Writers(NamedTuple):
         answer = expect(Answer, outcome)
         if not answer.signed:
             return Refusal("the provider did not sign its summary")
+        text, how, spent = answer.text, SIGNED, answer.cost_usd
+        if not text:  # what the provider made is for its model alone: we write what everybody else reads
+            ours = yield from self.write(order._replace(running=structs.replace(running, summarize=None)))
+            if isinstance(ours, Refusal):
+                return ours
+            text, how = ours.text, f"{OPAQUE}; {ours.how}"
+            spent = None if spent is None or ours.spent_usd is None else spent + ours.spent_usd
         draft = accept(
             plan,
             material,
-            answer.text,
+            text,
             path=self.path,
             tokens_of=here.mixed_tokens_of,
             model=answer.model,
             usage=answer.usage,
-            cost_usd=answer.cost_usd,
+            cost_usd=spent,
             signed=answer.signed,
         )
-        return draft if isinstance(draft, Refusal) else structs.replace(draft, how=SIGNED, spent_usd=answer.cost_usd)
+        return draft if isinstance(draft, Refusal) else structs.replace(draft, how=how, spent_usd=spent)
 
     def extract(self, plan: Plan, view: View, here: Situation) -> Draft | Refusal:
         """The summary that is extracted from the turns themselves, without a model."""

@@ -54,7 +54,7 @@ TEMPLATE_TOKENS = 256
 """Tokens that a model's template may add to a request, such as instructions on the format of calls."""
 LEAST_ROOM = 8
 """The part of the window that is left for the answer if a request's tokens are only known by their bound."""
-CHAT, RESPONSES, MODELS = "/chat/completions", "/responses", "/models"
+CHAT, RESPONSES, COMPACT, MODELS = "/chat/completions", "/responses", "/responses/compact", "/models"
 
 _NO_PICTURES = re.compile(
     r"not a multimodal model|(?:does not|doesn't|no endpoints found that) support (?:image|vision)|image input is not"
@@ -116,14 +116,14 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
     def _reply(self, request: ModelRequest) -> OpenAiReply:
         taken = call_ids(request.messages)
         if self._service.api == "responses":
-            return ResponsesReply(self._profile.id, taken)
+            return ResponsesReply(self._profile.id, taken, self._profile.name)
         # Local servers report "length" also if the window is full; the reply tells the two apart by `max_tokens`.
         return ChatReply(self._profile.id, taken, request.max_tokens if self._service.local else 0)
 
     @override
     async def _events(self, request: ModelRequest, reply: OpenAiReply) -> AsyncGenerator[object, None]:
         client = await self._connection.client()
-        path = RESPONSES if self._service.api == "responses" else CHAT
+        path = CHAT if self._service.api != "responses" else RESPONSES if request.summarize is None else COMPACT
         async with self._exclusive():
             while True:
                 body = await asyncio.to_thread(self._encoded, request)
@@ -136,6 +136,9 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
                     if isinstance(reply, ChatReply) and error.refusal.written:
                         reply.take_in(error.refusal.written)
                         break
+                    if request.summarize is not None and error.refusal.status in (400, 404, 405):
+                        self._profile = msgspec.structs.replace(self._profile, compacts=False)
+                        raise
                     if reply.started or not (
                         self._drops_refused(error.refusal) or self._shortens_answer(error.refusal)
                     ):

@@ -90,6 +90,7 @@ def _profile(service: OpenAiServer, model: str, said: EndpointModel) -> ModelPro
         tools=said.tools is not False,
         loose_calls=service.api == "chat",
         catalogue=service.catalogue,
+        compacts=service.api == "responses",
         source="settings" if said is not _UNKNOWN else "default",
         search_usd=0.01 if service.api == "responses" and service.id == OPENAI.id else said.search_usd,
     )

@@ -81,6 +81,15 @@ class _Item(msgspec.Struct):
 
 class _Kind(msgspec.Struct):
     type: str = ""
+    object: str = ""
+
+
+class _Window(msgspec.Struct):
+    """What a conversation was compacted to: all items to send in its place, the last of them opaque."""
+
+    id: str = ""
+    usage: _Usage | None = None
+    output: list[msgspec.Raw] = []
 
 
 class _Event(msgspec.Struct):
@@ -96,6 +105,7 @@ class _Event(msgspec.Struct):
 
 
 _kinds, _events, _items = msgspec.json.Decoder(_Kind), msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Item)
+_windows = msgspec.json.Decoder(_Window)
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _ARGUMENTS = "response.function_call_arguments.delta"
@@ -122,10 +132,11 @@ class _Open:
 class ResponsesReply:
     """Reads the stream's events in order; `complete` after the event that ends the response.
 
-    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id.
+    `taken` are the ids of the conversation's earlier calls; a new call with one of them gets another id. `name`: the
+    model's in settings and entries.
     """
 
-    def __init__(self, model: str, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, model: str, taken: frozenset[str] = frozenset(), name: str = "") -> None:
         self.complete = False
         self.started = False
         self._model = model
@@ -134,12 +145,19 @@ class ResponsesReply:
         self._usage = Usage()
         self._why = ""
         self._id = ""
+        self._name = name
+        self._compacted: tuple[Text, ...] = ()
 
     def read(self, data: object) -> list[StreamEvent]:
         """Read one event's data. Raises `msgspec.DecodeError`, and `ServerRefusedError`."""
         if not isinstance(data, bytes):
             raise TypeError(f"{type(data).__name__} is no data of an event")
-        if data.strip() == b"[DONE]" or _kinds.decode(data).type not in _KNOWN:
+        if data.strip() == b"[DONE]":
+            return []
+        kind = _kinds.decode(data)
+        if kind.object == "response.compaction":
+            return self._take_window(_windows.decode(data))
+        if kind.type not in _KNOWN:
             return []
         event = _events.decode(data)
         if event.response is not None:
@@ -169,7 +187,9 @@ class ResponsesReply:
         pages = {source.url: source.title or "" for source in reversed(found) if source.url}
         used = msgspec.structs.replace(self._usage, searches=sum(action.type == "search" for action in actions))
         blocks = with_sources(blocks, dict(reversed(pages.items())))
-        return Completed(blocks, used, reason, valid_text(self._model), answer_id=valid_text(self._id))
+        return Completed(
+            (*self._compacted, *blocks), used, reason, valid_text(self._model), answer_id=valid_text(self._id)
+        )
 
     def _response(self, kind: str, response: _Response) -> list[StreamEvent]:
         self._model, self._id = response.model or self._model, response.id or self._id
@@ -182,6 +202,16 @@ class ResponsesReply:
             self.complete = True
             self._why = (response.incomplete_details.reason or "") if response.incomplete_details is not None else ""
         return [Metered(self._usage)] if response.usage is not None else []
+
+    def _take_window(self, window: _Window) -> list[StreamEvent]:
+        self.started = self.complete = True
+        self._id, self._usage = window.id, _counted(window.usage or _Usage())
+        for item in window.output:
+            if (last := _items.decode(item)).type == "compaction" and last.encrypted_content:
+                items = b",".join(map(bytes, window.output)).decode()
+                opaque = write_opaque(compacted=items, encrypted=last.encrypted_content, model=self._name)
+                self._compacted = (Text("", opaque),)
+        return [Metered(self._usage)]
 
     def _item(self, event: _Event) -> StreamEvent | None:
         index = event.output_index

@@ -35,13 +35,11 @@ class ResponsesEncoder:
 
     def encode(self, request: ModelRequest, options: ResponsesOptions) -> bytes:
         """The request's body, with the messages last, so that a longer conversation's body extends a shorter one's."""
-        head: Fields = {
-            "model": options.model,
-            "stream": True,
-            "store": False,
-            "max_output_tokens": request.max_tokens,
-        }
-        if options.reasons:
+        answers = request.summarize is None
+        head: Fields = {"model": options.model}
+        if answers:
+            head |= {"stream": True, "store": False, "max_output_tokens": request.max_tokens}
+        if options.reasons and answers:
             head["include"] = ["reasoning.encrypted_content"]
             reasoning: Fields = {"summary": "auto"} if options.summaries else {}
             if options.effort:
@@ -50,7 +48,7 @@ class ResponsesEncoder:
                 head["reasoning"] = reasoning
         if request.system.strip():
             head["instructions"] = valid_text(request.system)
-        if request.tools:
+        if request.tools and answers:
             head["tools"] = [
                 {"type": "web_search"}
                 if tool.hosted
@@ -67,7 +65,7 @@ class ResponsesEncoder:
             request.messages, lambda message, _: _encoded(message, options), variant=options, keep=not request.one_off
         )
         pieces = [piece for piece in made if piece]
-        if pieces and not request.one_off:
+        if pieces and answers and not request.one_off:
             # Routes requests with the same prefix to the same cache (OpenAI, prompt caching).
             head["prompt_cache_key"] = blake2b(
                 request.system.encode(errors="replace") + pieces[0], digest_size=16
@@ -79,7 +77,11 @@ def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
     """One message's items, separated by commas; empty if nothing of it is sent."""
     items: list[Fields] = []
     parts: list[Fields] = []
+    compacted = b""
     for block in message.blocks:
+        if isinstance(block, Text) and (window := read_opaque(block.opaque).get("compacted")):
+            compacted = window.encode()  # it takes the place of the text, byte for byte
+            continue
         given = original("responses", block)
         if isinstance(block, Reasoning) and not options.reasons:
             continue
@@ -96,7 +98,7 @@ def _encoded(message: RequestMessage, options: ResponsesOptions) -> bytes:
         items.pop()
     if parts:
         items.append({"type": "message", "role": "user", "content": parts})
-    return b",".join(map(encode, items))
+    return b",".join(filter(None, (compacted, *map(encode, items))))
 
 
 PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"})

@@ -5,10 +5,10 @@ all with the same `message.id`, results come in `user` lines, side chains are su
 own, each is a conversation), and lines of other types (summaries, snapshots, titles) say nothing to the model. Each
 line of an answer repeats the usage of its call, in which `input_tokens` counts neither what was read from the cache nor
 what was written to it. A compaction is a `system` line of the subtype `compact_boundary`, which names what is kept, and
-a `user` line with `isCompactSummary`, which holds the summary; one of the subtype `microcompact_boundary` names the calls
-whose results are left out from there on. `parentUuid` names the line before: where the user has gone back, the lines of
-all branches stand in one file. A command's exit code stands at the start of the text of one that failed; of one that
-ended well, `toolUseResult` has the output.
+a `user` line with `isCompactSummary`, which holds the summary; one of the subtype `microcompact_boundary` names the
+calls whose results are left out from there on. `parentUuid` names the line before: where the user has gone back, the
+lines of all branches stand in one file. A command's exit code stands at the start of the text of one that failed; of
+one that ended well, `toolUseResult` has the output.
 """
 
 import re
