@@ -26,8 +26,8 @@ Item = dict[str, Any]
 
 
 def check(raw: bytes, models: dict[str, ModelSpec], issued: Collection[str], *, answers: bool = True) -> Checked:
-    """Check a request for ``/responses``, or ``/responses/compact`` if nothing ``answers``; ``issued`` has the reasoning
-    and compaction items that the server gave out, these after their model.
+    """Check a request for ``/responses``, or for ``/responses/compact`` if nothing `answers` it; ``issued`` has the
+    reasoning and compaction items that the server gave out, these after their model.
 
     Raises RuleBroken with the API's own error.
     """
