@@ -112,21 +112,25 @@ def task_done(view: View) -> TaskDone | None:
     return TaskDone(step, str(arguments_of(call).get("detail", "")))
 
 
-def begins_at(here: Situation, *, in_background: bool) -> int:
-    """The size in tokens from which a summary is begun: the trigger. In the background also earlier if calls would
-    have to wait for it otherwise, since they would not fit or pass a price cliff before it is written.
+def growth_meanwhile(here: Situation) -> int:
+    """Estimated growth of the conversation, in tokens, while a summary is written in the background.
 
     The number of calls in that time is estimated from what the model writes in one, at half the speed of the writer.
     """
-    limits = here.limits
-    start, last = limits.compact.tokens, min(filter(None, (limits.cliff, limits.limit.tokens)), default=0)
-    if not in_background or not last:
-        return start
     written = max(1.0, here.growth_of_all - here.growth)
     longest = expected_summary(here.tokens, summaries_limit(here))
     calls = min(MAX_CALLS_AHEAD, max(1, round(longest / WRITER_SPEED / written)))
-    room = max(0, start - here.budget.fixed)
-    return min(start, last - min(round(calls * here.growth_of_all), int(room * TRIGGER_SHARE)))
+    room = max(0, here.limits.compact.tokens - here.budget.fixed)
+    return min(round(calls * here.growth_of_all), int(room * TRIGGER_SHARE))
+
+
+def begins_at(here: Situation, *, in_background: bool) -> int:
+    """The size in tokens from which a summary is begun: the trigger. In the background also earlier if calls would
+    have to wait for it otherwise, since they would not fit or pass a price cliff before it is written.
+    """
+    start, ends = here.limits.compact.tokens, (here.limits.cliff, here.limits.limit.tokens)
+    last = min(filter(None, ends), default=0)
+    return min(start, last - growth_meanwhile(here)) if in_background and last else start
 
 
 def _reason(view: View, here: Situation) -> str:
@@ -134,7 +138,8 @@ def _reason(view: View, here: Situation) -> str:
     trigger, limit = here.limits.compact, here.limits.limit
     left = here.tokens - (here.cleared.before - here.cleared.after if here.cleared is not None else 0)
     if trigger.rests or undone_by_user(view):
-        return "the view reached the limit" if limit.reached(left) else ""
+        then = left + (growth_meanwhile(here) if here.in_background else 0)
+        return "the view reached the limit" if limit.reached(then) else ""
     if trigger.messages:
         return trigger.source if trigger.reached(left, view.message_count) else ""
     if trigger.tokens and left >= begins_at(here, in_background=here.in_background):

@@ -207,10 +207,9 @@ class ResponsesReply:
         self.started = self.complete = True
         self._id, self._usage = window.id, _counted(window.usage or _Usage())
         for item in window.output:
-            if (last := _items.decode(item)).type == "compaction" and last.encrypted_content:
+            if _kinds.decode(item).type == "compaction" and (sealed := _items.decode(item).encrypted_content):
                 items = b",".join(map(bytes, window.output)).decode()
-                opaque = write_opaque(compacted=items, encrypted=last.encrypted_content, model=self._name)
-                self._compacted = (Text("", opaque),)
+                self._compacted = (Text("", write_opaque(compacted=items, encrypted=sealed, model=self._name)),)
         return [Metered(self._usage)]
 
     def _item(self, event: _Event) -> StreamEvent | None:
