@@ -12,7 +12,7 @@ from tests.servers.running import in_thread
 from tests.servers.script import Script, Step
 from tests.servers.server import ProtocolServer
 from tui_agent.agent import events
-from tui_agent.conversation.blocks import Reasoning, Text, ToolCall
+from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, Message, Summarized, Usage
 from tui_agent.session import SessionError
 from tui_agent.storage.recordings.reading import read_file
@@ -188,8 +188,9 @@ def test_of_a_session_that_was_rewound_the_last_branch_goes_on(tmp_path: Path) -
 
 
 async def test_results_that_were_cleared_stay_cleared(tmp_path: Path) -> None:
-    cleared = {"type": "system", "subtype": "microcompact_boundary", "timestamp": TIME}
-    cleared |= {"microcompactMetadata": {"compactedToolIds": ["t1", "unknown"]}}
+    named = {"compactedToolIds": ["t1", "unknown"]}
+    system = {"type": "system", "timestamp": TIME}
+    cleared = {**system, "subtype": "microcompact_boundary", "microcompactMetadata": named}
     boundary = {"type": "system", "subtype": "compact_boundary"}
     short = claude("user", "In short.", isCompactSummary=True)
     path = written(tmp_path / "other.jsonl", (*REWOUND, cleared, claude("user", "More"), boundary, short))
@@ -197,7 +198,8 @@ async def test_results_that_were_cleared_stay_cleared(tmp_path: Path) -> None:
         log = session.agent.engine.view.log
         results, summary = (entry for entry in log if isinstance(entry, Cleared | Summarized))
     assert isinstance(results, Cleared)
-    assert [log.message(seq).blocks[0].text for seq in results.results] == ["one"]
+    (one,) = (message for seq in results.results if (message := log.message(seq)) is not None)
+    assert [block.text for block in one.blocks if isinstance(block, ToolResult)] == ["one"]
     assert isinstance(summary, Summarized)
     assert summary.last == results.seq + 1
 
