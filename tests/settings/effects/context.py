@@ -321,7 +321,7 @@ PROBES: Mapping[str, Probe] = {
     "compaction.thrift": Probe(1.0, course(60), SUMMARIES),
     "compaction.thrift_between_turns": Probe(2.0, course(60, between_turns=True), EARLY),
     "compaction.thrift_in_loop": Probe(0.5, course(60), EARLY),
-    "compaction.thrift_cold": Probe(3.0, course(60, pause_s=1_000.0), EARLY),
+    "compaction.thrift_cold": Probe(3.0, course(60, between_turns=True, pause_s=1_000.0), EARLY),
     "compaction.handover": Probe("outline", lambda settings, _: asked(settings, talking(180_000))),
     "compaction.facts_tokens": Probe(0, summary, SUMMARIES),
     "compaction.user_words_tokens": Probe(50, words, SUMMARIES),
