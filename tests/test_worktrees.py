@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tui_agent.agent.commands.worktree import _handed_back
 from tui_agent.tools.sandbox.sandbox import mechanism
@@ -65,7 +66,7 @@ def test_it_is_made_with_what_is_to_be_copied_and_no_hook_runs(repository: Path)
     assert (made.folder / "a.txt").read_text() == "one\n"
     assert is_unchanged(made)
     again = open_worktree(made.folder, "side")
-    assert again == made._replace(new=False)
+    assert again == structs.replace(made, new=False)
     remove_worktree(made)
     assert not made.folder.parent.exists()
     assert git(repository, "branch", "--list", "tui-agent/*") == ""
@@ -103,7 +104,7 @@ def test_a_merge_hands_back_all_of_it_or_nothing(repository: Path) -> None:
     git(made.folder, "commit", "-qam", "second")
     (made.folder / "new").write_text("not committed\n")
     (repository / "a.txt").write_text("in the way\n")
-    assert worktree_at(made.folder / "sub") == made._replace(new=False)
+    assert worktree_at(made.folder / "sub") == structs.replace(made, new=False)
     with pytest.raises(WorktreeError, match=r"Not committed in .*: a\.txt"):
         merge(made)
     with pytest.raises(WorktreeError, match="apply"):

@@ -7,8 +7,9 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, get_args
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.version import __version__
@@ -30,7 +31,7 @@ class ExitCode(IntEnum):
     NOBODY_READS = 141
 
 
-class Arguments(NamedTuple):
+class Arguments(msgspec.Struct, frozen=True):
     """What one start of the program was asked for, settings aside: what a front end and `open_session` are given."""
 
     folder: Path
@@ -83,7 +84,7 @@ class UsageError(Exception):
     """A command line that cannot be understood; the text is one line that says what to write instead."""
 
 
-class Flag(NamedTuple):
+class Flag(msgspec.Struct, frozen=True):
     """A flag that sets one setting."""
 
     name: str
@@ -95,7 +96,7 @@ class Flag(NamedTuple):
     other_names: tuple[str, ...] = ()
 
 
-class Parsed(NamedTuple):
+class Parsed(msgspec.Struct, frozen=True):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str

@@ -8,12 +8,12 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.agent.active_model import SmallModels
 from tui_agent.agent.agent import Agent, SessionParts
@@ -115,8 +115,7 @@ class SessionRefused(SessionError):
     """The settings do not allow the session that was asked for."""
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct, eq=False):
     """An open session.
 
     `resumed`: it has a conversation already. `notices` are for the user.
@@ -175,7 +174,7 @@ async def open_session(
         raise SessionError(error.message, "`tui-agent --help` shows the forms a model's name can take.") from error
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, frozen=True):
     """A session's folder. `made`: it was created now. `taken_over`: the recording it was imported from, or empty."""
 
     folder: Path
@@ -387,7 +386,7 @@ async def _open(
     if not arguments.one_shot and not entries and (waiting := await asyncio.to_thread(inbox.waiting)):
         notices.append(Notice(level="info", title="Memory", text=WAITING.format(waiting), hint="/memory shows them"))
     if small_parent:
-        notices.append(Notice(level="warning", title="Small-tier parent", **small_parent._asdict()))
+        notices.append(Notice(level="warning", title="Small-tier parent", **structs.asdict(small_parent)))
     session = Session(
         id=store.folder.name,
         folder=store.folder,

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 PARENT, STATE = "TRACEPARENT", "TRACESTATE"
@@ -17,7 +18,7 @@ _FORM: Final = r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?
 _here: ContextVar["SpanContext | None"] = ContextVar("span", default=None)
 
 
-class SpanContext(NamedTuple):
+class SpanContext(msgspec.Struct, frozen=True):
     """A span, as others are told of it. `flags`: 1 if it is sampled."""
 
     trace: int

@@ -14,7 +14,9 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from tui_agent.programs import find_program, with_search_path
 from tui_agent.text import one_line
@@ -31,7 +33,7 @@ class WorktreeError(Exception):
     """Something about a worktree cannot be done; the message says what and why. Nothing was removed."""
 
 
-class Worktree(NamedTuple):
+class Worktree(msgspec.Struct, frozen=True):
     """A worktree. repository: the folder of the main one; base: the commit it began at; new: it was made just now."""
 
     folder: Path
@@ -191,7 +193,7 @@ def worktree_at(folder: Path) -> Worktree:
     return Worktree(top, branch, repository, _shared(top, repository), new=False)
 
 
-class Handover(NamedTuple):
+class Handover(msgspec.Struct, frozen=True):
     """What a worktree would hand back.
 
     target: the repository's branch; commit: has all that is in the worktree, its own last one or one that no branch has

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.agent.talking import put, say, talking
 from tests.agent.test_nothing_bricks import MODELS, failures, goes_on, prose, run_with, serving
@@ -198,7 +199,7 @@ def test_what_was_read_is_no_miss() -> None:
 def test_without_a_summary_to_offer_only_the_cost_is_told() -> None:
     told = ColdCache(100_000, 0.5, "the last call was 9m00s ago")
     assert told.text() == "This call reads 100,000 tokens anew, about $0.500: the last call was 9m00s ago."
-    more = told._replace(compaction=StepPrice(0.5, 0.2, 0.0, writing=0.1)).text()
+    more = structs.replace(told, compaction=StepPrice(0.5, 0.2, 0.0, writing=0.1)).text()
     assert more.endswith("After a /compact of about $0.100 it would be about $0.200.")
 
 

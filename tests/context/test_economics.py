@@ -181,7 +181,7 @@ def test_a_compaction_costs_its_writing_and_the_new_tail_and_frees_all_but_what_
     assert worth(moment(100_000, cold=True), HAIKU_ABOVE_100K).cost == pytest.approx(alone)
     # Of 40,000 tokens 12,000 are replaced, by a summary of 3,000 and facts of a fifth, 2,400.
     assert worth(moment(40_000)).freed == 40_000 - (8_000 + 20_000 + 5_400)
-    dear = HAIKU_ABOVE_100K._replace(input_usd=40)
+    dear = structs.replace(HAIKU_ABOVE_100K, input_usd=40)
     assert worth(moment(100_000), dear) == worth(moment(100_000))
 
 
@@ -283,11 +283,11 @@ def test_the_summary_of_400k_tokens_on_opus_costs_least_from_the_cache() -> None
     alone = Summariser("haiku-5-5", HAIKU_ABOVE_100K, 400_000, 0, 3_000, 900_000, cached=False)
     assert same.usd == pytest.approx(0.145)
     assert alone.usd == pytest.approx(0.21, rel=0.02)
-    assert same._replace(cached=False, instruction=0).usd == pytest.approx(1.66)
+    assert structs.replace(same, cached=False, instruction=0).usd == pytest.approx(1.66)
 
     warm = choose_summariser(same, alone)
     assert warm.way == "same_prefix"
-    cold = choose_summariser(same._replace(cached=False), alone)
+    cold = choose_summariser(structs.replace(same, cached=False), alone)
     assert (cold.way, cold.usd) == ("separate", alone.usd)
     assert "$0.207" in cold.reason
 
@@ -296,9 +296,12 @@ def test_the_summariser_must_have_room() -> None:
     same = Summariser("small-window", OPUS_55, 400_000, 1_000, 3_000, 180_000, cached=True)
     alone = Summariser("other", OPUS_55, 400_000, 0, 3_000, 900_000, cached=False)
     assert choose_summariser(same, alone).way == "separate"
-    assert choose_summariser(same, alone._replace(limit=100_000)).way == "separate"
-    assert choose_summariser(same._replace(limit=900_000), alone._replace(limit=100_000)).way == "same_prefix"
-    unpriced = choose_summariser(same._replace(limit=900_000, rates=None), alone)
+    assert choose_summariser(same, structs.replace(alone, limit=100_000)).way == "separate"
+    assert (
+        choose_summariser(structs.replace(same, limit=900_000), structs.replace(alone, limit=100_000)).way
+        == "same_prefix"
+    )
+    unpriced = choose_summariser(structs.replace(same, limit=900_000, rates=None), alone)
     assert (unpriced.way, unpriced.usd, unpriced.reason) == (
         "same_prefix",
         None,

@@ -658,7 +658,7 @@ def test_a_summary_comes_about_also_where_every_model_fails() -> None:
 
 def test_a_writer_of_ones_own_is_asked_in_place_of_a_model() -> None:
     chat = Chat(writing=written("# Current state\nWritten by hand, and better so.")).grow()
-    chat.engine.writers = chat.engine.writers._replace(own={"summary"})
+    chat.engine.writers = structs.replace(chat.engine.writers, own={"summary"})
     result = chat.run(chat.engine.compact())
     (asked,) = chat.caller.asked
     assert isinstance(asked, AskWriter)

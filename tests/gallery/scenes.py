@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
 from tests.gallery.conversations import (
@@ -113,7 +114,7 @@ async def _untrusted(arguments: Arguments) -> Arguments:
     (arguments.folder / "AGENTS.md").write_text("Amounts are in cents.\n")
     servers = {"mcpServers": {"bank": {"command": "npx", "args": ["-y", "@bank/server", "--read-only"]}}}
     (arguments.folder / ".mcp.json").write_text(json.dumps(servers))
-    return arguments._replace(ask_trust=True)
+    return structs.replace(arguments, ask_trust=True)
 
 
 @state(arrange=_untrusted)
@@ -410,7 +411,7 @@ async def _with_sessions(arguments: Arguments) -> Arguments:
         ("list .", 24 * 9.5),
     ):
         await record_session(arguments.home, arguments.folder, prompt, age_s=3600 * hours)
-    return arguments._replace(resume="")
+    return structs.replace(arguments, resume="")
 
 
 @state(arrange=_with_sessions, sizes=BOTH)
@@ -463,7 +464,7 @@ async def context_90(stage: Stage) -> None:
 
 async def _talked(arguments: Arguments) -> Arguments:
     session = await record_session(arguments.home, arguments.folder, "read README.md", age_s=3600)
-    return arguments._replace(resume=session)
+    return structs.replace(arguments, resume=session)
 
 
 @state(arrange=_talked)
@@ -474,7 +475,7 @@ async def resumed(stage: Stage) -> None:
 
 async def _planned(arguments: Arguments) -> Arguments:
     session = await record_entries(arguments.home, arguments.folder, planned(), age_s=3600)
-    return arguments._replace(resume=session)
+    return structs.replace(arguments, resume=session)
 
 
 @state(arrange=_planned, sizes=BOTH)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from msgspec import structs
 
 from tui_agent.models.base import (
     AuthFailed,
@@ -58,7 +59,7 @@ KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
 @pytest.mark.parametrize(("refusal", "kind"), KINDS)
 def test_kinds(refusal: ErrorReply, kind: type[ModelError]) -> None:
     error = failure(
-        ACME, "model-1", refusal._replace(text=refusal.text + "\n\x1b[31m" + "long " * 200, retry_after=4.0)
+        ACME, "model-1", structs.replace(refusal, text=refusal.text + "\n\x1b[31m" + "long " * 200, retry_after=4.0)
     )
     assert type(error) is kind
     assert error.message.isprintable()

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tests.storage.files import contents, names
 from tui_agent.storage.database import Schema, open_database
@@ -79,7 +80,7 @@ async def test_another_programs_database_is_set_aside_with_its_wal(tmp_path: Pat
 
 async def test_newer_layout_opens_read_only(tmp_path: Path) -> None:
     path = tmp_path / "d.sqlite"
-    newer = await open_database(path, SCHEMA._replace(version=3))
+    newer = await open_database(path, structs.replace(SCHEMA, version=3))
     await newer.write([(ADD, [("a",)])])
     await newer.close()
     database = await open_database(path, SCHEMA)

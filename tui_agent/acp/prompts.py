@@ -1,9 +1,10 @@
 """Converting a client's prompt to the text and pictures of a message."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from acp.schema import (
     AudioContentBlock,
     BlobResourceContents,
@@ -23,7 +24,7 @@ PromptBlock: TypeAlias = (
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-class EditorPrompt(NamedTuple):
+class EditorPrompt(msgspec.Struct, frozen=True):
     """A prompt. `problems` are sentences about parts of it that are not sent."""
 
     text: str

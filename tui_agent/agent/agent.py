@@ -5,8 +5,9 @@ import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, overload
 
+import msgspec
 from msgspec import structs
 from typing_extensions import Unpack
 
@@ -86,7 +87,7 @@ REPAIRS: Final = 2
 """How often `Agent.ask` asks for an answer again that does not have the type asked for."""
 
 
-class SessionParts(NamedTuple):
+class SessionParts(msgspec.Struct, frozen=True):
     """What `open_session` adds to an agent.
 
     guards: cost ceiling and watchdog. small: the provider's cheaper models. briefing: keeps system prompt and tools
@@ -182,7 +183,7 @@ class Agent:
             raise ValueError("`context` shows another conversation than `persistence`: give it `persistence.view`")
         writers = {"summary": compactor, "checkpoint": checkpointer}
         own = {step: writer for step, writer in writers.items() if writer is not None}
-        engine.writers = engine.writers._replace(own=frozenset(own))
+        engine.writers = structs.replace(engine.writers, own=frozenset(own))
         if workspace is None:
             workspace = Workspace(Path.cwd(), read_roots=(kept.folder,) if kept.folder is not None else ())
         offered, hooks, ask = session.offered, session.hooks, ask or nobody
@@ -548,7 +549,7 @@ class Agent:
                 permissions=self.permissions,
                 ask=ask,
                 deps=self._deps,
-                **self._around._asdict(),
+                **structs.asdict(self._around),
                 workspace=self._workspace,
                 session=SessionParts(Guards(self._guards.ceiling), hooks=hooks, is_subtask=True, telemetry=telemetry),
             )

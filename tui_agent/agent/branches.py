@@ -7,7 +7,9 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.history.as_events import newest, replay, text_of
@@ -22,7 +24,7 @@ from tui_agent.storage.store import Texts
 History = Iterator[events.AgentEvent]
 
 
-class Branch(NamedTuple):
+class Branch(msgspec.Struct, frozen=True):
     """A branch, from the conversation's first entry to the entry `tip`, with `messages` of the user and the model.
 
     fork: the last entry it shares with the present branch; 0: none. text: to recognise it by, the user's first words
@@ -39,7 +41,7 @@ class Branch(NamedTuple):
     answer: str = ""
 
 
-class EarlierPrompt(NamedTuple):
+class EarlierPrompt(msgspec.Struct, frozen=True):
     """A message of the user's: number, untrusted text, and time in seconds since the epoch.
 
     messages: how many messages a rewind to it would take back, including itself.
@@ -69,7 +71,7 @@ class Branches:
         found = [_branch(log, tip, log.fork_point(tip, log.head)) for tip in self._tips()]
         others = sorted((branch for branch in found if branch.messages), key=lambda branch: branch.time, reverse=True)
         alone = max((branch.fork for branch in others), default=0)
-        return (*([_branch(log, log.head, alone)._replace(fork=0)] if log.head else []), *others)
+        return (*([structs.replace(_branch(log, log.head, alone), fork=0)] if log.head else []), *others)
 
     def _tips(self) -> set[int]:
         """The ends of the branches other than the present one."""

@@ -1,8 +1,9 @@
 """The context of one conversation, as people see and steer it: what fills it, previews, steps and their undoing."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
@@ -58,7 +59,7 @@ EXCERPT_CHARS: Final = 200
 """Characters at the start of an item's text that an excerpt is taken from."""
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """A past context step: what it did, when (seconds since the epoch), and whether it is still in force."""
 
     event: events.ContextStep
@@ -66,7 +67,7 @@ class Step(NamedTuple):
     counts: bool
 
 
-class Overview(NamedTuple):
+class Overview(msgspec.Struct, frozen=True):
     """Everything that the context panel shows.
 
     protected: tokens at the end in which nothing is cleared automatically. words: the user's kept words, oldest first.
@@ -80,7 +81,7 @@ class Overview(NamedTuple):
     words: tuple[Words, ...] = ()
 
 
-class WindowFill(NamedTuple):
+class WindowFill(msgspec.Struct, frozen=True):
     """How full the window is: tokens of the next request and of the window, and the layers in the order in which they
     start, each with the share of the window at which it does.
     """
@@ -91,7 +92,7 @@ class WindowFill(NamedTuple):
     starts: tuple[tuple[str, float], ...]
 
 
-class SwitchPreview(NamedTuple):
+class SwitchPreview(msgspec.Struct, frozen=True):
     """The effects of switching to another model.
 
     `tokens`: the estimated size of the request. Windows are in tokens, 0 if unknown. `fires`: the layer whose threshold

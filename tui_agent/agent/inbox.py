@@ -18,7 +18,7 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -81,7 +81,7 @@ class _Kept(msgspec.Struct):
     read: dict[str, str] = {}
 
 
-class Proposal(NamedTuple):
+class Proposal(msgspec.Struct, frozen=True):
     """Something to remember. key: names it; text: what, on a line, or each step on one; source: where it came up."""
 
     key: str

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ _SOURCES: Final = {"project": "the project's", "yours": "yours"}
 _SERVERS_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class OwnPrompt(NamedTuple):
+class OwnPrompt(msgspec.Struct, frozen=True):
     """A slash command of the user's own, or of an MCP server.
 
     hint: the argument's name in the help. problem: why it cannot be used; empty if it can. server: the MCP server that

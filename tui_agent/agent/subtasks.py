@@ -9,7 +9,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -52,7 +52,7 @@ class SubtaskHost(Protocol):
     def interrupt(self) -> bool: ...
 
 
-class OpenSubtask(NamedTuple):
+class OpenSubtask(msgspec.Struct, frozen=True):
     """A subtask whose conversation is ready to run. `id`: of its record. `model`: ``provider:id``."""
 
     id: str

@@ -1,7 +1,6 @@
 """Whether a summary written shortly before the provider's cache expires costs less than reading all of it anew."""
 
-from typing import NamedTuple
-
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.cache_life import Pauses
@@ -15,7 +14,7 @@ from tui_agent.conversation.profile import MILLION, ModelProfile
 from tui_agent.conversation.view import View
 
 
-class ExpirySummary(NamedTuple):
+class ExpirySummary(msgspec.Struct, frozen=True):
     """A summary to write before the cache expires. In USD: what writing it costs, and what the first message after the
     expiry costs then and without it.
     """

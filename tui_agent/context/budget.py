@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.settings import ClearingSettings, CompactionSettings, ContextSettings, Settings
@@ -23,14 +24,14 @@ SHORT_ANSWER: Final = 2_048
 recorded sessions are shorter."""
 
 
-class Window(NamedTuple):
+class Window(msgspec.Struct, frozen=True):
     """A model's input capacity in tokens (0: unknown), and the source of that figure."""
 
     tokens: int
     source: WindowSource
 
 
-class Budget(NamedTuple):
+class Budget(msgspec.Struct, frozen=True):
     """The division of the window, in tokens.
 
     window: the model's input capacity; 0: unknown. fixed: system prompt and tool definitions. reserve: room kept for
@@ -94,7 +95,7 @@ def budget_of(settings: ContextSettings, window: Window, fixed: int, *, max_outp
 LayerName: TypeAlias = Literal["clear", "compact", "limit"]
 
 
-class Threshold(NamedTuple):
+class Threshold(msgspec.Struct, frozen=True):
     """Where a layer starts: at `tokens` of the next request or, if that is 0, at `messages` (both 0: never).
 
     source: what set the threshold. warning: why the layer rests; empty if it does not.
@@ -169,14 +170,15 @@ def thresholds(
         clear = Threshold("clear", own, "clearing.threshold")
     cliff = min((each for each in cliffs if each > budget.fixed + budget.reserve), default=0)
     if cliff and start.tokens > cliff:
-        start = start._replace(tokens=cliff, source="price cliff")
+        start = structs.replace(start, tokens=cliff, source="price cliff")
     if cliff and clear.tokens > cliff:
-        clear = clear._replace(tokens=cliff, source="price cliff")
+        clear = structs.replace(clear, tokens=cliff, source="price cliff")
     limit = Threshold("limit", budget.limit, "window - reserve" if budget.known else "max_context_tokens")
     if budget.known and budget.fixed >= limit.tokens:
-        limit = limit._replace(
+        limit = structs.replace(
+            limit,
             warning=f"Nothing fits: the system prompt and tools ({budget.fixed:,} tokens) alone reach the limit of "
-            f"{limit.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer)."
+            f"{limit.tokens:,} tokens (a window of {budget.window:,} less {budget.reserve:,} for an answer).",
         )
     return Thresholds(
         clear=_checked("Clearing", clear, budget),
@@ -190,9 +192,10 @@ def _checked(name: str, threshold: Threshold, budget: Budget) -> Threshold:
     always = budget.fixed + budget.reserve if budget.known else budget.fixed
     if not threshold.tokens or always < threshold.tokens:
         return threshold
-    return threshold._replace(
+    return structs.replace(
+        threshold,
         warning=f"{name} rests: the system prompt and tools ({budget.fixed:,} tokens) and the room for an answer "
-        f"({always - budget.fixed:,}) alone pass its threshold of {threshold.tokens:,} tokens."
+        f"({always - budget.fixed:,}) alone pass its threshold of {threshold.tokens:,} tokens.",
     )
 
 

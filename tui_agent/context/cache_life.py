@@ -10,7 +10,7 @@ an hour come before those of five minutes ("Prompt caching"). No other provider 
 """
 
 from bisect import bisect_left
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -38,7 +38,7 @@ CacheLife: TypeAlias = Literal["auto", "5m", "1h"]
 _BUCKETS: Final = len(EDGES) + 1
 
 
-class CacheState(NamedTuple):
+class CacheState(msgspec.Struct, frozen=True):
     """Whether the provider's cache of the prefix has expired, and why."""
 
     cold: bool
@@ -65,7 +65,7 @@ def cache_state(
     return CacheState(False, "the cache is warm")
 
 
-class PrefixCache(NamedTuple):
+class PrefixCache(msgspec.Struct, frozen=True):
     """The provider's cache of the next request's prefix at the moment `now`, as the log tells it.
 
     hours: what the newest request asked to keep for an hour.

@@ -3,8 +3,9 @@
 Reads are expected only of providers that charge for cache writes (Anthropic); others promise nothing.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from tui_agent.context.cache_life import CacheState
 from tui_agent.context.economics import StepPrice
@@ -29,7 +30,7 @@ WORDING: dict[Part, str] = {
 }
 
 
-class ColdCache(NamedTuple):
+class ColdCache(msgspec.Struct, frozen=True):
     """The next request has a cold cache: its size in `tokens`, its cost in USD, and `why`.
 
     compaction: the price of one first; None if it would free nothing.
@@ -49,7 +50,7 @@ class ColdCache(NamedTuple):
         return f"{text} After a /compact of about {writing} it would be about {then}."
 
 
-class CacheMiss(NamedTuple):
+class CacheMiss(msgspec.Struct, frozen=True):
     """A call that read only `read` of the `expected` tokens that the call before had left in the cache.
 
     part: what changed, or that the cache expired. detail: more on that, if known. reason: the provider's own;
@@ -73,8 +74,7 @@ class CacheMiss(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(msgspec.Struct):
     """A request that was sent; `left`: the tokens that it and its answer left in the cache."""
 
     model: str

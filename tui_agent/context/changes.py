@@ -5,8 +5,9 @@ not fit is refused.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft
@@ -36,7 +37,7 @@ PreviewedStep: TypeAlias = Literal["compact", "clear", "checkpoint"]
 EntryT = TypeVar("EntryT", Pinned, Restored, Undone, WordsEdited)
 
 
-class ChangePreview(NamedTuple):
+class ChangePreview(msgspec.Struct, frozen=True):
     """The effects of entries, in tokens of the next request.
 
     leaving, returning: items, in their present state, of which less or more would be shown. rewritten: tokens after the
@@ -58,7 +59,7 @@ class ChangePreview(NamedTuple):
         return self.before - self.after
 
 
-class StepPreview(NamedTuple):
+class StepPreview(msgspec.Struct, frozen=True):
     """The preview of a step. `exact`: counted rather than estimated. `price` None: unknown."""
 
     step: PreviewedStep
@@ -98,7 +99,7 @@ def view_with(view: View, entries: Sequence[AnyContextEntry]) -> View:
 
 def preview_clearing(view: View, here: Situation, cleared: Cleared) -> StepPreview:
     """The exact effects and cost of a clearing."""
-    seen = preview_change(view, [cleared], here)._replace(after=cleared.after)
+    seen = structs.replace(preview_change(view, [cleared], here), after=cleared.after)
     return StepPreview("clear", seen, True, clearing_price(view, here, cleared), cleared.reason)
 
 
@@ -130,7 +131,7 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
     )
     seen, price = preview_change(view, [boundary], here), None
     rewritten = rewritten_by(plan, view, here)
-    seen = seen._replace(after=plan.likely_after, rewritten=rewritten)
+    seen = structs.replace(seen, after=plan.likely_after, rewritten=rewritten)
     if writing is not None or (here.rates is not None and here.rates.input_s):
         price = step_price(here, after=seen.after, tail=rewritten, writing=writing or 0.0)
     return StepPreview("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, price, plan.reason)
@@ -138,7 +139,10 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
 
 def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
     """The exact effects and cost of entering a written summary."""
-    seen, price = preview_change(view, draft.entries, here)._replace(before=draft.before, after=draft.after), None
+    seen, price = (
+        structs.replace(preview_change(view, draft.entries, here), before=draft.before, after=draft.after),
+        None,
+    )
     if draft.spent_usd is not None:
         price = step_price(here, after=seen.after, tail=seen.rewritten, writing=draft.spent_usd)
     return StepPreview("checkpoint" if draft.step == "checkpoint" else "compact", seen, True, price, draft.plan.reason)

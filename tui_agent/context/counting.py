@@ -10,7 +10,9 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.sizes import Category, TextSize, size_of_block, size_of_text
@@ -85,7 +87,7 @@ class Tokenizer(Protocol):
         ...
 
 
-class _Density(NamedTuple):
+class _Density(msgspec.Struct, frozen=True):
     """The totals of the tokenizer and of the rule for the same texts."""
 
     counted: float = 0.0

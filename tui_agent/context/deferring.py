@@ -6,7 +6,7 @@ summary replaces results that named found tools, these are listed with the summa
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -23,7 +23,7 @@ MOST_TOKENS: Final = 3_000
 MOST_NAMES: Final = 40
 
 
-class ArrangedTools(NamedTuple):
+class ArrangedTools(msgspec.Struct, frozen=True):
     """Definitions in order, with the `tokens` of those that are sent, and of those that are `deferred`."""
 
     definitions: tuple[ToolDefinition, ...]

@@ -102,7 +102,7 @@ def clearing_size(rates: Rates | None, tail: float, growth: float, *, writing: f
     return sqrt(2 * (max(0.0, rates.write - rates.read) * max(0.0, tail) + writing) * growth / rates.read)
 
 
-class StepPrice(NamedTuple):
+class StepPrice(msgspec.Struct, frozen=True):
     """What a context step costs and saves, in USD, or `in_seconds` with a model of the user's own.
 
     before: what reading the next request costs without the step; call: what it costs after it. writing: the text that
@@ -167,7 +167,7 @@ def step_price(here: Situation, *, after: int, tail: int, writing: float = 0.0) 
     )
 
 
-class Summariser(NamedTuple):
+class Summariser(msgspec.Struct, frozen=True):
     """A way to get a summary written: the model, the tokens it reads and writes, and its rates.
 
     cached: it reads the conversation's cached prefix, so only `instruction` is new to it. limit: the largest request it
@@ -197,7 +197,7 @@ class Summariser(NamedTuple):
         return (reading + self.instruction * rates.write + self.writes * rates.output) * rates.input_usd / MILLION
 
 
-class WriterChoice(NamedTuple):
+class WriterChoice(msgspec.Struct, frozen=True):
     """The choice of who writes the summary, its cost in USD (None: unknown), and why."""
 
     way: Literal["same_prefix", "separate"]
@@ -281,7 +281,7 @@ def signing_extra(here: Situation, rates: Rates, *, replaced: int, replaced_by_u
     return signing_cost(here, rates, replaced) - ours
 
 
-class CompactionWorth(NamedTuple):
+class CompactionWorth(msgspec.Struct, frozen=True):
     """What a compaction costs, in tokens at the input price, and how many tokens it frees; `writing`: the part of the
     cost that its text is.
     """

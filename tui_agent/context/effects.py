@@ -7,7 +7,9 @@ and a provider, a replay that only counts, and a program with its own message li
 
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import (
@@ -48,26 +50,26 @@ StepName: TypeAlias = Literal[
 ]
 
 
-class Refusal(NamedTuple):
+class Refusal(msgspec.Struct, frozen=True):
     """Nothing was done; `reason`: why, a sentence for people. `final`: no other way is worth trying."""
 
     reason: str
     final: bool = False
 
 
-class NotYet(NamedTuple):
+class NotYet(msgspec.Struct, frozen=True):
     """A layer's answer: nothing that it could do pays before all tool results together take so many tokens."""
 
     results: float
 
 
-class Append(NamedTuple):
+class Append(msgspec.Struct, frozen=True):
     """Commit these entries together and apply them to the engine's view. Outcome: the number of the last one."""
 
     entries: tuple[AnyEntry, ...]
 
 
-class AskModel(NamedTuple):
+class AskModel(msgspec.Struct, frozen=True):
     """Ask a model for a text. Outcome: an `Answer`, or a `Refusal` if it failed.
 
     who: the conversation's own model, or the cheaper one. tokens: the size of the request. cached: its prefix is
@@ -81,7 +83,7 @@ class AskModel(NamedTuple):
     cached: bool = False
 
 
-class AskWriter(NamedTuple):
+class AskWriter(msgspec.Struct, frozen=True):
     """Have the caller's own `Compactor` or `Checkpointer` write a text. Outcome: as of `AskModel`.
 
     parts: the transcript of what leaves the view, oldest first. instruction: what to write. subject: the user's focus
@@ -94,33 +96,33 @@ class AskWriter(NamedTuple):
     subject: str
 
 
-class SaveText(NamedTuple):
+class SaveText(msgspec.Struct, frozen=True):
     """Save a text where ``read_file`` can read it. Outcome: its `Artifact`."""
 
     name: str
     text: str
 
 
-class ArchiveTurns(NamedTuple):
+class ArchiveTurns(msgspec.Struct, frozen=True):
     """Append turns that leave the view to the history of this name. Outcome: None."""
 
     thread: str
     text: str
 
 
-class ShrinkImages(NamedTuple):
+class ShrinkImages(msgspec.Struct, frozen=True):
     """Halve each side of these pictures. Outcome: `Shrunk`, or None if that is impossible."""
 
     images: tuple[Image, ...]
 
 
-class Shrunk(NamedTuple):
+class Shrunk(msgspec.Struct, frozen=True):
     """The outcome of `ShrinkImages`: as many pictures, in the same order."""
 
     images: tuple[Image, ...]
 
 
-class WriteInBackground(NamedTuple):
+class WriteInBackground(msgspec.Struct, frozen=True):
     """Carry out `steps`, which write a summary, in the background while the conversation goes on. Outcome: None.
 
     A caller without concurrency may carry them out before it answers.
@@ -129,11 +131,11 @@ class WriteInBackground(NamedTuple):
     steps: "Steps[None]"
 
 
-class AwaitWriting(NamedTuple):
+class AwaitWriting(msgspec.Struct, frozen=True):
     """Wait until the steps of the newest `WriteInBackground` have ended or were stopped. Outcome: None."""
 
 
-class BeforeSummary(NamedTuple):
+class BeforeSummary(msgspec.Struct, frozen=True):
     """A summary is about to be written. Outcome: None, a `Refusal` if it must not be, or `Instructions` for it.
 
     focus: what the user asks to keep above all. asked: they asked for the summary.
@@ -144,13 +146,13 @@ class BeforeSummary(NamedTuple):
     asked: bool
 
 
-class Instructions(NamedTuple):
+class Instructions(msgspec.Struct, frozen=True):
     """What the user's hooks ask a summary to keep."""
 
     text: str
 
 
-class StepStarted(NamedTuple):
+class StepStarted(msgspec.Struct, frozen=True):
     """A step that asks a model begins. Outcome: None.
 
     tokens: the size of the next request. first, last: the entries that the summary or record will replace, in about
@@ -166,7 +168,7 @@ class StepStarted(NamedTuple):
     in_background: bool = False
 
 
-class StepDone(NamedTuple):
+class StepDone(msgspec.Struct, frozen=True):
     """A step has changed the view, or failed (`error`). Outcome: None.
 
     before, after: tokens of the next request. entry: the entry to undo; None: nothing was entered. items: how many
@@ -246,7 +248,7 @@ def _shown_block(block: Block) -> str:
     return block.text if isinstance(block, Text | ToolResult) else ""
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """A model's text, its name, and the usage; `cost_usd`: None if prices are unknown. `signed`: the text as a summary
     that the provider signed, in its adapter's opaque form.
     """

@@ -7,9 +7,9 @@ which its caller carries out. Its parts get data, and return decisions: none of 
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context import changes
@@ -62,8 +62,7 @@ from tui_agent.conversation.view import View
 from tui_agent.settings import Settings
 
 
-@dataclass(slots=True, eq=False)
-class _InBackground:
+class _InBackground(msgspec.Struct, eq=False):
     """A summary written in the background; `draft` is set once it is complete, to be entered before the next call.
 
     merged: the oldest summaries merged into one, entered together with it so that the cache is lost only once.

@@ -8,8 +8,8 @@ server's wrong count must not make a conversation too large to continue.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.context.counting import CLASS_OF, CONTENT_CLASSES, HIGHEST_RATIO, ContentClass, Counter, Ratios, class_of
 from tui_agent.conversation.blocks import Block, Reasoning
@@ -54,21 +54,20 @@ _EDITS = (
 )
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """Tokens one call adds on average: clearable ones (tool results), and all; 0 while unknown."""
 
     clearable: float = 0.0
     all: float = 0.0
 
 
-@dataclass(slots=True)
-class _Tail:
+class _Tail(msgspec.Struct):
     """Estimated tokens by class of what was said after the call of entry `call`, up to entry `read`."""
 
     call: int
     read: int
     edited: bool = False
-    tokens: dict[ContentClass, int] = field(default_factory=dict)
+    tokens: dict[ContentClass, int] = msgspec.field(default_factory=dict)
 
 
 class TokenMeter:

@@ -1,7 +1,8 @@
 """The requests of a conversation, and what of the last one the next depends on: cache breakpoints and lifetime."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.cache_life import Pauses
@@ -14,7 +15,7 @@ LONGEST_ANSWER: Final = 16_384
 """The longest answer to ask for if the window is unknown, in tokens."""
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True):
     """The next request, of about `tokens` tokens. `prefix_hash`: to store with the answer."""
 
     request: ModelRequest

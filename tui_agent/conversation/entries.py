@@ -9,7 +9,7 @@ gives one conversation, so a rewind or a fork leaves the other branch as it was.
 
 import json
 import os
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -555,7 +555,7 @@ def valid_entry(entry: AnyEntry) -> AnyEntry:
     return entry
 
 
-class ModelCall(NamedTuple):
+class ModelCall(msgspec.Struct, frozen=True):
     """The usage and cost of one model call; `cost_usd` is None if the price is unknown."""
 
     model: str

@@ -1,8 +1,9 @@
 """Episodes: bounded pieces of work that the model opens and closes by name, with the tool `episode`."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.view import View
@@ -13,7 +14,7 @@ MOST_OPEN: Final = 2
 """An episode may contain others, which contain none."""
 
 
-class Episode(NamedTuple):
+class Episode(msgspec.Struct, frozen=True):
     """An episode. `first`: the entry of the step that opened it. `closed`: the entry of the step that closed it, and
     `pointers` the one that says what was done, the closing call's result; both 0 while it is open.
     """
@@ -51,6 +52,6 @@ def episodes(view: View) -> tuple[list[Episode], list[Episode]]:
             if not given.conclusion.strip():
                 opened.append(Episode(given.title, step))
             elif place is not None:
-                closed.append(opened[place]._replace(closed=step, pointers=result))
+                closed.append(structs.replace(opened[place], closed=step, pointers=result))
                 del opened[place:]
     return closed, opened

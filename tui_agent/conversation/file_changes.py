@@ -4,7 +4,9 @@ Files do not branch with the conversation: their entries count in the order of t
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.entries import AnyEntry, Delivered, FileChange, FilesChanged, FilesKept, FileState, Message
 from tui_agent.conversation.log import Log
@@ -12,7 +14,7 @@ from tui_agent.conversation.log import Log
 CUT_SHORT = "The program was killed while a command ran (entry {seq}); what that command changed is not known."
 
 
-class FilePast(NamedTuple):
+class FilePast(msgspec.Struct, frozen=True):
     """A file that was changed since some entry of the log.
 
     `then` is its state at that entry; the content was saved unless `unkept` says why not, and the nearest `made` of the
@@ -30,7 +32,7 @@ class FilePast(NamedTuple):
     unsure: bool = False
 
 
-class FilesPast(NamedTuple):
+class FilesPast(msgspec.Struct, frozen=True):
     """The files changed since some entry of the log, sorted by path; `gaps` are sentences on what is not known."""
 
     files: tuple[FilePast, ...] = ()
@@ -69,7 +71,7 @@ def newest_user_message(log: Log, before: int | None = None) -> int:
     return 0
 
 
-class NewestChanges(NamedTuple):
+class NewestChanges(msgspec.Struct, frozen=True):
     """The newest changes and the newest restore that have not been reversed. Each is an entry number for `files_since`:
     the files before that entry are the files without the changes or the restore. 0: there is none.
     """
@@ -126,7 +128,7 @@ def _changed(past: FilePast | None, change: FileChange) -> FilePast:
     if past is None:
         return FilePast(change.place, change.before, (change.after,), change.unkept, change.made)
     broken = past.broken or change.before not in past.possible
-    return past._replace(possible=(change.after,), broken=broken, unsure=past.unsure and broken)
+    return structs.replace(past, possible=(change.after,), broken=broken, unsure=past.unsure and broken)
 
 
 def _begun(past: FilePast | None, change: FileChange, *, by_call: bool) -> FilePast:
@@ -137,7 +139,7 @@ def _begun(past: FilePast | None, change: FileChange, *, by_call: bool) -> FileP
     if past is None:
         past = FilePast(change.place, change.before, (change.before,), change.unkept, change.made)
     elif change.before not in past.possible:
-        past = past._replace(broken=True, possible=(change.before,))
+        past = structs.replace(past, broken=True, possible=(change.before,))
     if by_call:
-        return past._replace(unsure=True)
-    return past._replace(possible=tuple(dict.fromkeys((*past.possible, change.after))))
+        return structs.replace(past, unsure=True)
+    return structs.replace(past, possible=tuple(dict.fromkeys((*past.possible, change.after))))

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -63,7 +63,7 @@ class MeasuredCall(msgspec.Struct, frozen=True, gc=False):
     edits: int
 
 
-class KeptWords(NamedTuple):
+class KeptWords(msgspec.Struct, frozen=True):
     """The user's own words to show after `boundary` (0: none), and how many of the messages that boundaries hide are
     not among them. Messages whose words the user dropped are not counted.
     """

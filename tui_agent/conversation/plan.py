@@ -5,7 +5,7 @@ with a message of its own if they answered later.
 """
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ PLAN_OVER: Final = "[notice] Plan mode is over: you may make changes."
 _STEPS_HEADING: Final = "Steps:"
 
 
-class TaskPlan(NamedTuple):
+class TaskPlan(msgspec.Struct, frozen=True):
     """A plan in prose, and its steps, each on one line."""
 
     text: str

@@ -1,6 +1,6 @@
 """What is known about a model: the one record that models fill in and the context layers decide by."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -17,7 +17,7 @@ them. A model of 135M parameters, whose attention is heavy for its size, was mea
 """
 
 
-class Rates(NamedTuple):
+class Rates(msgspec.Struct, frozen=True):
     """A model's prices as multiples of its input price, and that price per million tokens: in USD, or for a local
     model, which costs only time, in seconds.
     """

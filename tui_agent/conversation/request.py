@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -87,7 +87,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     cache_hours: CacheHours = ""
 
 
-class ReasoningPolicy(NamedTuple):
+class ReasoningPolicy(msgspec.Struct, frozen=True):
     """Which reasoning is sent: only that of `model` and, if it is `bound`, only after an unchanged prefix. `signed`:
     its provider takes the summaries that it signed for the messages they summarise.
 
@@ -106,7 +106,7 @@ def takes_signed(signed: str, model: str, *, signs: bool) -> bool:
     return bool(signed) and (signs if only is None else only == model)
 
 
-class RequestStart(NamedTuple):
+class RequestStart(msgspec.Struct, frozen=True):
     """The beginning of a request: its messages, its prefix hash and size. `whole`: what follows it, if anything, begins
     a message of its own.
     """
@@ -117,7 +117,7 @@ class RequestStart(NamedTuple):
     whole: bool
 
 
-class RequestHead(NamedTuple):
+class RequestHead(msgspec.Struct, frozen=True):
     """A request split before its tail: the number of messages before it, the size and the number of the results among
     them, and the size of the tail.
     """

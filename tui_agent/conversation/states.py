@@ -9,7 +9,7 @@ from hashlib import blake2b
 from struct import Struct
 from sys import intern
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -47,7 +47,7 @@ class RequestMessage(msgspec.Struct, frozen=True, gc=False):
     blocks: tuple[Block, ...]
 
 
-class Fingerprint(NamedTuple):
+class Fingerprint(msgspec.Struct, frozen=True):
     """Identifies blocks of one role without holding them: their number, a digest of them without reasoning, and one of
     their reasoning (empty: they have none).
     """

@@ -6,13 +6,15 @@ tool has a row.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 ActionKind: TypeAlias = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
 """What a call does, in the words of the Agent Client Protocol."""
 
 
-class ToolFacts(NamedTuple):
+class ToolFacts(msgspec.Struct, frozen=True):
     """A tool where people read: the `title` of its cards and lists, and what the model is `doing` while it runs.
 
     `repeatable`: its calls can simply be repeated. `claude`: its names in Claude Code, for extensions written for that;

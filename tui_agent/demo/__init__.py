@@ -7,7 +7,7 @@ really ran. Tokens are the offline model's own count, prices those of Claude Opu
 import asyncio
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ class DemoRecording(msgspec.Struct, frozen=True):
     entries: list[msgspec.Raw]
 
 
-class Demo(NamedTuple):
+class Demo(msgspec.Struct, frozen=True):
     """Where the demonstration is: its project, its folder of state, and the session."""
 
     project: Path

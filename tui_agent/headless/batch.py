@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -62,7 +62,7 @@ class BatchTask(msgspec.Struct, frozen=True, kw_only=True):
         return self.prompt or self.problem_statement
 
 
-class BatchOptions(NamedTuple):
+class BatchOptions(msgspec.Struct, frozen=True):
     """How a batch is run. words: options that each task's process gets besides."""
 
     tasks: Path

@@ -5,7 +5,7 @@ raises one `ModelError`. It never runs tools and never retries; `models/retry.py
 """
 
 from collections.abc import AsyncIterator
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,7 @@ from tui_agent.models.speed import Timings
 StopReason: TypeAlias = Literal["end_turn", "tool_calls", "max_tokens", "refusal", "context_window", "interrupted"]
 
 
-class LocalModels(NamedTuple):
+class LocalModels(msgspec.Struct, frozen=True):
     """How to run local models: the address of Ollama if its variable is not set (empty: this machine), and the largest
     context to load a model with, in tokens.
     """
@@ -30,7 +30,7 @@ class LocalModels(NamedTuple):
 THIS_MACHINE = LocalModels()
 
 
-class InstalledModel(NamedTuple):
+class InstalledModel(msgspec.Struct, frozen=True):
     """A model that a local server has installed. `size` in bytes, `window` in tokens; 0 or None: unknown."""
 
     id: str
@@ -41,7 +41,7 @@ class InstalledModel(NamedTuple):
     images: bool | None = None
 
 
-class PullProgress(NamedTuple):
+class PullProgress(msgspec.Struct, frozen=True):
     """The progress of a download in bytes; `total` 0: unknown. `step`: the server's name for the current step."""
 
     step: str

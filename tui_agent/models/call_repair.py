@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,7 +46,7 @@ _IGNORED_KEYS = frozenset({"type", "id", "thought"})
 """Keys that a written call may have besides its name and arguments."""
 
 
-class _Written(NamedTuple):
+class _Written(msgspec.Struct, frozen=True):
     """A call that a model wrote as text."""
 
     name: str

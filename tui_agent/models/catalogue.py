@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 import msgspec
 from typing_extensions import override
@@ -39,7 +38,7 @@ PROVIDERS: tuple[Provider, ...] = (ANTHROPIC, GEMINI, *OPENAI_LIKE, BEDROCK, VER
 _WORD = r"[^\W_]+"
 
 
-class ModelName(NamedTuple):
+class ModelName(msgspec.Struct, frozen=True):
     """A model's id and its provider's."""
 
     provider: str

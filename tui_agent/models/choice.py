@@ -5,7 +5,8 @@ Small models work well in subtasks, but as the main model of a long session they
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.profile import Tier as ModelTier
@@ -160,7 +161,7 @@ class SmallTierRefused(Exception):
         self.hint = hint
 
 
-class SmallParent(NamedTuple):
+class SmallParent(msgspec.Struct, frozen=True):
     """A warning that the session's model is small, and what to do about it."""
 
     text: str

@@ -7,7 +7,7 @@ always has the same bytes, in every process.
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -126,7 +126,7 @@ def result_text(result: ToolResult) -> str:
     return f"Error: {text}" if result.is_error else text
 
 
-class UserParts(NamedTuple):
+class UserParts(msgspec.Struct, frozen=True):
     """The parts of a message with role user: tool results, the user's text, and the pictures of both."""
 
     results: list[ToolResult]

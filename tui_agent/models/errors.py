@@ -3,7 +3,9 @@
 import os
 import re
 from math import ceil
-from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.models.base import (
@@ -91,7 +93,7 @@ _STATUS_OF_KIND = {
 }
 
 
-class ErrorReply(NamedTuple):
+class ErrorReply(msgspec.Struct, frozen=True):
     """A provider's error response: HTTP status, the provider's name of the error, its text, seconds to wait.
 
     `written` is the model's output if the server rejected it, such as a call that does not match the tool (Groq).
@@ -162,7 +164,7 @@ def failure(provider: Provider, model: str, refusal: ErrorReply) -> ModelError:
     """The `ModelError` for a provider's error response."""
     name, text = provider.title, plain(refusal.text) or NO_REASON
     if refusal.retry_after is None:  # an error inside of a stream has no headers
-        refusal = refusal._replace(retry_after=seconds_to_reset({}, text=refusal.text))
+        refusal = structs.replace(refusal, retry_after=seconds_to_reset({}, text=refusal.text))
     if (found := overflow_in(refusal.text, refusal.kind)) is not None:
         return too_long(model, found.tokens, found.limit)
     if is_too_many_bytes(refusal.text):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.models.adapter import CONNECT_TIMEOUT_S
 from tui_agent.models.address import host_of, is_local
@@ -213,7 +214,7 @@ def read_error(body: bytes, headers: Mapping[str, str] = _NO_HEADERS, status: in
     except (msgspec.DecodeError, UnicodeDecodeError):
         refusal = ErrorReply(0, "", body.decode(errors="replace"))
     waits = seconds_to_reset(headers, parsed, refusal.text)
-    return refusal._replace(status=status or refusal.status, retry_after=waits)
+    return structs.replace(refusal, status=status or refusal.status, retry_after=waits)
 
 
 def _error_in(parsed: object) -> ErrorReply:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from tui_agent.settings.sources import home_folder
 _entries = msgspec.json.Decoder(dict[str, list[str]])
 
 
-class Learned(NamedTuple):
+class Learned(msgspec.Struct, frozen=True):
     """Words by key, such as a server's address and a model, in the file `name`; of at most `most` keys."""
 
     name: str

@@ -8,7 +8,7 @@ from tui_agent.conversation.request import ModelRequest
 from tui_agent.models.token_bounds import beyond_ascii, most_tokens
 
 
-class KnownSize(NamedTuple):
+class KnownSize(msgspec.Struct, frozen=True):
     """A request's size: `tokens` were counted with the previous request, `rest` are the bytes added since, without
     pictures.
     """

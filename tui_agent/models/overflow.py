@@ -4,10 +4,11 @@ A refusal that is not recognised becomes an `InvalidRequest` with the server's t
 """
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 
-class Overflow(NamedTuple):
+class Overflow(msgspec.Struct, frozen=True):
     """The tokens of a request, and their limit; 0: the server does not say."""
 
     tokens: int = 0

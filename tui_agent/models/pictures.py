@@ -7,7 +7,10 @@ import warnings
 import zlib
 from base64 import b64decode, b64encode
 from io import BytesIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import Image
 
@@ -37,7 +40,7 @@ class UnreadablePicture(Exception):
     """The bytes are not a picture that can be sent. The message is the second half of a sentence that says why."""
 
 
-class Fitted(NamedTuple):
+class Fitted(msgspec.Struct, frozen=True):
     """A picture that can be sent, and its size in pixels before and after. `changed`: it was encoded again."""
 
     media_type: str
@@ -60,7 +63,7 @@ def fitted(data: bytes) -> Fitted:
     except Exception:
         # For damaged pictures, Pillow raises struct.error, EOFError, KeyError and others, depending on the format.
         try:
-            return _fitted(_with_right_sums(data) if data.startswith(_PNG) else data)._replace(changed=True)
+            return structs.replace(_fitted(_with_right_sums(data) if data.startswith(_PNG) else data), changed=True)
         except Exception as error:
             raise UnreadablePicture("it is damaged, or not a picture") from error
 

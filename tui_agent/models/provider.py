@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from tui_agent.conversation.profile import ModelProfile, Tier
 from tui_agent.models.base import InstalledModel, LocalModels, Model, PullProgress
@@ -19,8 +20,7 @@ from tui_agent.settings.schema import TierModels
 NO_MODELS = TierModels(frontier="", mid="", small="")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A service, or a program on the user's machine, that serves models."""
 
     id: str
@@ -29,9 +29,9 @@ class Provider:
     """Its name in errors."""
     label: str
     """Its name in lists."""
-    create: Callable[[Provider, ModelProfile, LocalModels], Model] = field(compare=False)
+    create: Callable[[Provider, ModelProfile, LocalModels], Model]
     """Creates a model from this record and a profile. The model imports its SDK on first use."""
-    profile: Callable[[str], ModelProfile] = field(compare=False)
+    profile: Callable[[str], ModelProfile]
     """The profile for a model id, as far as the id alone tells; without tier and window."""
 
     keys: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Provider:
     """The web page where users create keys."""
     needs_key: bool = True
     """Whether requests need one of `keys`."""
-    signed_in: Callable[[], bool] = field(default=lambda: False, compare=False)
+    signed_in: Callable[[], bool] = lambda: False
     """Whether there are other credentials than `keys`, such as on disk. Called if no key is set."""
     addresses: tuple[str, ...] = ()
     """The environment variables that override its address, one for each kind of its models."""
@@ -56,7 +56,7 @@ class Provider:
     """Prefixes of ids (without the hyphen) that identify this provider, so that users need not name it."""
     aliases: tuple[str, ...] = ()
     """Other names for `id`."""
-    tiers: Mapping[Tier, Sequence[str]] = field(default_factory=dict)
+    tiers: Mapping[Tier, Sequence[str]] = msgspec.field(default_factory=dict)
     """Patterns for a part of the id (``*`` and ``[…]`` as in file names), by tier."""
     free_names: bool = False
     """Whether ids may contain the separators of a URL (``hf.co/user/model:Q4``)."""
@@ -64,14 +64,14 @@ class Provider:
     """Its id in the price catalogue; empty: it is not listed."""
     listed: re.Pattern[str] | None = None
     """Matches the ids of the catalogue's models that can chat with tools."""
-    installed: Callable[[LocalModels], Sequence[InstalledModel]] = field(default=lambda _local: (), compare=False)
+    installed: Callable[[LocalModels], Sequence[InstalledModel]] = lambda _local: ()
     """The models installed on its local server, if it answers at once; may block for some seconds."""
-    pull: Callable[[str, LocalModels], AsyncGenerator[PullProgress, None]] | None = field(default=None, compare=False)
+    pull: Callable[[str, LocalModels], AsyncGenerator[PullProgress, None]] | None = None
     """Downloads a model by its id, yielding the progress. Raises `ModelError`."""
 
     package: str = ""
     """The Python package of its SDK; empty: it has none."""
-    missing: Callable[[], str] = field(default=lambda: "", compare=False)
+    missing: Callable[[], str] = lambda: ""
     """One sentence on what must be installed first; empty: nothing."""
 
     @property

@@ -1,6 +1,6 @@
 """The speed of local models, whose requests cost time instead of money."""
 
-from typing import NamedTuple
+import msgspec
 
 from tui_agent.conversation.entries import Usage
 
@@ -12,7 +12,7 @@ SHORTEST_S = 0.05
 """Shorter times are not measured: such an answer was cached or comes from no real model."""
 
 
-class Timings(NamedTuple):
+class Timings(msgspec.Struct, frozen=True):
     """The duration of a call in seconds; 0: unknown. `read` are the prompt tokens the server had to process, because
     they were not in its cache; None: it does not say.
     """
@@ -22,7 +22,7 @@ class Timings(NamedTuple):
     read: int | None = None
 
 
-class Speed(NamedTuple):
+class Speed(msgspec.Struct, frozen=True):
     """Tokens per second; 0: unknown."""
 
     reading: float = 0.0

@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Sequence
 from hashlib import sha1, sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     import tiktoken
@@ -21,7 +23,7 @@ SAMPLED_CHUNKS = 24
 """In a text of more chunks, this many evenly spread ones are tokenized and extrapolated."""
 
 
-class Ranks(NamedTuple):
+class Ranks(msgspec.Struct, frozen=True):
     """The ranks of one of tiktoken's encodings: their URL, and the SHA-256 of that file."""
 
     encoding: str

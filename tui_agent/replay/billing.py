@@ -10,7 +10,9 @@ common prefix with a recent request, above a minimum; there is nothing to mark.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import HOUR_S, ModelProfile
@@ -180,7 +182,7 @@ def common(one: list[T], other: list[T]) -> int:
     return next(place for place in range(shorter) if one[place] is not other[place])
 
 
-class CacheUse(NamedTuple):
+class CacheUse(msgspec.Struct, frozen=True):
     """Tokens of one prompt: in total, read from the cache, written to it."""
 
     total: int

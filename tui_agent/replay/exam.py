@@ -8,9 +8,10 @@ questions and their scores are by rule (`questions`). One row is without the ses
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.context.compaction.facts import Source
 from tui_agent.conversation.blocks import Text
@@ -67,14 +68,14 @@ class ExamStopped(Exception):
     """The exam ended early; the message says why and what was spent."""
 
 
-class Planned(NamedTuple):
+class Planned(msgspec.Struct, frozen=True):
     """A policy's replay by rule, which is free: its end, and the tokens of what each summary replaces and may take."""
 
     outcome: ReplayOutcome
     summaries: tuple[tuple[int, int], ...]
 
 
-class ExamPlan(NamedTuple):
+class ExamPlan(msgspec.Struct, frozen=True):
     """What will be asked, under which policies, and what that costs in USD, usually and at most (None: not known)."""
 
     replay: Replay
@@ -93,7 +94,7 @@ class ExamReply(msgspec.Struct, frozen=True):
     score: Score
 
 
-class ExamResult(NamedTuple):
+class ExamResult(msgspec.Struct, frozen=True):
     """The exam under one policy. `outcome` is that of its replay with the model's own summaries."""
 
     policy: str
@@ -304,7 +305,7 @@ def document(plan: ExamPlan, sat: Sequence[ExamResult], spent_usd: float) -> str
         "model": plan.profile.id,
         "window": plan.window,
         "cost_usd": spent_usd,
-        "questions": [each._asdict() for each in plan.asked],
+        "questions": [structs.asdict(each) for each in plan.asked],
         "policies": [
             {
                 "policy": each.policy,

@@ -10,7 +10,9 @@ calls; `Forecast.rest` has the calls after the first third, predicted with the r
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
 
 from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
@@ -40,7 +42,7 @@ _SHRUNK = 0.03
 """A prompt shrank without a recorded edit if at least this share of it is missing."""
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True):
     """One call: its usage as recorded and as simulated by the rules alone, and the recorded tokens before it.
 
     `added` are the tokens that the rules say the prompt has more than the last one, `turn` those of the turn before it,
@@ -93,7 +95,7 @@ class ClientHabits:
         return Usage(total, read, written, step.recorded.output_tokens), floor if loss > 1 / 2 else kept
 
 
-class ComparedCall(NamedTuple):
+class ComparedCall(msgspec.Struct, frozen=True):
     """One call as predicted and as recorded; costs in USD. `likely_read` is its most likely cache read, while
     `predicted` has the expected one.
     """
@@ -112,7 +114,7 @@ class ComparedCall(NamedTuple):
         return abs(self.likely_read - recorded) <= CLOSE_READ * recorded
 
 
-class CacheLosses(NamedTuple):
+class CacheLosses(msgspec.Struct, frozen=True):
     """How many calls there were at one moment, how many of them lost the cache, and the tokens lost."""
 
     calls: int

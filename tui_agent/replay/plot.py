@@ -6,7 +6,9 @@ The SVG is written without a library, so that nothing has to be installed, and h
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.replay.simulation import OURS, ReplayOutcome
 
@@ -46,7 +48,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #3d444
 }"""
 
 
-class Dot(NamedTuple):
+class Dot(msgspec.Struct, frozen=True):
     """A policy on a model: its cost in USD, the share it keeps verbatim, and whether each call fits the window."""
 
     policy: str
@@ -111,7 +113,7 @@ def _plain(text: str) -> str:
     return escape("".join(character for character in text if character.isprintable()))
 
 
-class Axis(NamedTuple):
+class Axis(msgspec.Struct, frozen=True):
     """An axis: maps values from `low` to `high` to pixels from `start` to `end`; `ticks` are the labelled values."""
 
     low: float

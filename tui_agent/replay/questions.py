@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -42,7 +42,7 @@ _QUOTES: Final = " \t\n\"'`*«»“”„.,;"
 _PATH: Final = re.compile(r"[^\s\"'`<>|]+")
 
 
-class Question(NamedTuple):
+class Question(msgspec.Struct, frozen=True):
     """A question, its answer, and the line that tells it. `place` is the index of the message that the line is in."""
 
     about: About

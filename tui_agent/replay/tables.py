@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import CLOSE_READ, Accuracy, Moment, error_of
@@ -172,7 +173,7 @@ def _accuracy_record(accuracy: Accuracy, window: int) -> dict[str, object]:
         "window": window,
         **_error_record(accuracy),
         "reads_within_5_percent": accuracy.close_share,
-        "losses": {moment: each._asdict() for moment, each in accuracy.losses.items()},
+        "losses": {moment: structs.asdict(each) for moment, each in accuracy.losses.items()},
         "lost_tokens_explained": accuracy.explained,
         "shrunk_calls": list(accuracy.shrunk),
         "after_first_third": None if rest is None else {"calls": len(rest.calls), **_error_record(rest)},

@@ -8,7 +8,7 @@ is listed with the reason. The other agent's files are only read.
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from tui_agent.tools.gate.rules import SHELL, Rule, RuleError
 from tui_agent.tools.mcp.importing import ForeignServers, foreign, read_settings
 
 
-class OtherAgent(NamedTuple):
+class OtherAgent(msgspec.Struct, frozen=True):
     """Another agent: its name, and its files of settings and of instructions below the user's home."""
 
     name: str
@@ -55,7 +55,7 @@ _ELSEWHERE: Final = {
 NOT_HERE: Final = "there is no such setting, or it means something else here"
 
 
-class ImportedFiles(NamedTuple):
+class ImportedFiles(msgspec.Struct, frozen=True):
     """What another agent's files bring: a model, servers, rules by list, and the file of the user's instructions; and
     sentences on what is left.
     """

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.reports.wording import safe
 
@@ -30,7 +32,7 @@ svg .spot { fill: transparent; }
 svg .spot:hover { fill: var(--accent); fill-opacity: .18; }"""
 
 
-class Point(NamedTuple):
+class Point(msgspec.Struct, frozen=True):
     """A value at a position on the horizontal axis, its tooltip, and the id of what a click leads to."""
 
     at: int
@@ -39,7 +41,7 @@ class Point(NamedTuple):
     target: str
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """A vertical line at a position on the horizontal axis, and its tooltip."""
 
     at: int

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE, Catalogue, catalogue_of
@@ -46,7 +48,7 @@ def config_report(settings: Settings, *, as_json: bool) -> str:
     return "\n".join([*lines, *settings.notices])
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """One line of the doctor's report."""
 
     ok: bool
@@ -121,7 +123,7 @@ def _tokenizer() -> Finding:
         return package
     tokenizer = load_tokenizer()
     if tokenizer is not None:
-        return package._replace(detail=f"{package.detail}, {tokenizer.name} from {cache_folder()}")
+        return structs.replace(package, detail=f"{package.detail}, {tokenizer.name} from {cache_folder()}")
     return Finding(
         False,
         "tiktoken",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from difflib import ndiff
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -58,7 +58,7 @@ class PluginOrigin(msgspec.Struct, frozen=True):
     commit: str
 
 
-class Plugin(NamedTuple):
+class Plugin(msgspec.Struct, frozen=True):
     """A plugin in a copy. `elsewhere`: the repository it is in instead, so that it is not in this one."""
 
     name: str

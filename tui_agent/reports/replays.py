@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from rich.progress import TextColumn
@@ -324,7 +324,7 @@ def _words_of(path: Path) -> set[str]:
     return {word.casefold() for text in texts for word in _WORD.findall(text)}
 
 
-class ReplayRequest(NamedTuple):
+class ReplayRequest(msgspec.Struct, frozen=True):
     """What is to be replayed: recordings and agents, policies, models and windows (empty: all; each one's own)."""
 
     named: Sequence[str]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tui_agent.regular import read_bytes
 from tui_agent.settings.schema import ContextSettings
 from tui_agent.settings.servers import listed_servers, plain_json
@@ -75,7 +77,7 @@ _HOOK_MORE: Final = ("server", "input", "headers", "allowedEnvVars")
 """Keys of a hook that say more on it."""
 
 
-class BroughtFile(NamedTuple):
+class BroughtFile(msgspec.Struct, frozen=True):
     """A file or folder, by path from the project's root, and what it does once the project is trusted.
 
     details: what it runs, and every setting and name in it, a line for each.

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.settings.schema import Endpoint, Settings, ToolServer
 
@@ -51,7 +52,7 @@ _NAME: Final = r"[a-z][a-z0-9_.-]{0,40}"
 """A pattern of valid endpoint names."""
 
 
-class Allowed(NamedTuple):
+class Allowed(msgspec.Struct, frozen=True):
     """The values that a setting accepts, derived from its type annotation."""
 
     kind: type
@@ -70,7 +71,7 @@ class Allowed(NamedTuple):
         return f"{text} or null" if self.nullable else text
 
 
-class Setting(NamedTuple):
+class Setting(msgspec.Struct, frozen=True):
     """One setting."""
 
     key: str
@@ -290,10 +291,10 @@ def _allowed(annotation: object) -> Allowed:
     origin = get_origin(annotation)
     if origin in {Union, UnionType}:
         (inner,) = (part for part in get_args(annotation) if part is not NoneType)
-        return _allowed(inner)._replace(nullable=True)
+        return structs.replace(_allowed(inner), nullable=True)
     if origin is Annotated:
         inner, bounds = get_args(annotation)
-        return _allowed(inner)._replace(bounds=bounds)
+        return structs.replace(_allowed(inner), bounds=bounds)
     if origin is Literal:
         return Allowed(str, choices=get_args(annotation))
     if origin is dict:

@@ -4,14 +4,15 @@ Each is on the frontier of the two, as measured by `python -m tests.bench.fronti
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.settings.schema import PolicyName, Settings
 
 
-class Policy(NamedTuple):
+class Policy(msgspec.Struct, frozen=True):
     """A policy's meaning in words, and its settings, which apply unless they are set by their own keys."""
 
     meaning: str

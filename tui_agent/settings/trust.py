@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple, TypeGuard
 
+import msgspec
+
 from tui_agent.settings.keys import Value
 
 TRUSTED_FILE = "trusted.json"
@@ -170,17 +172,17 @@ def _write(path: Path, answers: _Answers) -> None:
         raise TrustError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-class OnlyStricter(NamedTuple):
+class OnlyStricter(msgspec.Struct, frozen=True):
     """A choice may move towards the end of this order, from loose to strict; no other value may be set."""
 
     order: tuple[str, ...]
 
 
-class OnlyLower(NamedTuple):
+class OnlyLower(msgspec.Struct, frozen=True):
     """A number may only go down; null means no limit."""
 
 
-class OnlyLonger(NamedTuple):
+class OnlyLonger(msgspec.Struct, frozen=True):
     """A list may only grow."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import aiosqlite
+import msgspec
 
 from tui_agent.durable import PRIVATE_FILE, to_completion
 from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
@@ -33,7 +34,7 @@ Step: TypeAlias = tuple[str, Sequence[Sequence[Value]]]
 Result = TypeVar("Result")
 
 
-class Schema(NamedTuple):
+class Schema(msgspec.Struct, frozen=True):
     """The schema of a database: `script` creates it, and `version` grows with every change."""
 
     application_id: int
@@ -49,7 +50,7 @@ class Schema(NamedTuple):
         )
 
 
-class DatabaseState(NamedTuple):
+class DatabaseState(msgspec.Struct, frozen=True):
     """What was found at the path of a database."""
 
     state: Literal["absent", "ours", "older", "newer", "foreign", "damaged"]

@@ -12,7 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import IO, Final, NamedTuple, ParamSpec
+from typing import IO, Final, ParamSpec
+
+import msgspec
 
 from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
 from tui_agent.storage.errors import explained
@@ -31,7 +33,7 @@ def kept_path(digest: str) -> str:
     return f"{KEPT_FOLDER}/{digest[:2]}/{digest[2:]}"
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     """The offset and size of a content in the stash, in bytes."""
 
     start: int

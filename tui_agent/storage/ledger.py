@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS done (task TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT;
@@ -24,7 +26,7 @@ WAITING_S: Final = 60.0
 Refusal = Literal["wait", "never"]
 
 
-class Money(NamedTuple):
+class Money(msgspec.Struct, frozen=True):
     """What was spent, what calls under way may come to, and what all may cost (None: there is no ceiling), in USD."""
 
     spent: float

@@ -8,9 +8,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.entries import (
     AnyEntry,
@@ -267,7 +268,7 @@ class LogStore:
         self.notices.append(
             f"The log of this session was damaged ({damage}). {salvage}. The damaged file was kept as {kept.name}."
         )
-        return loaded._replace(links=links)
+        return structs.replace(loaded, links=links)
 
 
 def _read_log(connection: sqlite3.Connection, database: Database) -> "_Loaded":
@@ -323,7 +324,7 @@ def log_file(folder: Path) -> Path:
     return path if path.exists() or not _rebuilt(path).exists() else _rebuilt(path)
 
 
-class LogSummary(NamedTuple):
+class LogSummary(msgspec.Struct, frozen=True):
     """What a list shows of a log: facts noted about the session, how many messages it has, what its calls cost in USD,
     the time of its newest entry in seconds since the epoch, and the model that answered last."""
 
@@ -348,14 +349,14 @@ def read_summary(path: Path) -> LogSummary:
         # Skips entries without a cost before decoding them.
         rows = connection.execute("SELECT seq, crc, body FROM entries WHERE instr(body, CAST('cost_usd' AS BLOB))")
         entries = (entry for row in rows for entry in RowReader(int(row[0] or 1) - 1).take(row))
-        return summary._replace(cost_usd=_cost(entries))
+        return structs.replace(summary, cost_usd=_cost(entries))
 
 
 def read_damaged_summary(path: Path) -> LogSummary:
     """The summary of a damaged log; what cannot be read is empty or 0."""
     summary = LogSummary({}, 0, 0.0, 0.0, "")
     with suppress(sqlite3.Error, OSError, msgspec.ValidationError), closing(damaged_connection(path)) as connection:
-        summary = summary._replace(meta=_texts(connection.execute(_META)))
+        summary = structs.replace(summary, meta=_texts(connection.execute(_META)))
         row = connection.execute("SELECT messages, cost_usd, updated, model FROM totals").fetchone()
         summary = LogSummary(summary.meta, *msgspec.convert(row, tuple[int, float, float, str]))
     return summary
@@ -436,7 +437,7 @@ def _title(entries: Iterable[AnyEntry]) -> str:
     return ""
 
 
-class _Loaded(NamedTuple):
+class _Loaded(msgspec.Struct, frozen=True):
     """What was read: the log, its links by entry number, and the link that was noted with its newest entry.
 
     `damage` says why not all could be read (empty: all could), `salvage` what of it. `newer` names the entry of a newer

@@ -17,7 +17,7 @@ from enum import IntEnum
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from unicodedata import normalize
 
 import msgspec
@@ -236,7 +236,7 @@ def _strings(arguments: str) -> list[str]:
 # Searching
 
 
-class _Unseen(NamedTuple):
+class _Unseen(msgspec.Struct, frozen=True):
     """The entries the model does not see: those that left its view (None: it is not known which those are), and those
     on another branch of the conversation."""
 
@@ -244,7 +244,7 @@ class _Unseen(NamedTuple):
     elsewhere: frozenset[int]
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, frozen=True):
     """A match that begins at character `start` of passage number `number` and has `length` characters."""
 
     number: int

@@ -11,6 +11,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from tui_agent.telemetry import names
 from tui_agent.telemetry.spans import MetricValue, Signal, Span
 from tui_agent.tracing import SpanContext
@@ -55,7 +57,7 @@ class OtlpExporter:
 
     def as_sent(self, span: SpanContext) -> SpanContext:
         """The span with the flags that it is sent with, as far as that is known by now."""
-        return span if self._sdk is None or self._sdk.samples(span) else span._replace(flags=0)
+        return span if self._sdk is None or self._sdk.samples(span) else structs.replace(span, flags=0)
 
     def close(self) -> None:
         """Send what is left, for at most `FLUSH_S` seconds."""
@@ -155,7 +157,7 @@ def readable(span: Span, resource: "Resource") -> "ReadableSpan":
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
     attributes = {**span.attributes, **({names.ERROR: span.error} if span.error else {})}
-    above = span.here._replace(span=span.parent)
+    above = structs.replace(span.here, span=span.parent)
     return ReadableSpan(
         span.name,
         _context(span.here),

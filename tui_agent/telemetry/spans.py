@@ -7,9 +7,10 @@ again has the same spans. Without `content`, nothing that was said, and no argum
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.call_tool import inner_call
@@ -42,7 +43,7 @@ _OWN_ERRORS: Final = frozenset(("context", "internal", "listener", "tool", "writ
 _STEPS: Final = {Summarized: "summary", Checkpointed: "checkpoint", Digested: "digest", Cleared: "cleared"}
 
 
-class SpanEvent(NamedTuple):
+class SpanEvent(msgspec.Struct, frozen=True):
     """Something that happened in a span, at a time in seconds since 1970."""
 
     name: str
@@ -50,7 +51,7 @@ class SpanEvent(NamedTuple):
     attributes: Attributes
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True):
     """A span that has ended. `parent`: 0 if there is none. Times in seconds since 1970. `error`: its kind, or empty.
 
     `remote`: the parent is a span of another program, with these flags.
@@ -68,7 +69,7 @@ class Span(NamedTuple):
     remote: SpanContext | None = None
 
 
-class MetricValue(NamedTuple):
+class MetricValue(msgspec.Struct, frozen=True):
     """A value of a metric."""
 
     metric: names.Metric
@@ -206,7 +207,7 @@ class Spans:
         return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:size]) or 1
 
     def _child(self, of: SpanContext, *parts: object) -> SpanContext:
-        return of._replace(span=self._number(8, of.span, *parts))
+        return structs.replace(of, span=self._number(8, of.span, *parts))
 
     def _within(self, seq: int, time: float) -> SpanContext:
         return self._begin(seq, time, "").here

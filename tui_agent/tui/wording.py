@@ -2,7 +2,9 @@
 
 from pathlib import PurePosixPath
 from time import time
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.conversation.tool_facts import facts_of
 from tui_agent.settings import PermissionMode
@@ -82,7 +84,7 @@ def saved_text(once: float, each: float) -> str:
     return f"cost {money_text(-once)}, saves {money_text(each)} a call"
 
 
-class StepWords(NamedTuple):
+class StepWords(msgspec.Struct, frozen=True):
     """The words for a context step: what was done, and to what; `counted`: with the number of things."""
 
     done: str

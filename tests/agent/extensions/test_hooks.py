@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from msgspec import structs
 
 from tests.agent.talking import say, talking
 from tests.servers.anthropic import AnthropicServer
@@ -587,7 +588,7 @@ async def test_a_program_and_its_arguments_get_the_places_without_a_shell(tmp_pa
 def test_a_rule_of_a_hook_sees_each_command_of_a_line(rule: str, line: str, runs: bool) -> None:
     wanted = Hook("PreToolUse", "true", "", 1, "yours", Path("x"), "x", only_if=rule)
     assert wanted.wants("PreToolUse", ("Bash", "run_command"), line) is runs
-    assert not wanted._replace(event="Stop").wants("Stop", (), "")
+    assert not structs.replace(wanted, event="Stop").wants("Stop", (), "")
 
 
 async def test_the_same_hook_in_two_files_runs_once(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ class Asking:
         return self.rule(effect)
 
     def write(self, case: Case, here: Situation, *, own: bool = False) -> Draft | Refusal:
-        writers = WRITERS._replace(own={"summary", "checkpoint"} if own else ())
+        writers = structs.replace(WRITERS, own={"summary", "checkpoint"} if own else ())
         return carry_out(writers.write(Order(case.plan, case.made, here, RUNNING, 0)), self)
 
 
@@ -301,7 +301,7 @@ def test_who_writes_is_who_costs_less_and_has_room(case: Case) -> None:
     assert cheap is not None
     small = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap)
     warm, cold = moment(100_000, small=small), moment(100_000, small=small, cold=True)
-    dear = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=cheap._replace(input_usd=9))
+    dear = model_named("anthropic:claude-haiku-5-5", window=200_000, rates=structs.replace(cheap, input_usd=9))
     assert choose_writer(case.plan, case.made.parts, case.made.questions, cold).way == "separate"
     assert (
         choose_writer(case.plan, case.made.parts, case.made.questions, moment(100_000, small=dear)).way == "same_prefix"

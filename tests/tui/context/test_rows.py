@@ -120,7 +120,7 @@ class Counted(Sequence[Item]):
 
 def test_of_a_long_conversation_only_the_items_in_view_are_looked_at() -> None:
     many = Counted(30_000)
-    rows = panel_rows(seen()._replace(items=many), NOW, lambda _: "text", 80)
+    rows = panel_rows(structs.replace(seen(), items=many), NOW, lambda _: "text", 80)
     first = len(rows) - 30_000
     assert many.looked == 0
     assert rows[first].key == ItemKey(30_000)
@@ -167,7 +167,7 @@ def test_every_fact_is_there() -> None:
 
 
 def test_the_panel_of_an_ascii_terminal_is_ascii() -> None:
-    plain = seen()._replace(items=items("read_file"), steps=())
+    plain = structs.replace(seen(), items=items("read_file"), steps=())
     rows = panel_rows(plain, NOW, lambda _: "text", 100)
     assert "".join(line for line in texts(rows, 100, ASCII) if "\u6f22" not in line and "evil" not in line).isascii()
 
@@ -262,7 +262,7 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
         assert fact in shown
     assert "\x1b" not in shown
     for usd, told in ((None, "its price is not known"), (0.0, "costs no money")):
-        shown = "\n".join(texts(switch_rows(seen_preview._replace(cost_usd=usd, call_usd=usd)), 90))
+        shown = "\n".join(texts(switch_rows(structs.replace(seen_preview, cost_usd=usd, call_usd=usd)), 90))
         assert told in shown
         assert "$" not in shown
 
@@ -270,7 +270,7 @@ def test_a_switch_says_what_fires_and_what_it_costs() -> None:
 def test_a_threshold_in_messages_is_told_in_messages() -> None:
     mark = Threshold(layer="compact", tokens=0, messages=40, source="max_messages")
     stats = structs.replace(seen().stats, marks=(mark,), forecast=None)
-    shown = "\n".join(texts(panel_rows(seen()._replace(stats=stats), NOW, lambda _: "", 100), 100))
+    shown = "\n".join(texts(panel_rows(structs.replace(seen(), stats=stats), NOW, lambda _: "", 100), 100))
     assert "40  messages" in shown
 
 
@@ -278,7 +278,7 @@ def test_an_activity_is_told_with_its_note_where_it_has_one() -> None:
     told = "\n".join(texts(panel_rows(seen(), NOW, lambda _: "", 80), 80))
     quiet = seen()
     stats = structs.replace(quiet.stats, last_compaction=Activity(count=1, last=NOW - 60, note=" "))
-    silent = "\n".join(texts(panel_rows(quiet._replace(stats=stats), NOW, lambda _: "", 80), 80))
+    silent = "\n".join(texts(panel_rows(structs.replace(quiet, stats=stats), NOW, lambda _: "", 80), 80))
     assert ("focus: " in told, "focus: " in silent) == (True, False)
 
 
@@ -290,7 +290,7 @@ def test_the_pinned_words_stand_out() -> None:
 
 
 def test_the_end_of_the_cache_is_under_the_other_figures() -> None:
-    until = seen()._replace(stats=structs.replace(seen().stats, cache_until=NOW + 200))
+    until = structs.replace(seen(), stats=structs.replace(seen().stats, cache_until=NOW + 200))
     rows = texts(panel_rows(until, NOW, lambda _: "", 60), 60)
     (cache,) = (row for row in rows if "Cache lives until" in row)
     (share,) = (row for row in rows if "From the cache" in row)
@@ -303,7 +303,9 @@ def test_the_end_of_the_cache_is_under_the_other_figures() -> None:
 def test_each_server_of_tools_is_told_with_what_it_takes_and_saves() -> None:
     seen_ = seen()
     use = ServerUse(name="docs", sent=1_200, saved=3_400, sent_usd=0.01, saved_usd=0.02)
-    rows = panel_rows(seen_._replace(stats=structs.replace(seen_.stats, servers=(use,))), NOW, lambda _: "", 100)
+    rows = panel_rows(
+        structs.replace(seen_, stats=structs.replace(seen_.stats, servers=(use,))), NOW, lambda _: "", 100
+    )
     (line,) = [text for text in texts(rows, 100) if "docs" in text]
     assert "1,200" in line
     assert "saves 3,400" in line

@@ -190,7 +190,7 @@ def _context() -> Iterator[str]:
     stats = seen().stats
     servers = (ServerUse(name="docs", sent=1_200, saved=3_400, sent_usd=0.01, saved_usd=0.02),)
     more = structs.replace(stats, servers=servers, measured=True, window=100_000)
-    shown = (seen(), seen(0), seen()._replace(stats=more, items=items("read_file")))
+    shown = (seen(), seen(0), structs.replace(seen(), stats=more, items=items("read_file")))
     price = StepPrice(0.1, 0.2, 0.1, 0.4)
     preview = StepPreview("clear", ChangePreview(50_000, 20_000, items(), (), 4_000, 2, 2), True, price, "")
     switch = SwitchPreview("a", "b", 150_000, 1_000_000, 200_000, (), "compact", 0.6, 0.02, None, 3)

@@ -8,12 +8,12 @@ import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import date
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
@@ -158,8 +158,7 @@ _MEMORY = (
 )
 
 
-@dataclass(eq=False)
-class SectionReader:
+class SectionReader(msgspec.Struct, eq=False):
     """Reads the sections, and caches them while nothing changes.
 
     Instruction files are called `names`, from `root` to `folder` (none in an untrusted project). Its methods read
@@ -180,10 +179,10 @@ class SectionReader:
     memory_tokens: int = 2_000
     own: Path | None = None
     """The file of the user's own instructions."""
-    own_memory: str = field(default="", init=False)
+    own_memory: str = ""
     """The memory section, if the index is as the session's own tool left it; else empty."""
-    _seen: tuple[object, ...] = field(default=(), init=False)
-    _sections: PromptSections = field(default=PromptSections(), init=False)
+    _seen: tuple[object, ...] = ()
+    _sections: PromptSections = PromptSections()
 
     def sections(self) -> PromptSections:
         """The present sections. Cheap while nothing has changed: no file is read then."""

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tui_agent.context.counting import estimate
@@ -38,7 +39,7 @@ _MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39})
 _AFTER: Final = ".,;:!?)"
 
 
-class ServerWeight(NamedTuple):
+class ServerWeight(msgspec.Struct, frozen=True):
     """The tokens of a server's tool definitions: `sent` in every request, `saved` because they are looked up."""
 
     sent: int

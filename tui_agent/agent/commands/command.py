@@ -1,7 +1,9 @@
 """A slash command in text form: its row in the table, parsing its name, and its reply."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -10,7 +12,7 @@ AT_ONCE: Final = "!"
 """A suffix of a command's name: run it without the preview that the app would show."""
 
 
-class CommandReply(NamedTuple):
+class CommandReply(msgspec.Struct, frozen=True):
     """The reply to a command. `failed`: nothing was done, and the text says why."""
 
     title: str
@@ -18,7 +20,7 @@ class CommandReply(NamedTuple):
     failed: bool = False
 
 
-class Command(NamedTuple):
+class Command(msgspec.Struct, frozen=True):
     """A command that is typed as ``/name argument``."""
 
     name: str

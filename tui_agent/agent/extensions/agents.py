@@ -3,7 +3,9 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.agent.extensions.claude_forms import OURS
 from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Source, markdown_files
@@ -63,7 +65,7 @@ def agent_of(title: str) -> str:
     return agent if tool == RUN_AGENT else tool or "subtask"
 
 
-class OwnAgent(NamedTuple):
+class OwnAgent(msgspec.Struct, frozen=True):
     """One of the user's own agents.
 
     model: empty for the session's small model, or ``inherit``. window (tokens), budget_usd: 0: no limit of its own.

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
@@ -31,7 +34,7 @@ _ELSEWHERE: Final = {STYLES: "output-styles"}
 """The names that subfolders have in folders of Claude Code, where they differ."""
 
 
-class ExtensionFolder(NamedTuple):
+class ExtensionFolder(msgspec.Struct, frozen=True):
     """A folder of extensions: the user's, or the project's, whose links must not lead outside `within`.
 
     kind: how it is laid out, as ours, as Claude Code's `.claude`, or as one of its plugins. prefix: put before the
@@ -50,7 +53,7 @@ class ExtensionFolder(NamedTuple):
         return self.folder / (name if self.kind == "own" else _ELSEWHERE.get(name, name))
 
 
-class MarkdownFile(NamedTuple):
+class MarkdownFile(msgspec.Struct, frozen=True):
     """A Markdown file with its front matter parsed. `problem`: why it cannot be used; empty if it can."""
 
     name: str
@@ -144,7 +147,7 @@ def _named(root: ExtensionFolder, subfolder: str) -> list[Path]:
         return []
     given = plugin_manifest(root.folder).get("outputStyles" if subfolder == STYLES else subfolder)
     named = (root.folder / each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str))
-    inside = root._replace(within=root.folder)
+    inside = structs.replace(root, within=root.folder)
     return [each for each in named if each != root.subfolder(subfolder) and not _leads_out(inside, each.resolve())]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ if it cannot be asked.
 """
 
 
-class HookConnections(NamedTuple):
+class HookConnections(msgspec.Struct, frozen=True):
     """How hooks reach the models and servers of a session.
 
     ask: a model. look: a subtask that reads files first. call: the text that a tool of a server that runs gives

@@ -9,6 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+from msgspec import structs
+
 from tui_agent.agent.extensions.claude_forms import names_of
 from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
 from tui_agent.settings.servers import plain_json
@@ -98,7 +101,7 @@ _NAMES: Final = r"[\w|, -]*"
 """A matcher of only these characters lists whole names; any other is a regular expression, found anywhere in a name."""
 
 
-class PostAction(NamedTuple):
+class PostAction(msgspec.Struct, frozen=True):
     """An address that gets the event; `variables` are those of the environment that its headers may have."""
 
     url: str
@@ -106,7 +109,7 @@ class PostAction(NamedTuple):
     variables: frozenset[str] = frozenset()
 
 
-class ServerToolAction(NamedTuple):
+class ServerToolAction(msgspec.Struct, frozen=True):
     """A tool of an MCP server, with its arguments as JSON text."""
 
     server: str
@@ -114,7 +117,7 @@ class ServerToolAction(NamedTuple):
     input: str
 
 
-class Hook(NamedTuple):
+class Hook(msgspec.Struct, frozen=True):
     """One hook, for subjects that match `matcher` (empty: all): a command line, a `prompt` for the small model, or for
     a subtask that `looks` at files first (or for `model`), an address to `post` to, or a server's tool to `use`.
 
@@ -188,7 +191,7 @@ def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
 
 def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
     """The hooks in all folders of extensions. Reads files: call it in a thread. Never raises."""
-    hooks: dict[tuple[object, ...], Hook] = {}
+    hooks: dict[Hook, Hook] = {}
     problems: list[str] = []
     idle: list[str] = []
     for root, path in ((each, file) for each in extensions for file in files_of(each)):
@@ -206,7 +209,9 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
         for found in _hooks_in(document, root, path):
             if isinstance(found, Hook):
                 # The same one in several files of settings runs once; a plugin's stays apart.
-                hooks.setdefault(found._replace(file=root.folder if found.root else Path(), source="yours"), found)
+                hooks.setdefault(
+                    structs.replace(found, file=root.folder if found.root else Path(), source="yours"), found
+                )
             elif found.startswith(_NOT_HERE):
                 idle.append(found.removeprefix(_NOT_HERE))
             else:

@@ -11,9 +11,10 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, get_args
+from typing import Final, get_args
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
@@ -67,7 +68,7 @@ class HookBlocked(Exception):
     """A hook refused the user's prompt, or ended the turn; the message is its reason."""
 
 
-class HookAnswer(NamedTuple):
+class HookAnswer(msgspec.Struct, frozen=True):
     """The combined answer of an event's hooks.
 
     refused, asked, allowed: reasons to refuse, to ask the user or to go on without asking; empty: none. context: text
@@ -85,14 +86,14 @@ class HookAnswer(NamedTuple):
     watched: tuple[str, ...] | None = None
 
 
-class Subtask(NamedTuple):
+class Subtask(msgspec.Struct, frozen=True):
     """The subtask whose hooks these are: its id, and the name of its agent or tool."""
 
     id: str
     kind: str
 
 
-class SessionFacts(NamedTuple):
+class SessionFacts(msgspec.Struct, frozen=True):
     """Facts on the session that every hook is given. transcript: None if the conversation is not kept on disk."""
 
     session: str
@@ -138,7 +139,11 @@ class Hooks:
     def of_subtask(self, subtask: Subtask, transcript: HookTranscript | None) -> "Hooks":
         """The hooks for a subtask: those on its calls, its beginning and its end."""
         facts = self._facts
-        own = facts._replace(subtask=subtask, transcript=transcript or facts.transcript) if facts is not None else None
+        own = (
+            structs.replace(facts, subtask=subtask, transcript=transcript or facts.transcript)
+            if facts is not None
+            else None
+        )
         hooks = Hooks(self._extensions, own)
         hooks.ways, hooks._trusted = self.ways, self._trusted
         return hooks
@@ -381,7 +386,7 @@ async def _answer(
         if answer.refused or answer.ended:
             return answer
         refusal = _refusing(hook, errors.strip() or f"The hook {hook.name} refuses it.", emit)
-        return refusal._replace(context=_joined((refusal.context, answer.context)))
+        return structs.replace(refusal, context=_joined((refusal.context, answer.context)))
     if said is not None:
         return answer
     if wrong:
@@ -411,7 +416,7 @@ async def _judged(hook: Hook, data: bytes, ways: HookConnections | None, emit: E
         return HookAnswer()
     reason = verdict.reason or f"The hook {hook.name} refuses it."
     ends = hook.event in _ENDS_TURN and not hook.goes_on
-    return _refusing(hook, reason, emit)._replace(ended=reason if ends else "")
+    return structs.replace(_refusing(hook, reason, emit), ended=reason if ends else "")
 
 
 def _environment_of(hook: Hook) -> dict[str, str]:
@@ -529,7 +534,7 @@ def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
             return HookAnswer(context=context, ended=ended)
     if decision in ("block", "deny"):
         refusal = _refusing(hook, reason, emit)
-        return refusal._replace(context=_joined((refusal.context, context)), ended=ended)
+        return structs.replace(refusal, context=_joined((refusal.context, context)), ended=ended)
     changed = asked.updated_input if asked.updated_input is not None else specific.updated_input
     return HookAnswer(
         asked=valid_text(reason)[:MAX_CONTEXT_CHARS] if decision == "ask" else "",

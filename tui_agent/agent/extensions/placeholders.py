@@ -4,7 +4,9 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.agent.extensions.files import ExtensionFolder, with_places
 from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder, find_skills
@@ -20,7 +22,7 @@ _ARGUMENT: Final = (
 _COUNTS_FROM_ZERO: Final = re.compile(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
 
 
-class Here(NamedTuple):
+class Here(msgspec.Struct, frozen=True):
     """The session that a text is for."""
 
     folder: Path

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.agent import events
 from tui_agent.context.counting import estimate
@@ -57,7 +58,7 @@ def newest(entries: Sequence[AnyEntry], least: int) -> int:
     return next((start for start in places if _stands_alone(entries, start)), 0)
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """The events of the end of a conversation, and the numbers of its first and last entry."""
 
     shown: list[events.AgentEvent]

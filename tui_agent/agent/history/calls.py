@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
 from functools import lru_cache
 from itertools import product
-from typing import Final, NamedTuple, overload
+from typing import Final, overload
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.agent import events
@@ -52,7 +53,7 @@ STEPS: Final = {
 NAMES: Final = {"user": "user", "assistant": "model"}
 
 
-class CallRecord(NamedTuple):
+class CallRecord(msgspec.Struct, frozen=True):
     """One answered call of the model.
 
     number: from 1, in the session's order. seq: the entry of its answer. asked: the newest entry that its request was
@@ -104,7 +105,7 @@ class CallRecord(NamedTuple):
         return found
 
 
-class ViewAtCall(NamedTuple):
+class ViewAtCall(msgspec.Struct, frozen=True):
     """What the model saw at a call.
 
     categories: tokens by category, in all what the provider counted. items: the messages and results of the

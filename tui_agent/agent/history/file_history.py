@@ -7,7 +7,7 @@ Each call that may change files gets two entries: `FilesKept` before it, once th
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ UNKEPT_NAMED: Final = 3
 """The most files that a notice names."""
 
 
-class PutBackDone(NamedTuple):
+class PutBackDone(msgspec.Struct, frozen=True):
     """The files that were put back, and those that were not, with the reasons. Names are untrusted."""
 
     done: tuple[FileStep, ...] = ()

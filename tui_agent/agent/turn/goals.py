@@ -7,7 +7,7 @@ in which the watchdog only warned.
 
 import asyncio
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -36,7 +36,7 @@ _WITHOUT_VALUE: Final = re.compile(r"(?:^|\s)(--(?:until|max-usd|max-turns))(?=[
 _USAGE: Final = '/goal TEXT [--until "COMMAND"] [--max-usd 5] [--max-turns 20]'
 
 
-class Goal(NamedTuple):
+class Goal(msgspec.Struct, frozen=True):
     """What is to be reached, and within what. until: the command that must succeed; empty: the model says when."""
 
     text: str

@@ -9,8 +9,9 @@ records that it was reached and each reset, so it also holds in the next process
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
@@ -69,8 +70,7 @@ class CostCeilingReached(ModelError):
         self.bound = bound
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The most that a turn may do; None: no limit.
 
     `max_calls`: calls of the model in one turn; the next `run` or `ask` has as many again. `max_usd`: what one turn may
@@ -245,8 +245,7 @@ def probably_cached(last: Message | None, profile: ModelProfile, now: float | No
     return used.cache_read_tokens + used.cache_write_tokens if age < ttl_s else 0
 
 
-@dataclass(eq=False)
-class WatchdogGuard:
+class WatchdogGuard(msgspec.Struct, eq=False):
     """Feeds a watchdog from the log, and acts on its alerts as `mode` says.
 
     `larger`: maps a model to the larger one to escalate to; empty if there is none.
@@ -257,7 +256,7 @@ class WatchdogGuard:
     mode: WatchdogMode
     _ask: Ask
     larger: Callable[[ModelProfile], str]
-    escalation: str = field(default="", init=False)
+    escalation: str = ""
     """The model to switch to at the next step; empty: none."""
 
     async def look(self, profile: ModelProfile, record: Record, emit: Emit) -> None:

@@ -7,9 +7,9 @@ nothing.
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
@@ -81,16 +81,15 @@ class TurnParts(NamedTuple):
     interceptors: Interceptors = Interceptors()
 
 
-@dataclass(slots=True)
-class StreamedReply:
+class StreamedReply(msgspec.Struct):
     """The answer that has streamed in so far; `completed` once it is complete."""
 
     completed: Completed | None = None
     text: str = ""
     saved: int = 0
     restart: bool = False
-    saved_at: float = field(default_factory=time.monotonic)
-    began: float = field(default_factory=time.monotonic)
+    saved_at: float = msgspec.field(default_factory=time.monotonic)
+    began: float = msgspec.field(default_factory=time.monotonic)
     first: float = 0.0
 
     @property
@@ -322,7 +321,7 @@ class ModelCalls:
             answer=completed.answer_id,
         )
         if missed is not None:
-            self._record.note("cache_miss", {**missed._asdict(), "text": missed.text()})
+            self._record.note("cache_miss", {**structs.asdict(missed), "text": missed.text()})
         completed = repaired_answer(completed, prepared.request.tools, in_text=profile.loose_calls)
         completed = structs.replace(completed, blocks=valid_blocks(completed.blocks, self._record.view))
         message = Message(

@@ -7,7 +7,9 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.durable import in_thread, make_private_folder, write_file
@@ -33,7 +35,7 @@ class PictureProblem(Exception):
     """A picture cannot be sent; the message says why."""
 
 
-class Picture(NamedTuple):
+class Picture(msgspec.Struct, frozen=True):
     """A picture before conversion. name: shown in its chip. media: its media type."""
 
     name: str
@@ -41,7 +43,7 @@ class Picture(NamedTuple):
     data: bytes
 
 
-class Pictures(NamedTuple):
+class Pictures(msgspec.Struct, frozen=True):
     """The pictures of a text, ready to send, a sentence for each that cannot be sent, and how many were scaled down."""
 
     images: tuple[Image, ...] = ()
@@ -49,7 +51,7 @@ class Pictures(NamedTuple):
     smaller: int = 0
 
 
-class Attached(NamedTuple):
+class Attached(msgspec.Struct, frozen=True):
     """Blocks for the conversation: pictures, with a note in place of each unreadable one; the reasons for those; and
     how many pictures were made smaller.
     """

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
@@ -85,8 +86,7 @@ class Compactor(Protocol):
 Checkpointer = Compactor
 
 
-@dataclass(slots=True, eq=False)
-class _Background:
+class _Background(msgspec.Struct, eq=False):
     """A summary being written in the background. `over`: set once `task` has written it. `stopped`: why, if it was."""
 
     over: asyncio.Event

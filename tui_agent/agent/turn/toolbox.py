@@ -7,10 +7,9 @@ import traceback
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -105,7 +104,7 @@ _NOT_APPROVED = ToolOutput(NOT_APPROVED, is_error=True, outcome=Outcome(notes=1)
 _UNANSWERED = ToolOutput(UNANSWERED, outcome=Outcome(notes=1))
 
 
-class Interceptors(NamedTuple):
+class Interceptors(msgspec.Struct, frozen=True):
     """Functions of a host program that are called around tool calls and model calls; each may be ``async``."""
 
     before_tool: BeforeTool | None = None
@@ -120,8 +119,7 @@ async def value_of(given: Maybe[T]) -> T | None:
     return given
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(msgspec.Struct, frozen=True):
     """What a running call has access to; see `tools.base.ToolContext`."""
 
     workspace: WorkspaceView
@@ -140,8 +138,7 @@ class CallContext:
         self.emit(events.ToolProgress(call_id=self.call_id, text=valid_text(text), above=above, subtask=subtask))
 
 
-@dataclass(eq=False)
-class Toolbox:
+class Toolbox(msgspec.Struct, eq=False):
     """The tools of a session, behind its permission gate."""
 
     _record: Record
@@ -155,7 +152,7 @@ class Toolbox:
     _interceptors: Interceptors
     _deps: object
     _tracker: UsageTracker
-    _ended_by_hook: str = field(default="", init=False)
+    _ended_by_hook: str = ""
 
     def left_open(self, call: ToolCall) -> str:
         """The answer to a call that got none before the program ended. Reads files."""
@@ -502,7 +499,7 @@ def _whole(text: str) -> str:
     return valid_text(text) if text.strip() else NO_OUTPUT
 
 
-class _Fitted(NamedTuple):
+class _Fitted(msgspec.Struct, frozen=True):
     """The text of a result that enters the conversation, and the file with all of it if that was cut."""
 
     text: str

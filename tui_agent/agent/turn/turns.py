@@ -4,8 +4,9 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
@@ -44,7 +45,7 @@ class NotRunning(RuntimeError):
     """No turn is running that could take a queued text: start one with `Agent.run`."""
 
 
-class _Next(NamedTuple):
+class _Next(msgspec.Struct, frozen=True):
     """What holds for a turn that starts with a text: who answers, and which goal it is the first turn of."""
 
     begins: str = ""

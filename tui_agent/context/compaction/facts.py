@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from tui_agent.conversation.sizes import TextSize, size_of_text
@@ -61,7 +62,7 @@ recorded from four agents.
 """
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """A piece of what is summarised, and who said it. Sources are passed oldest first."""
 
     speaker: Speaker

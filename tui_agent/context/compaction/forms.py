@@ -20,7 +20,7 @@ ARCHIVE_LINE: Final = "The turns in full: "
 _HEADING: Final = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
 
 
-class SummaryForm(NamedTuple):
+class SummaryForm(msgspec.Struct, frozen=True):
     """A kind of summary: its first line, and its sections in order."""
 
     name: Literal["five", "outline", "checkpoint"]

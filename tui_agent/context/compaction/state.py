@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import PurePosixPath
 from posixpath import normpath
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.context.compaction.extract import CHANGES, PATH_KEYS, arguments_of, command_of
@@ -167,7 +168,7 @@ class _Findings:
         return sorted(worth, key=worth.__getitem__)
 
 
-class _Ran(NamedTuple):
+class _Ran(msgspec.Struct, frozen=True):
     """How often a command was run, and how it ended the last time."""
 
     times: int = 0
@@ -185,7 +186,7 @@ def _shared_folder(paths: Sequence[str]) -> str:
     return max(saved, key=lambda folder: (saved[folder], folder), default="")
 
 
-class _Lines(NamedTuple):
+class _Lines(msgspec.Struct, frozen=True):
     """How many lines of a file were added and removed."""
 
     added: int = 0

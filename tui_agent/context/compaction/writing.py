@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.draft import Draft, accept
@@ -70,7 +71,7 @@ def answer_tokens(window: int) -> int:
     return min(ANSWER_TOKENS, window // 4) if window else ANSWER_TOKENS
 
 
-class WritingAttempt(NamedTuple):
+class WritingAttempt(msgspec.Struct, frozen=True):
     """One way to get a summary.
 
     ``own``: the caller's own writer is asked. ``same_prefix``: the instruction is sent as a user message at the end of
@@ -96,7 +97,7 @@ class Order(NamedTuple):
     seen: int
 
 
-class Writers(NamedTuple):
+class Writers(msgspec.Struct, frozen=True):
     """Who writes the summaries of a conversation, and what they cost.
 
     path: of the archive. own: the steps whose text the caller writes itself.

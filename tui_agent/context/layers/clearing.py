@@ -6,7 +6,9 @@ does not act on every call (docs/context.md, "Layers" and "Cost").
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from tui_agent.context.counting import estimate
 from tui_agent.context.cutting import quoted
@@ -45,7 +47,7 @@ def never_cleared(settings: ClearingSettings, folders: Iterable[str] = ()) -> Ne
     )
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True):
     """A result that may be cleared, its placeholder, the size that frees, and the size of what follows it."""
 
     seq: int
@@ -54,7 +56,7 @@ class Candidate(NamedTuple):
     after: TextSize
 
 
-class ClearingBatch(NamedTuple):
+class ClearingBatch(msgspec.Struct, frozen=True):
     """Results to clear, oldest first. freed: tokens by which the request shrinks. tail: tokens after the first of them
     that stay.
     """

@@ -6,7 +6,10 @@ model declares a task done with the tool `mark_task_done`, which only sets a fla
 everything since the last boundary before anything else. What the model said after the declaration stays in view.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.context.budget import keep_tokens
 from tui_agent.context.changes import undone_by_user
@@ -33,7 +36,7 @@ MAX_CALLS_AHEAD: Final = 8
 TASK_DONE: Final = "mark_task_done"
 
 
-class Backoff(NamedTuple):
+class Backoff(msgspec.Struct, frozen=True):
     """The pause after failed compactions: 2, 4, … turns, up to `longest`. A success resets it."""
 
     longest: int = 32
@@ -48,15 +51,15 @@ class Backoff(NamedTuple):
     def failed(self) -> "Backoff":
         """The state after a failed compaction."""
         failures = min(self.failures + 1, 16)
-        return self._replace(failures=failures, turns=min(2**failures, self.longest))
+        return structs.replace(self, failures=failures, turns=min(2**failures, self.longest))
 
     def succeeded(self) -> "Backoff":
         """The state after a successful compaction."""
-        return self._replace(failures=0, turns=0)
+        return structs.replace(self, failures=0, turns=0)
 
     def turn_ended(self) -> "Backoff":
         """The state after a turn."""
-        return self._replace(turns=max(0, self.turns - 1))
+        return structs.replace(self, turns=max(0, self.turns - 1))
 
 
 class CompactionLayer:

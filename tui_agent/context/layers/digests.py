@@ -7,7 +7,7 @@ shown as a placeholder, so that its call stays answered.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -89,7 +89,7 @@ def _pays(plan: DigestPlan, view: View, here: Situation) -> bool:
     return here.tokens_of(size.minus(text)) >= needed
 
 
-class _Result(NamedTuple):
+class _Result(msgspec.Struct, frozen=True):
     call: ToolCall
     text: str
     is_error: bool

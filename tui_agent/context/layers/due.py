@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Protocol, TypeAlias
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.compaction.plan import Plan
@@ -33,7 +34,7 @@ class Layer(Protocol):
         ...
 
 
-class Due(NamedTuple):
+class Due(msgspec.Struct, frozen=True):
     """What the layers have decided on in the situation `here`; the first that succeeds is all that is done."""
 
     here: Situation

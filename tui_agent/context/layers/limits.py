@@ -7,8 +7,9 @@ treated alike (docs/context.md, "Layers"). Results that a tool has paged itself 
 
 from collections.abc import Callable
 from hashlib import sha256
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+import msgspec
 from msgspec import structs
 
 from tui_agent.context.budget import Budget
@@ -32,13 +33,13 @@ PROMPT_SHARE = 0.5
 """A user's text that takes more than this share of the history budget enters as a preview."""
 
 
-class Uncut(NamedTuple):
+class Uncut(msgspec.Struct, frozen=True):
     """The text enters in full."""
 
     text: str
 
 
-class Cut(NamedTuple):
+class Cut(msgspec.Struct, frozen=True):
     """Both ends of the result, or only its head, enter; the caller stores `source`, the full text."""
 
     source: str
@@ -61,7 +62,7 @@ class Cut(NamedTuple):
         return f"{_ended(self.head)}{marker}\n{_ended(self.tail)}{notice}"
 
 
-class Evicted(NamedTuple):
+class Evicted(msgspec.Struct, frozen=True):
     """A preview of the text enters; the caller stores `source`, the full text, as an evicted artifact."""
 
     source: str
@@ -157,7 +158,7 @@ def _cut(text: str, settings: OutputSettings) -> Uncut | Cut:
     return Cut(text, first, last, over)
 
 
-class _Measure(NamedTuple):
+class _Measure(msgspec.Struct, frozen=True):
     """The size of a text, its first `n` and its last `n`."""
 
     size: Callable[[str], int]

@@ -67,7 +67,7 @@ Fates: TypeAlias = Mapping[int, Mapping[Image, Fate]]
 """What happens to pictures, by the number of their message or result."""
 
 
-class ShorteningLevel(NamedTuple):
+class ShorteningLevel(msgspec.Struct, frozen=True):
     """A degree of shortening: characters of a text, calls of one answer, and the fate of pictures (None: whole)."""
 
     characters: int
@@ -90,7 +90,7 @@ class ShownItem(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True):
     """A message or result to shorten: its blocks, and how far.
 
     path: the file that already has its full text; empty: only the log has it.
@@ -102,7 +102,7 @@ class Target(NamedTuple):
     path: str = ""
 
 
-class PictureLoad(NamedTuple):
+class PictureLoad(msgspec.Struct, frozen=True):
     """The number of pictures in a request, and their bytes in base64."""
 
     pictures: int = 0
@@ -294,7 +294,7 @@ def plan_shortening(view: View, situation: Situation) -> tuple[Target, ...]:
     return tuple(chosen.values())
 
 
-class _Item(NamedTuple):
+class _Item(msgspec.Struct, frozen=True):
     """A message or result that could be shortened: its full blocks, the tokens shown now, and for a message with calls
     the numbers and tokens of their results by call id.
     """

@@ -10,7 +10,10 @@ import json
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.entries import Kind, Message, Role, tool_result
@@ -37,7 +40,7 @@ class UnknownForm(ValueError):
         self.key = key
 
 
-class MessagePlace(NamedTuple):
+class MessagePlace(msgspec.Struct, frozen=True):
     """A place in a list: the message's index, and the key in it."""
 
     message: int
@@ -45,8 +48,8 @@ class MessagePlace(NamedTuple):
 
     def at(self, key: str | int) -> "MessagePlace":
         if isinstance(key, int):
-            return self._replace(key=f"{self.key}[{key}]")
-        return self._replace(key=f"{self.key}.{key}" if self.key else key)
+            return structs.replace(self, key=f"{self.key}[{key}]")
+        return structs.replace(self, key=f"{self.key}.{key}" if self.key else key)
 
     def unknown(self, why: str) -> UnknownForm:
         return UnknownForm(self.message, self.key, why)

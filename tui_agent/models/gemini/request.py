@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
@@ -33,7 +34,7 @@ def wants_signatures(model: str) -> bool:
     return _UNSIGNED.match(model) is None
 
 
-class CallKey(NamedTuple):
+class CallKey(msgspec.Struct, frozen=True):
     """The fields of a call that its result repeats: the name, and the API's id (empty: none)."""
 
     name: str

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from hashlib import blake2b
 from itertools import takewhile
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -136,7 +136,7 @@ _Results: TypeAlias = dict[tuple[str, str], list[ToolResult]]
 """Results by their calls' tool and arguments."""
 
 
-class _Turn(NamedTuple):
+class _Turn(msgspec.Struct, frozen=True):
     """The steps that the request asks for, and the results so far."""
 
     steps: tuple[Step, ...]

@@ -6,7 +6,7 @@ Read-only commands joined by "and" form one step, so their calls run in parallel
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tui_agent.conversation.plan import ASK, PLAN
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
 
 
-class OfflineCommand(NamedTuple):
+class OfflineCommand(msgspec.Struct, frozen=True):
     """A command: a tool's name and arguments (JSON text), or neither if only the answer's text is needed.
 
     `missing` says why it cannot be carried out; empty: it can.

@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncGenerator
 
 import msgspec
+from msgspec import structs
 from typing_extensions import override
 
 from tui_agent.conversation.profile import ModelProfile
@@ -196,5 +197,5 @@ def parsed_line(line: bytes) -> object:
         raise WrongServerError("Ollama's address")
     parsed: object = msgspec.json.decode(line)
     if isinstance(parsed, dict) and parsed.get("error"):
-        raise ServerRefusedError(read_error(line)._replace(status=-1))
+        raise ServerRefusedError(structs.replace(read_error(line), status=-1))
     return parsed

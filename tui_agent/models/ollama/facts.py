@@ -1,11 +1,9 @@
 """Reads Ollama's information on a model: its longest context, its capabilities, and the context it is loaded with."""
 
-from typing import NamedTuple
-
 import msgspec
 
 
-class OllamaFacts(NamedTuple):
+class OllamaFacts(msgspec.Struct, frozen=True):
     """`longest`: the largest context the model supports, in tokens (0: unknown). `capabilities`: None if the server is
     too old to say. `remote`: it runs in Ollama's cloud, where we cannot choose the context size.
     """

@@ -1,6 +1,6 @@
 """Encodes requests for Ollama's ``/api/chat``."""
 
-from typing import NamedTuple
+import msgspec
 
 from tui_agent.conversation.blocks import Reasoning, Text, ToolCall, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
@@ -16,7 +16,7 @@ from tui_agent.models.encoding import (
 )
 
 
-class OllamaOptions(NamedTuple):
+class OllamaOptions(msgspec.Struct, frozen=True):
     """The parts of a request that depend on the model: its name, the context to load it with, in tokens (0: do not
     say), whether to ask for thinking, and whether it accepts pictures.
     """
@@ -28,14 +28,14 @@ class OllamaOptions(NamedTuple):
     effort: str = ""
 
 
-class Encoded(NamedTuple):
+class Encoded(msgspec.Struct, frozen=True):
     """A request's body, and its size in bytes without pictures."""
 
     body: bytes
     size: int
 
 
-class _Piece(NamedTuple):
+class _Piece(msgspec.Struct, frozen=True):
     """One message's JSON, objects separated by commas, and its size in bytes without pictures; empty if not sent."""
 
     data: bytes

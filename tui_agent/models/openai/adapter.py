@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppr
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 from typing_extensions import override
 
 from tui_agent.conversation.blocks import Image, ToolResult
@@ -269,7 +270,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
             facts = await self._offered(client, facts)
         if facts.prices is not None and self._service.local:
             # What costs money is served elsewhere: this server passes it on.
-            self._service = self._service._replace(local=False)
+            self._service = structs.replace(self._service, local=False)
             self._profile = msgspec.structs.replace(
                 self._profile, local=False, fixed_window=False, cache="implicit", cache_ttl_s=CACHE_S
             )
@@ -367,7 +368,7 @@ class OpenAiModel(Adapter[HttpClient, OpenAiReply]):
         elif self._reasons and ("encrypted" in said or "reasoning." in said) and self._service.api == "responses":
             self._reasons = False
         elif self._service.limit == "max_tokens" and "'max_tokens'" in said and "support" in said:
-            self._service = self._service._replace(limit="max_completion_tokens")
+            self._service = structs.replace(self._service, limit="max_completion_tokens")
         elif not self._strict and _STRICT.search(said):
             self._strict = True
         elif self._profile.images and _NO_PICTURES.search(said):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +31,7 @@ _STRICT_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _BRIDGE_TEXT = "(I have read the results.)"
 
 
-class ChatOptions(NamedTuple):
+class ChatOptions(msgspec.Struct, frozen=True):
     """The parts of a request that depend on the server and the model.
 
     `limit`: the parameter with the most tokens of the answer. `sees`: the model accepts pictures. `counts`: ask for

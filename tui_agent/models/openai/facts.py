@@ -5,7 +5,6 @@ the loaded model in ``/props``, LM Studio in ``/api/v0/models``.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from tui_agent.conversation.profile import Prices
 PER_MTOK = 1_000_000
 
 
-class ServerFacts(NamedTuple):
+class ServerFacts(msgspec.Struct, frozen=True):
     """What a server says about a model; 0 or None: nothing. `loaded`: the window is the one it is loaded with."""
 
     window: int = 0

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import NamedTuple
+
+import msgspec
 
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.request import ModelRequest, RequestMessage
@@ -15,7 +16,7 @@ SEPARATOR = "\n\n"
 """Separates the parts of a reasoning summary in a block."""
 
 
-class ResponsesOptions(NamedTuple):
+class ResponsesOptions(msgspec.Struct, frozen=True):
     """The parts of a request that depend on the model: whether it reasons, whether to ask for summaries of its
     reasoning (OpenAI: verified accounts only), and whether it accepts pictures.
     """

@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.profile import Tier
 from tui_agent.models.address import host_of, is_local
@@ -17,7 +20,7 @@ CACHE_S = 300
 OPENAI_HOSTS = (".openai.com", ".azure.com")
 
 
-class OpenAiServer(NamedTuple):
+class OpenAiServer(msgspec.Struct, frozen=True):
     """A server. `address` is the environment variable that overrides its URL.
 
     `thoughts`: earlier reasoning is dropped, sent back as ``reasoning_content`` (DeepSeek, llama.cpp), or as the
@@ -157,8 +160,8 @@ def addressed(service: OpenAiServer) -> OpenAiServer:
         return service
     host = host_of(url)
     if service.api == "responses" and not f".{host}".endswith(OPENAI_HOSTS):
-        return service._replace(url=url, api="chat", catalogue="", local=is_local(host), limit="max_tokens")
-    return service._replace(url=url)
+        return structs.replace(service, url=url, api="chat", catalogue="", local=is_local(host), limit="max_tokens")
+    return structs.replace(service, url=url)
 
 
 def may_be_gateway(service: OpenAiServer) -> bool:

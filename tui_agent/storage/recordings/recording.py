@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -38,7 +38,7 @@ class UnreadableRecording(Exception):
     """A path or id is not a recorded session; the message says why, and what would be one."""
 
 
-class LineProblem(NamedTuple):
+class LineProblem(msgspec.Struct, frozen=True):
     """A line that could not be used: its number, from 1, and the reason."""
 
     line: int
@@ -76,7 +76,7 @@ def is_metered(message: Message, model: str) -> bool:
     return message.usage is not None and (not model or message.model in ("", model))
 
 
-class _Edit(NamedTuple):
+class _Edit(msgspec.Struct, frozen=True):
     """A recorded edit after the message with the index `after` - 1: a summary, into which those before the index `kept`
     went, or the clearing of the results at the indices `cleared`.
     """

@@ -8,7 +8,7 @@ Calls of foreign tools stay, with their results: every provider accepts calls of
 import asyncio
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -44,7 +44,7 @@ _IMPORT_NOTICE: Final = (
 _PICTURE_LOST: Final = "[a picture that was not recorded]"
 
 
-class TakenOver(NamedTuple):
+class TakenOver(msgspec.Struct, frozen=True):
     """A session imported from a file; `description` is a sentence for people on what it contains."""
 
     folder: Path

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.regular import read_text
 
@@ -20,7 +22,7 @@ _SIMPLE: Final = re.compile(r"[\w.?-]*\*?[\w.?-]*/?")
 _UNSURE: Final = re.compile(r"[\[{\\]")
 
 
-class IgnoreRules(NamedTuple):
+class IgnoreRules(msgspec.Struct, frozen=True):
     """`any_rule` matches each name that a rule might be about, `kept` those that one might not ignore after all;
     `files` and `folders` the names that are ignored at any depth.
     """

@@ -10,8 +10,11 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import pairwise, product, zip_longest
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 from uuid import uuid4
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.text import clean, counted
 from tui_agent.tools.base import ToolFailure
@@ -30,7 +33,7 @@ _INDENTS: Final = (" ", "  ", "    ", None, "\t", "")
 """Of the layouts in which notebooks are written; None: all on one line."""
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct, frozen=True):
     """A cell of a text. number: which it is in the file, from 1; None: a new one. output: None if there is none."""
 
     number: int | None
@@ -93,7 +96,7 @@ class Notebook:
         """An edited `text` as it will be read: without what changed cells had printed."""
         known = {part.number: part for part in self._parts}
         return "".join(
-            _written(part if known.get(part.number) in (None, part) else part._replace(output=None))
+            _written(part if known.get(part.number) in (None, part) else structs.replace(part, output=None))
             for part in self._read(text)
         )
 

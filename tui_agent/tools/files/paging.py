@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, NamedTuple, TextIO
+from typing import BinaryIO, TextIO
 
 import msgspec
 
@@ -113,7 +113,7 @@ def count_lines(stream: BinaryIO, kind: FileKind, stop: Cancellation, most: int 
     return count + (last != "\n")
 
 
-class _Remaining(NamedTuple):
+class _Remaining(msgspec.Struct, frozen=True):
     """How much more text fits on a page."""
 
     bytes: int

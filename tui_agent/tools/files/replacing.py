@@ -70,7 +70,7 @@ def replaced(text: str, old: str, new: str, replace_all: bool = False) -> Replac
     return Replaced(text[:start] + new + text[start + len(old) :], _line_numbers(text, places))
 
 
-class _Line(NamedTuple):
+class _Line(msgspec.Struct, frozen=True):
     body: str
     end: str
 

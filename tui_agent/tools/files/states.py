@@ -6,6 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tui_agent.conversation.entries import FileState
 from tui_agent.tools.files.confined import folder_of
 
@@ -20,7 +22,7 @@ _ATTEMPTS = 3
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
-class FoundFile(NamedTuple):
+class FoundFile(msgspec.Struct, frozen=True):
     """A file as it was found. `content` is None if it is larger than the caller asked for."""
 
     state: FileState

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.entries import FileChange, FileState, file_change
 from tui_agent.durable import in_thread
@@ -49,7 +50,7 @@ TOO_MANY_CHANGES: Final = "A command changed {count:,} files, more than {limit:,
 NO_TIME: Final = "there was no time to read it"
 
 
-class TreeLimits(NamedTuple):
+class TreeLimits(msgspec.Struct, frozen=True):
     """The most files to look at, seconds for one look, bytes of the largest file whose content is kept."""
 
     files: int
@@ -71,14 +72,14 @@ class FileStore(Protocol):
     def close(self) -> None: ...
 
 
-class TreeChanges(NamedTuple):
+class TreeChanges(msgspec.Struct, frozen=True):
     """The changes that were found, and sentences about what could not be."""
 
     files: tuple[FileChange, ...] = ()
     gaps: tuple[str, ...] = ()
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """A file as last seen. `unread` says why its content is not known.
 
     `is_certain`: the same stamp proves that the file is unchanged, so that it need not be read again.
@@ -119,7 +120,7 @@ class _Wanted(NamedTuple):
     not_ignored: set[str]
 
 
-class _Look(NamedTuple):
+class _Look(msgspec.Struct, frozen=True):
     """The files of a tree and the folders that were read, by relative path.
 
     `listed` are the files that are not ignored, `ignoring` the stamps of the files that say what is. `whole`: every
@@ -163,7 +164,7 @@ class Tree:
         new = {str(path.relative_to(self.root)) for path in paths if path.is_relative_to(self.root)} - self._also
         self._also |= new
         if self._before is not None and new - self._before.files.keys():
-            self._before = self._before._replace(whole=False)
+            self._before = structs.replace(self._before, whole=False)
 
     async def look(self) -> None:
         """Record the present state. Never fails: `changes` reports what could not be done."""
@@ -314,7 +315,7 @@ class _Walk:
 
     def list_anew(self, listed: list[str]) -> None:
         """Look for these files, in the next pass, which goes on where this one has ended."""
-        self._look = self._look._replace(listed=listed)
+        self._look = structs.replace(self._look, listed=listed)
         for each in self._known.wanted:
             each.clear()
         self._wanted[""] = set()
@@ -360,7 +361,7 @@ class _Walk:
             try:
                 inside = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
             except OSError:
-                self._look = self._look._replace(whole=False)
+                self._look = structs.replace(self._look, whole=False)
                 continue
             try:
                 self._folder(inside, start + name)
@@ -449,15 +450,15 @@ class _Walk:
             if self._tree._excluded and self._tree.is_excluded(path):
                 continue
             if left <= 0:
-                self._look = self._look._replace(whole=False)
+                self._look = structs.replace(self._look, whole=False)
                 return
             try:
                 inside = self._other(root, path, left)
             except OSError:
-                self._look = self._look._replace(whole=False)
+                self._look = structs.replace(self._look, whole=False)
                 continue
             if inside is None:
-                self._look = self._look._replace(whole=False)
+                self._look = structs.replace(self._look, whole=False)
                 return
             left -= len(inside.names)
             # Breadth first: files near the root are more likely to be changed.
@@ -503,7 +504,7 @@ class _Walk:
         unknown = FileState("file", stat.S_IMODE(stamp.mode), stamp.size)
         too_large = f"it is larger than {limits.file_bytes:,} bytes"
         if time.monotonic() > self._deadline:
-            self._look = self._look._replace(whole=False)
+            self._look = structs.replace(self._look, whole=False)
             return _Known(stamp, False, unknown, unread=NO_TIME)
         if self._is_first and stamp.size > limits.file_bytes:
             return _Known(stamp, is_certain, unknown, unread=too_large)
@@ -515,7 +516,7 @@ class _Walk:
             why = too_large if seen.state.kind == "file" else "it cannot be read"
             return _Known(stamp, is_certain, seen.state, unread=why)
         if old is not None and old.state == seen.state and not old.unread:
-            return old._replace(stamp=stamp, is_certain=is_certain)
+            return structs.replace(old, stamp=stamp, is_certain=is_certain)
         git_name = self._git_names.get(path, "")
         if git_name and content_name(seen.content) == git_name and seen.state.kind == "file":
             return _Known(stamp, is_certain, seen.state, git_name=git_name)

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"[\w.@/+-]+")
 _BUILTINS: Final = words("cd echo pwd test true false type command")
 
 
-class PlainCommand(NamedTuple):
+class PlainCommand(msgspec.Struct, frozen=True):
     """A command of a plain line, and the folder where it runs."""
 
     words: tuple[str, ...]

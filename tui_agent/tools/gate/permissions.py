@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.tools.base import Access, Ask, Change, PermissionQuestion, Preview, Tool, ToolFailure, WorkspaceView
@@ -324,7 +325,7 @@ class PermissionGate:
         held = (
             self.confinement.held if self.confinement and any("git" in word for s in steps for word in s.words) else ()
         )
-        return seen._replace(changes=(*seen.changes, *held))
+        return structs.replace(seen, changes=(*seen.changes, *held))
 
     def _accept(self, seen: FilesRunFirst) -> None:
         self._approved.accept(seen)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -249,7 +249,7 @@ class _Kept(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-class FilesRunFirst(NamedTuple):
+class FilesRunFirst(msgspec.Struct, frozen=True):
     """The files that a command runs first as they are now, and how they have changed since the user allowed them."""
 
     files: tuple[_Kept, ...] = ()

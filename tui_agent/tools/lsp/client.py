@@ -13,8 +13,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from tui_agent.text import clean, one_line
 from tui_agent.tools.lsp.programs import LANGUAGES, TYPESCRIPT, Program, Project
@@ -36,7 +38,7 @@ MESSAGE_CHARS: Final = 300
 ERROR, WARNING = 1, 2
 
 
-class Diagnostic(NamedTuple):
+class Diagnostic(msgspec.Struct, frozen=True):
     """A problem in a file. line, column: from 1. source: who says so; server: the program that was asked."""
 
     path: Path

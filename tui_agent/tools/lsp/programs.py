@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.programs import find_program
 
@@ -29,7 +31,7 @@ LANGUAGES: Final[Mapping[str, str]] = {
 TYPESCRIPT: Final = "typescript-language-server"
 
 
-class Program(NamedTuple):
+class Program(msgspec.Struct, frozen=True):
     """A language server: how it is started, and the languages it is asked about.
 
     waits: it says when it has read the project, and knows little before. looks_up: it knows where names are defined.
@@ -69,7 +71,7 @@ PROGRAMS: Final = (
 )
 
 
-class Project(NamedTuple):
+class Project(msgspec.Struct, frozen=True):
     """A project's folder. Only if it is `trusted` is anything in it run."""
 
     root: Path

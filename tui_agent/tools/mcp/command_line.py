@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from getpass import getpass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -33,7 +33,7 @@ class BadServer(Exception):
     """The words of the command cannot be understood or carried out; the text says why, in a full sentence."""
 
 
-class _Given(NamedTuple):
+class _Given(msgspec.Struct, frozen=True):
     """The words of ``mcp add``: its options, and the rest."""
 
     options: Mapping[str, list[str]]

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from tui_agent.text import one_line
 from tui_agent.tools.base import PermissionQuestion, Preview, ToolContext
@@ -70,7 +72,7 @@ async def _form(server: str, message: str, schema: Mapping[str, object], context
     return ElicitResult(action="accept", content=found)
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     """The answer to one field; not `given`: the user left it out."""
 
     given: bool

@@ -6,7 +6,9 @@ Supported are Claude Code (``~/.claude.json``, for the user and for this project
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.settings import ToolServer
 from tui_agent.tools.mcp.configuration import read_document, read_json, servers_in
@@ -20,7 +22,7 @@ FILES: Final = (
 """The agents and their files with servers, relative to the user's home."""
 
 
-class ForeignServers(NamedTuple):
+class ForeignServers(msgspec.Struct, frozen=True):
     """The servers of another agent's file, and sentences about what in it cannot be used."""
 
     agent: str

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -41,7 +41,7 @@ _ALIKE: Final = {
 }  # fmt: skip
 
 
-class SearchableTool(NamedTuple):
+class SearchableTool(msgspec.Struct, frozen=True):
     """A tool and its server."""
 
     server: str

@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.tools.base import Change
 from tui_agent.tools.gate.workspace import shown
@@ -42,7 +44,7 @@ _PRIVATE: Final = ("/tmp", "/var/tmp")  # noqa: S108 - names of places
 """Folders of its own that a command sees in a view built by mounts."""
 
 
-class CommandBounds(NamedTuple):
+class CommandBounds(msgspec.Struct, frozen=True):
     """The bounds of a command: in words, as the request that started it, and with the home that it did not see."""
 
     rules: str

@@ -12,8 +12,9 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.durable import make_private_folder
@@ -30,7 +31,7 @@ _MOST_CLOSED: Final = 100
 """The most folders in each other that are opened up."""
 
 
-class GuardedEntry(NamedTuple):
+class GuardedEntry(msgspec.Struct, frozen=True):
     """A file (its bytes), a link (its target as text) or a folder (None), with its mode and modification time in ns.
 
     `names`: how many a file has; through another one, a program outside might change it.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
 from typing_extensions import override
 
 from tui_agent.regular import read_text
@@ -51,7 +52,7 @@ repository lies.
 """
 
 
-class GuardedPaths(NamedTuple):
+class GuardedPaths(msgspec.Struct, frozen=True):
     """Existing guarded paths, git folders, and folders that could not be read. `whole`: everything was looked at.
 
     `named`: what the files of the git folders name or lead to, whether it exists or not.

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.programs import find_program, search_path
 from tui_agent.regular import read_bytes, read_text
@@ -35,7 +37,7 @@ _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-dif
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 
 
-class GitState(NamedTuple):
+class GitState(msgspec.Struct, frozen=True):
     """The stamps of a git folder's files, and the objects that they name."""
 
     stamps: frozenset[tuple[str, int, int, int]]

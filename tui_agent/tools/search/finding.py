@@ -2,8 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
@@ -239,7 +240,7 @@ class _Matches:
         self._bytes += len(line.encode()) + 1
 
 
-class _Line(NamedTuple):
+class _Line(msgspec.Struct, frozen=True):
     """One line that rg printed: a match, or context."""
 
     number: int

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Meta
 from typing_extensions import override
 
@@ -259,7 +260,7 @@ class RunCommand(BuiltIn):
         return result
 
 
-class _Prepared(NamedTuple):
+class _Prepared(msgspec.Struct, frozen=True):
     """A command to start, what to call when it has ended, and the bounds of its sandbox, if it runs in one."""
 
     request: Request

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -44,7 +44,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     redirects: int = 10
 
 
-class Response(NamedTuple):
+class Response(msgspec.Struct, frozen=True):
     """The last response. The names of the `headers` are in lower case; the body of an error may be cut."""
 
     address: WebAddress
@@ -55,7 +55,7 @@ class Response(NamedTuple):
     redirects: int
 
 
-class FetchPolicy(NamedTuple):
+class FetchPolicy(msgspec.Struct, frozen=True):
     """Where a fetch may go.
 
     `private` tells whether a host that is not on the public network may be reached, `onward` whether a redirect to

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urljoin
 
 import msgspec
@@ -57,7 +57,7 @@ _OPEN, _CLOSE = "\ue000", "\ue001"
 _WORD = re.compile(rf"{_OPEN}(\d+){_CLOSE}")
 
 
-class WebPage(NamedTuple):
+class WebPage(msgspec.Struct, frozen=True):
     """A page's title (one line, may be empty) and its Markdown."""
 
     title: str

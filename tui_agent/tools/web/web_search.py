@@ -7,7 +7,7 @@ https://docs.tavily.com/documentation/api-reference/endpoint/search.
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from typing_extensions import override
@@ -39,7 +39,7 @@ _HEADING: Final = (
 )
 
 
-class SearchService(NamedTuple):
+class SearchService(msgspec.Struct, frozen=True):
     """A search service. key: the variable with its key; empty: it needs none. header: which the key goes in.
 
     query, most: the fields for the words and the number of pages; body: the fields are sent as JSON. results: where in

@@ -1,12 +1,13 @@
 """The line at the foot of the demonstration: what to press next, five steps, then the screen is the user's."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from textual.content import Content
 from textual.widgets import Static
 
 
-class DemoStep(NamedTuple):
+class DemoStep(msgspec.Struct, frozen=True):
     """A thing to try: the names of the commands that do it, what to press, and what it shows."""
 
     names: tuple[str, ...]

@@ -4,7 +4,10 @@ import asyncio
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import structs
 
 from tui_agent.text import one_line, short_path
 from tui_agent.tui.cards.notice import Level, NoticeBlock
@@ -45,7 +48,7 @@ _PROJECTS: Final = {
 """Examples by the file that marks a kind of project in its root; the first that exists is used."""
 
 
-class WelcomeFacts(NamedTuple):
+class WelcomeFacts(msgspec.Struct, frozen=True):
     """The settings to show.
 
     mode, sandbox: a sentence each on what runs without asking, and on what confines commands. key: the source of the
@@ -203,5 +206,5 @@ def looked_up(session: "Session", facts: WelcomeFacts) -> WelcomeFacts:
         confined = trouble or "commands can only write in this folder"
     local = pulled_models(session.agent.settings.ollama.host) if facts.keyless else ()
     if session.agent.permissions.mode == "auto" and session.agent.permissions.runs_confined:
-        facts = facts._replace(mode=f"auto: {CONFINED}")
-    return facts._replace(sandbox=confined, local=tuple(one_line(name, 60) for name in local))
+        facts = structs.replace(facts, mode=f"auto: {CONFINED}")
+    return structs.replace(facts, sandbox=confined, local=tuple(one_line(name, 60) for name in local))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
+from msgspec import structs
 from rich.segment import Segment
 from typing_extensions import override
 
@@ -93,8 +94,11 @@ def _draw(chunk: Chunk, quiet: bool, width: int, look: Look) -> list[Line]:
         margin = Segment(" " * _QUIET_INDENT, look.palette.base)
         inner = _draw(chunk, False, max(1, width - _QUIET_INDENT), look.quiet())
         return [
-            line._replace(
-                segments=(margin, *line.segments), width=line.width + _QUIET_INDENT, gutter=line.gutter + _QUIET_INDENT
+            structs.replace(
+                line,
+                segments=(margin, *line.segments),
+                width=line.width + _QUIET_INDENT,
+                gutter=line.gutter + _QUIET_INDENT,
             )
             for line in inner
         ]
@@ -108,7 +112,7 @@ def _draw(chunk: Chunk, quiet: bool, width: int, look: Look) -> list[Line]:
             before = (Run(" " * GUTTER, look.palette.base),)
             lines += wrap([Run(chunk.text, look.palette.base)], width, first=before, rest=before)
             if chunk.joined:
-                lines[-1] = lines[-1]._replace(ending="")
+                lines[-1] = structs.replace(lines[-1], ending="")
         case _:
             assert_never(chunk.kind)
     return lines

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Final
 
+from msgspec import structs
 from typing_extensions import override
 
 from tui_agent.text import counted
@@ -98,9 +99,9 @@ def _draw(lines: list[str], joined: bool, closes: bool, width: int, look: Look) 
     bar = (Run(look.glyphs.bar, palette.accent), Run(" ", palette.base))
     painted = [drawn for line in lines for drawn in wrap([Run(line, palette.user)], width, first=bar, rest=bar)]
     if joined:
-        painted[-1] = painted[-1]._replace(ending="")
+        painted[-1] = structs.replace(painted[-1], ending="")
     if closes:
-        painted[0] = painted[0]._replace(header=True)
+        painted[0] = structs.replace(painted[0], header=True)
     return painted
 
 
@@ -108,4 +109,4 @@ def _draw_count(left: str, width: int, look: Look) -> list[Line]:
     palette = look.palette
     bar = (Run(look.glyphs.bar, palette.accent), Run(" ", palette.base))
     lines = wrap([Run(f"{look.glyphs.ellipsis} {left}", palette.muted)], width, first=bar, rest=bar)
-    return [line._replace(header=True) for line in lines]
+    return [structs.replace(line, header=True) for line in lines]

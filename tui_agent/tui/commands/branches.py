@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tui_agent.agent.commands.branches import REWOUND, UNDONE
 from tui_agent.durable import in_thread
@@ -31,7 +33,7 @@ REDO_ASKED: Final = "Change these files again?"
 BACK_AGAIN: Final = "/undo-edits redo changes them again"
 
 
-class FilesOutcome(NamedTuple):
+class FilesOutcome(msgspec.Struct, frozen=True):
     """The notice on files that were put back."""
 
     level: Level

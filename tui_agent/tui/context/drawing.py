@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from rich.style import Style
 
 from tui_agent.context.budget import Threshold
@@ -134,7 +135,7 @@ def course_lines(points: Sequence[tuple[int, int]], width: int, look: Look) -> l
     return lines
 
 
-class Column(NamedTuple):
+class Column(msgspec.Struct, frozen=True):
     """A call in the strip of all calls: its tokens, and the sign of what happened before it with its style's name."""
 
     tokens: int

@@ -1,7 +1,7 @@
 """The context panel: what the model sees, which context step comes next, and past steps; updated by events."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.app import ComposeResult
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 UPDATE_PAUSE: Final = 20.0
 """The panel waits this many times as long as its last update took: updates use at most 5% of the time."""
 
-HINTS: Final = {
+HINTS: Final[Mapping[type, Mapping[str, str]]] = {
     AheadKey: {"context.open": "previews it", "context.explain": "explains the words"},
     StepKey: {"context.open": "opens", "context.undo": "undoes"},
     ItemKey: {

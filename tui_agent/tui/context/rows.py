@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from rich.cells import cell_len
 from rich.style import Style
 from typing_extensions import override
@@ -63,25 +64,25 @@ SIZE_CELLS: Final = 6
 AGE_CELLS: Final = 4
 
 
-class AheadKey(NamedTuple):
+class AheadKey(msgspec.Struct, frozen=True):
     """The step that comes next."""
 
     step: PreviewedStep
 
 
-class ItemKey(NamedTuple):
+class ItemKey(msgspec.Struct, frozen=True):
     """An item of the view, by its number."""
 
     seq: int
 
 
-class StepKey(NamedTuple):
+class StepKey(msgspec.Struct, frozen=True):
     """A context step of the past, by its entry's number."""
 
     seq: int
 
 
-class WordsKey(NamedTuple):
+class WordsKey(msgspec.Struct, frozen=True):
     """The kept words of a user's message, by the message's number."""
 
     seq: int

@@ -1,6 +1,8 @@
 """The answers offered to a question: whether a call may run, what the model asks, and whether a plan is approved."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from tui_agent.text import one_line
 from tui_agent.tools.base import PermissionAnswer, PermissionQuestion
@@ -30,7 +32,7 @@ FOR_SESSION: Final = PermissionAnswer(allowed=True, for_session=True)
 ALWAYS: Final = PermissionAnswer(allowed=True, always=True)
 
 
-class AnswerChoice(NamedTuple):
+class AnswerChoice(msgspec.Struct, frozen=True):
     """One answer: its label, a short one for a low screen, and what it answers.
 
     `opens` a field or an editor instead of answering; if it does neither, it is not possible here. `names_rules`: the
@@ -54,7 +56,7 @@ class AnswerChoice(NamedTuple):
         return self.answer is not None and (self.answer.always or self.answer.for_session)
 
 
-class Answers(NamedTuple):
+class Answers(msgspec.Struct, frozen=True):
     """The answers to one question of a kind, and what to ask for in the field for words."""
 
     kind: Literal["call", "question", "plan"]

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
+import msgspec
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -31,7 +32,7 @@ OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog besides its rows, with its margins; on a low screen it has no margins and names no keys."""
 
 
-class Columns(NamedTuple):
+class Columns(msgspec.Struct, frozen=True):
     """Widths in cells of the columns beside the words."""
 
     number: int

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -30,7 +31,7 @@ OTHER_LINES, OTHER_LINES_LOW = 10, 3
 """Lines of the dialog besides its rows, with its margins; on a low screen it names no keys."""
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True):
     """A line of text in the style of this name in `Palette`; or a diff."""
 
     text: str
@@ -47,7 +48,7 @@ class Piece(NamedTuple):
             yield ListRow(partial(_draw_piece, line[start:end], self.style))
 
 
-class ShownPlan(NamedTuple):
+class ShownPlan(msgspec.Struct, frozen=True):
     """What the dialog shows of a plan: with files that somebody else changed left alone, and with them overwritten."""
 
     leaving: tuple[Piece, ...]

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
+from msgspec import structs
 from rich.cells import cell_len
 from rich.segment import Segment
 from typing_extensions import override
@@ -74,7 +75,7 @@ def _without_gutter(line: Line) -> Line:
     first, *others = line.segments
     gutter = min(GUTTER, len(first.text))
     segments = (Segment(first.text[gutter:], first.style), *others)
-    return line._replace(segments=segments, width=line.width - gutter, gutter=max(0, line.gutter - gutter))
+    return structs.replace(line, segments=segments, width=line.width - gutter, gutter=max(0, line.gutter - gutter))
 
 
 _NO_LOOK: Final = Look(Palette.from_theme({}), UNICODE)

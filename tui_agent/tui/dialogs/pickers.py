@@ -1,10 +1,10 @@
 """Pickers: dialogs with a list of options."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import ClassVar, Final
 
+import msgspec
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
@@ -42,8 +42,7 @@ DESCRIPTION_SCORE: Final = SCATTERED + 1
 """The score of a word that an option has only in its description."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option of a picker; `value` is the result if it is chosen.
 
     heading: a title of the options below, which cannot be chosen. folded: shown only if a search finds it.
@@ -115,7 +114,8 @@ class PickerScreen(Dialog[str | None]):
         self._says = describe
         self._title = _shown(title)
         self._options = tuple(
-            replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
+            msgspec.structs.replace(option, label=_shown(option.label), description=_shown(option.description))
+            for option in options
         )
         self._shown = self._at_rest = tuple(option for option in self._options if not option.folded)
         self._current = current
@@ -127,7 +127,8 @@ class PickerScreen(Dialog[str | None]):
     def use(self, options: Iterable[Option]) -> None:
         """Show these options instead; the marked one stays marked."""
         found = tuple(
-            replace(option, label=_shown(option.label), description=_shown(option.description)) for option in options
+            msgspec.structs.replace(option, label=_shown(option.label), description=_shown(option.description))
+            for option in options
         )
         if found == self._options:
             return

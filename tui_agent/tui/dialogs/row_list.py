@@ -1,8 +1,9 @@
 """A list that paints only the rows in view, with a cursor that stops only at rows that can be chosen."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, NamedTuple, overload
+from typing import ClassVar, Final, overload
 
+import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -25,7 +26,7 @@ MARGIN: Final = 1
 """Blank cells between a row and the scrollbar."""
 
 
-class ListRow(NamedTuple):
+class ListRow(msgspec.Struct, frozen=True):
     """One line. `key` identifies what it stands for; None: it cannot be chosen."""
 
     draw: Draw

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
+import msgspec
 from textual.binding import BindingType
 from textual.widgets import OptionList
 from typing_extensions import override
@@ -22,7 +23,7 @@ TITLE_SHOWN: Final = 28
 WORDS_SHOWN: Final = 80
 
 
-class Chosen(NamedTuple):
+class Chosen(msgspec.Struct, frozen=True):
     """The user's choice: what to do with which session."""
 
     verb: Verb

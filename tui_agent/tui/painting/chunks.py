@@ -9,7 +9,9 @@ supported, because a late one would change what came before it.
 import re
 from copy import copy
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 CODE_LINES: Final = 40
 """Lines of one code chunk; longer fences are cut, so that painting one screen of a long fence stays cheap."""
@@ -37,7 +39,7 @@ class Kind(Enum):
     PLAIN = "plain"
 
 
-class Chunk(NamedTuple):
+class Chunk(msgspec.Struct, frozen=True):
     """A piece of an answer. `gap`: a blank line precedes it. `joined`: the next chunk continues its last line."""
 
     kind: Kind

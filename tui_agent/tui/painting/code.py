@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec import structs
 from rich.cells import cell_len
 from rich.style import Style
 
@@ -72,7 +73,7 @@ def _filled(line: Line, fill: Run) -> Line:
     if not fill.text:
         return line
     filled = make_line([fill])
-    return line._replace(segments=(*line.segments, *filled.segments), width=line.width + cell_len(fill.text))
+    return structs.replace(line, segments=(*line.segments, *filled.segments), width=line.width + cell_len(fill.text))
 
 
 @lru_cache(maxsize=64)

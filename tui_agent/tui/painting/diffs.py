@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
+from msgspec import structs
 from rich.segment import Segment
 from rich.style import Style
 
@@ -39,7 +41,7 @@ MIN_COMMON_SHARE: Final = 0.4
 """Differences are marked only if at least this share of two lines is equal: if most differs, marks do not help."""
 
 
-class DiffRow(NamedTuple):
+class DiffRow(msgspec.Struct, frozen=True):
     """One line of a diff.
 
     sign: "+", "-", " ", "@" between hunks, or `NOTE`. number: of the line in the new file; for "-" in the old one.
@@ -236,7 +238,7 @@ def _grounded(line: Line, width: int, row: DiffRow, style: Style) -> Line:
     """Extend a changed line's background to the edge, if it has one."""
     if row.sign not in "+-" or line.width >= width or _has_no_ground(style):
         return line
-    return line._replace(segments=(*line.segments, Segment(" " * (width - line.width), style)), width=width)
+    return structs.replace(line, segments=(*line.segments, Segment(" " * (width - line.width), style)), width=width)
 
 
 def _marked(runs: Sequence[Run], changed: Sequence[tuple[int, int]], style: Style, strong: Style) -> Iterator[Run]:
@@ -300,8 +302,8 @@ def _paired(rows: list[DiffRow]) -> Iterator[DiffRow]:
         removed = _stretch(rows, position, "-")
         added = _stretch(rows, position + len(removed), "+")
         if removed and len(removed) == len(added):
-            yield from (row._replace(other=new.text) for row, new in zip(removed, added, strict=True))
-            yield from (row._replace(other=old.text) for row, old in zip(added, removed, strict=True))
+            yield from (structs.replace(row, other=new.text) for row, new in zip(removed, added, strict=True))
+            yield from (structs.replace(row, other=old.text) for row, old in zip(added, removed, strict=True))
         else:
             yield from removed
             yield from added

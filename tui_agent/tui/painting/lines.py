@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+from msgspec import structs
 from rich.cells import cell_len, get_character_cell_size
 from rich.segment import Segment
 from rich.style import Style
@@ -23,7 +25,7 @@ class Run(NamedTuple):
     style: Style
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """One painted line.
 
     gutter: how many characters at the start are decoration, which is neither selected nor copied.
@@ -147,7 +149,7 @@ def crop(line: Line, width: int) -> Line:
         left -= taken.cell_length
         if left <= 0 or taken is not segment:
             break
-    return line._replace(segments=tuple(segments), width=width - left)
+    return structs.replace(line, segments=tuple(segments), width=width - left)
 
 
 def _fitting(line: Line, width: int) -> Line:

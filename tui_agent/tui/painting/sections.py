@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from rich.style import Style
 
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, blank_line, wrap
@@ -125,7 +125,7 @@ def _draw_text(
             _hanging(line, hang, ink, first, width) if hang else wrap([Run(line, ink)], width, first=first, rest=first)
         )
     if joined:
-        painted[-1] = painted[-1]._replace(ending="")
+        painted[-1] = structs.replace(painted[-1], ending="")
     return painted
 
 
@@ -133,4 +133,4 @@ def _hanging(line: str, hang: int, ink: Style, margin: tuple[Run, ...], width: i
     """Wrap a line with a hanging indent of `hang` characters."""
     rest = (*margin, Run(" " * hang, ink))
     first, *others = wrap([Run(line[hang:], ink)], width, first=(*margin, Run(line[:hang], ink)), rest=rest)
-    return [first._replace(gutter=sum(len(run.text) for run in margin)), *others]
+    return [structs.replace(first, gutter=sum(len(run.text) for run in margin)), *others]

@@ -1,8 +1,9 @@
 """Tables as runs: columns are as wide as their text if that fits; otherwise they share the width fairly."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 from rich.cells import cell_len
 
 from tui_agent.text import displayed
@@ -13,7 +14,7 @@ _MIN_COLUMN: Final = 3
 _SEPARATOR_CELLS: Final = 3
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True):
     """The text of one cell; `right` aligns it to the right."""
 
     runs: tuple[Run, ...]

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
+import msgspec
 from textual.app import App
 from textual.theme import Theme
 
@@ -151,7 +152,7 @@ def register_themes(app: App[Returned]) -> None:
         app.register_theme(theme)
 
 
-class Appearance(NamedTuple):
+class Appearance(msgspec.Struct, frozen=True):
     """The names of all themes, the name of the initial one, and messages for the user about unusable ones."""
 
     names: tuple[str, ...]

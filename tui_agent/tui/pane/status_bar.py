@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from itertools import groupby
 from time import monotonic
-from typing import Final, NamedTuple, TypeAlias, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 from msgspec.structs import replace
 from textual.content import Content
 from textual.timer import Timer
@@ -105,21 +106,21 @@ class Changes(TypedDict, total=False):
     writing: float
 
 
-class GaugeMarks(NamedTuple):
+class GaugeMarks(msgspec.Struct, frozen=True):
     """Shares of the window at which the gauge turns yellow and red."""
 
     yellow: float = 0.70
     red: float = 0.90
 
 
-class ColoredText(NamedTuple):
+class ColoredText(msgspec.Struct, frozen=True):
     """A piece of text in the colour of a theme variable."""
 
     text: str
     color: str = MUTED
 
 
-class Form(NamedTuple):
+class Form(msgspec.Struct, frozen=True):
     """One form of a piece. If the line is too long, the form with the highest rank is shortened first."""
 
     rank: int
@@ -369,5 +370,5 @@ def _length(spans: Iterable[ColoredText]) -> int:
 def _cropped(line: tuple[ColoredText, ...], width: int) -> tuple[ColoredText, ...]:
     kept: list[ColoredText] = []
     for span in line:
-        kept.append(span._replace(text=span.text[: max(0, width - _length(kept))]))
+        kept.append(structs.replace(span, text=span.text[: max(0, width - _length(kept))]))
     return tuple(kept)

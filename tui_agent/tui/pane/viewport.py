@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+import msgspec
 from textual.selection import Selection
 
 from tui_agent.tui.painting.lines import Line
@@ -53,7 +54,7 @@ def decode_line(number: int) -> Position:
 _START: Final = Position(0, 0, 0)
 
 
-class _Geometry(NamedTuple):
+class _Geometry(msgspec.Struct, frozen=True):
     width: int = 80
     height: int = 24
 

@@ -9,6 +9,8 @@ from threading import Lock
 from time import time
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tui_agent.durable import PRIVATE_FILE, make_private_folder
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.session_lock import SessionLock
@@ -35,7 +37,7 @@ class ReturnedDrafts(NamedTuple):
     others: tuple[str, ...]
 
 
-class _Left(NamedTuple):
+class _Left(msgspec.Struct, frozen=True):
     draft: PromptDraft
     written_at: float
     place: Path

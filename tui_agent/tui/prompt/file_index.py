@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from heapq import nlargest
 from pathlib import Path
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tui.fuzzy import score
@@ -22,7 +24,7 @@ _SLICE: Final = 2_000
 """Paths scored before other tasks get a turn: about 1 ms."""
 
 
-class IndexedPath(NamedTuple):
+class IndexedPath(msgspec.Struct, frozen=True):
     """A path relative to the project, with a trailing slash for folders, and the same in lower case."""
 
     path: str

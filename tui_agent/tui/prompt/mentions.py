@@ -3,7 +3,9 @@
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
@@ -21,7 +23,7 @@ MOST_LOOKED_UP: Final = 20
 _MAX_DROPPED: Final = 8 * _MAX_PATH
 
 
-class Mention(NamedTuple):
+class Mention(msgspec.Struct, frozen=True):
     """The mention before the cursor: the character position of its ``@``, and the part of its path typed so far."""
 
     start: int

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tui_agent.tui.cards.blocks import SubtaskBlock
 from tui_agent.tui.pane.transcript import Transcript
@@ -22,7 +24,7 @@ SLICE_S: Final = 0.008
 """Seconds of work on an earlier conversation before keys are handled: half of the time a key press may take."""
 
 
-class SessionEnd(NamedTuple):
+class SessionEnd(msgspec.Struct, frozen=True):
     """The end of a session, shown while the session is being opened.
 
     first, last: the numbers of its entries. above, below: its blocks in `view`, from index `above` up to, not
@@ -59,7 +61,7 @@ async def show_past(past: Iterable["AgentEvent"], view: "TurnView", pane: Transc
         pane.flush()
 
 
-class EarlierEvents(NamedTuple):
+class EarlierEvents(msgspec.Struct, frozen=True):
     """The events before the part of a conversation that is shown first; they belong below its first `above` blocks."""
 
     events: Iterable["AgentEvent"]
