@@ -459,7 +459,8 @@ def test_what_was_typed_before_the_screen_stood_is_sent_if_it_is_one_line(data: 
     ],
 )
 def test_what_was_chosen_of_the_sessions(answer: str | None, named: tuple[str, str] | None) -> None:
-    assert chosen(answer) == named
+    found = chosen(answer)
+    assert (found and (found.verb, found.session)) == named
 
 
 def test_a_line_that_is_told_of_files_is_cut_at_a_thousand_characters() -> None:
