@@ -7,9 +7,8 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, NoReturn, get_args
 
-import msgspec
 from typing_extensions import override
 
 from tui_agent.version import __version__
@@ -31,7 +30,7 @@ class ExitCode(IntEnum):
     NOBODY_READS = 141
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class Arguments(NamedTuple):
     """What one start of the program was asked for, settings aside: what a front end and `open_session` are given."""
 
     folder: Path
@@ -84,7 +83,7 @@ class UsageError(Exception):
     """A command line that cannot be understood; the text is one line that says what to write instead."""
 
 
-class Flag(msgspec.Struct, frozen=True):
+class Flag(NamedTuple):
     """A flag that sets one setting."""
 
     name: str
@@ -96,7 +95,7 @@ class Flag(msgspec.Struct, frozen=True):
     other_names: tuple[str, ...] = ()
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class Parsed(NamedTuple):
     """A command line taken apart; nothing of it is checked against the settings yet."""
 
     command: str

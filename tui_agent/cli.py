@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from msgspec import structs
-
 from tui_agent.arguments import LOOPBACK, ExitCode, Parsed, UsageError, parse
 from tui_agent.invocation import Invocation, check_combination, check_model
 from tui_agent.printing import is_terminal, print_text, say
@@ -132,7 +130,7 @@ def _batch(call: Invocation) -> int:
 
 def _serve(call: Invocation) -> int:
     def load(place: Path, folders: Sequence[str]) -> "tuple[Arguments, Settings]":
-        return structs.replace(call.with_options(add_dir=[*call.options.add_dir, *folders]), folder=place).load()
+        return call.with_options(add_dir=[*call.options.add_dir, *folders])._replace(folder=place).load()
 
     load(call.folder, ())  # report unusable settings at once
     _keep_private(call.environ)
@@ -190,7 +188,7 @@ def _talk(call: Invocation) -> int | tuple[str, ...]:
             from tui_agent.headless import run as run_once
             from tui_agent.headless.batch import die_with_parent
 
-            arguments = structs.replace(arguments, ledger=die_with_parent(environ))
+            arguments = arguments._replace(ledger=die_with_parent(environ))
             return run_once(arguments, settings, ready)
         stack.enter_context(_prompt_keys())
         if options.demo:
@@ -210,7 +208,7 @@ def _talk_in_worktree(call: Invocation) -> int | tuple[str, ...]:
     try:
         hooks = worktree_hooks(settings, arguments, say)
         with session_worktree(call.folder, call.options.worktree, settings.worktree.setup, say, hooks) as place:
-            return _talk(structs.replace(call.with_options(worktree=None), folder=place))
+            return _talk(call.with_options(worktree=None)._replace(folder=place))
     except WorktreeError as error:
         raise UsageError(f"worktree: {error}") from None
 
@@ -244,7 +242,7 @@ def _demonstration(call: Invocation, stack: ExitStack) -> Invocation:
         demo = asyncio.run(make_demo(stack.enter_context(LockedFolder("demo-")).files))
     except (OSError, StorageError) as error:
         raise UsageError(f"--demo: its temporary folder cannot be made: {error}") from error
-    return structs.replace(call.with_options(resume=demo.session), folder=demo.project, home=demo.home)
+    return call.with_options(resume=demo.session)._replace(folder=demo.project, home=demo.home)
 
 
 @contextmanager

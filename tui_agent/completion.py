@@ -3,14 +3,12 @@
 import argparse
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from tui_agent.arguments import PARSERS, SETTINGS_FLAGS
 
 
-class Offered(msgspec.Struct, frozen=True):
+class Offered(NamedTuple):
     """An option as it is written, what it does, and the words its value may be (empty: any, or it takes none)."""
 
     option: str

@@ -3,10 +3,7 @@
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import msgspec
-from msgspec import structs
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tui_agent.arguments import Arguments, Parsed, UsageError
 from tui_agent.printing import say
@@ -18,7 +15,7 @@ UNATTENDED: Final = (("permissions.mode", "allow"), ("agent.max_session_cost_usd
 """Settings of `acp --unattended`; other flags win."""
 
 
-class Invocation(msgspec.Struct, frozen=True):
+class Invocation(NamedTuple):
     """The parsed command line, the working folder, the program's own folder and the environment."""
 
     parsed: Parsed
@@ -37,9 +34,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
     def with_options(self, **options: object) -> "Invocation":
         """The same with other options."""
-        return structs.replace(
-            self, parsed=structs.replace(self.parsed, options=Namespace(**{**vars(self.options), **options}))
-        )
+        return self._replace(parsed=self.parsed._replace(options=Namespace(**{**vars(self.options), **options})))
 
     def load(self) -> "tuple[Arguments, Settings]":
         """The arguments for a front end and the effective settings. Raises UsageError with every problem found."""

@@ -48,7 +48,7 @@ REFUSED = [
     ("/pin " + "9" * 5_000, "Name messages by their numbers"),
     ("/undo-compact " + "9" * 5_000, "takes the number of a step"),
     ("/pin 999999999999999999", "The context stays as it is"),
-    ("/undo-compact", "nothing to undo"),
+    ("/undo-compact", "no step of the context to undo"),
 ]
 
 

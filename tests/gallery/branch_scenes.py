@@ -3,8 +3,6 @@
 from hashlib import sha256
 from typing import Final
 
-from msgspec import structs
-
 from tests.gallery.conversations import PROJECT, numbered, record_entries
 from tests.gallery.stage import Stage
 from tests.gallery.states import state
@@ -82,12 +80,12 @@ def _branched() -> list[AnyEntry]:
 
 async def _talked(arguments: Arguments) -> Arguments:
     session = await record_entries(arguments.home, arguments.folder, _talk(), age_s=AGE_S, apart_s=APART_S)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 async def _with_branches(arguments: Arguments) -> Arguments:
     session = await record_entries(arguments.home, arguments.folder, _branched(), age_s=AGE_S, apart_s=APART_S)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 async def _picking(stage: Stage, command: str) -> None:
@@ -143,7 +141,7 @@ async def _changed_files(arguments: Arguments) -> Arguments:
     entries = [*_talk(), FilesKept(call="c", tree=True), FilesChanged(kept=19, files=changes)]
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=AGE_S, apart_s=APART_S)
     KeptFiles(session_folder(arguments.home, session), len(before)).keep(before)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_changed_files)
@@ -186,7 +184,7 @@ async def _too_large(arguments: Arguments) -> Arguments:
         ),
     ]
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=AGE_S, apart_s=APART_S)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_too_large)

@@ -196,7 +196,7 @@ async def _recorded(arguments: Arguments, log: list[AnyEntry], age_s: float = AG
     # A key that nobody is asked about: the model's prices come from the catalogue.
     os.environ |= {"ANTHROPIC_API_KEY": "no-key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     session = await record_entries(arguments.home, arguments.folder, log, age_s=age_s)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 async def _panel(stage: Stage) -> None:

@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 import msgspec
-from msgspec import structs
 
 from tests.gallery import branch_scenes, context_scenes, pane_scenes, texts
 from tests.gallery.conversations import (
@@ -114,7 +113,7 @@ async def _untrusted(arguments: Arguments) -> Arguments:
     (arguments.folder / "AGENTS.md").write_text("Amounts are in cents.\n")
     servers = {"mcpServers": {"bank": {"command": "npx", "args": ["-y", "@bank/server", "--read-only"]}}}
     (arguments.folder / ".mcp.json").write_text(json.dumps(servers))
-    return structs.replace(arguments, ask_trust=True)
+    return arguments._replace(ask_trust=True)
 
 
 @state(arrange=_untrusted)
@@ -411,7 +410,7 @@ async def _with_sessions(arguments: Arguments) -> Arguments:
         ("list .", 24 * 9.5),
     ):
         await record_session(arguments.home, arguments.folder, prompt, age_s=3600 * hours)
-    return structs.replace(arguments, resume="")
+    return arguments._replace(resume="")
 
 
 @state(arrange=_with_sessions, sizes=BOTH)
@@ -464,7 +463,7 @@ async def context_90(stage: Stage) -> None:
 
 async def _talked(arguments: Arguments) -> Arguments:
     session = await record_session(arguments.home, arguments.folder, "read README.md", age_s=3600)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_talked)
@@ -475,7 +474,7 @@ async def resumed(stage: Stage) -> None:
 
 async def _planned(arguments: Arguments) -> Arguments:
     session = await record_entries(arguments.home, arguments.folder, planned(), age_s=3600)
-    return structs.replace(arguments, resume=session)
+    return arguments._replace(resume=session)
 
 
 @state(arrange=_planned, sizes=BOTH)

@@ -1,9 +1,9 @@
 """Limits of `models/`, each at its value and one beyond: where something is cut, left out, or called another name."""
 
-import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.models.talking import request, user
@@ -462,7 +462,7 @@ def test_a_reason_to_stop_stays_and_a_provider_without_a_key_has_credentials() -
     for fields in reasons:
         reply.read({"type": "message_delta", **fields})
     assert reply.completed().stop_reason == "refusal"
-    keyless = dataclasses.replace(ACME, keys=())
+    keyless = msgspec.structs.replace(ACME, keys=())
     assert failure(keyless, "m", ErrorReply(401, "", "")).message.endswith("check the credentials.")
     assert "This account may not use m" in failure(keyless, "m", ErrorReply(403, "", "")).message
 

@@ -1,9 +1,9 @@
 """Every refusal becomes one plain sentence of the right kind."""
 
-import dataclasses
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -24,7 +24,7 @@ from tui_agent.models.errors import ErrorReply, failure, plain, redact, status_o
 from tui_agent.models.offline.record import OFFLINE
 from tui_agent.models.resets import parse_retry_after
 
-ACME = dataclasses.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
+ACME = msgspec.structs.replace(OFFLINE, id="acme", title="Acme", keys=("ACME_KEY",), addresses=("ACME_URL",))
 
 KINDS: list[tuple[ErrorReply, type[ModelError]]] = [
     (ErrorReply(400, "invalid_request_error", "no"), InvalidRequest),

@@ -43,7 +43,6 @@ from acp.schema import (
     SetSessionModeResponse,
     SseMcpServer,
 )
-from msgspec import structs
 
 from tui_agent.acp.choices import TERMINAL, auth_methods, mode_state
 from tui_agent.acp.conversation import EditorConversation, explained
@@ -283,7 +282,7 @@ class FrontEnd:
                 if session_id is not None:
                     await _folder_of(arguments, session_id)
                 made = await EditorConversation.opened(
-                    self._client, settings, structs.replace(arguments, resume=session_id), notices, self._able
+                    self._client, settings, arguments._replace(resume=session_id), notices, self._able
                 )
                 made.every_model |= self._every_model
             self._open[made.id] = made

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from tui_agent.agent import events
 from tui_agent.agent.agent import nobody
@@ -49,7 +48,7 @@ def run(arguments: Arguments, settings: Settings, ready: Callable[[], None] = la
     """
     schema = ResultSchema.read(arguments.json_schema) if arguments.json_schema is not None else None
     if asked := errand(arguments.prompt or "", arguments.project, settings.context.instruction_files):
-        arguments = structs.replace(arguments, prompt=asked, typed=(arguments.prompt or "").strip())
+        arguments = arguments._replace(prompt=asked, typed=(arguments.prompt or "").strip())
     if schema is not None and is_command(arguments.prompt or ""):
         raise UsageError("--json-schema is for a prompt, not for a command")
     if WAIT not in settings.sources:
@@ -152,7 +151,7 @@ async def _expanded(session: Session, arguments: Arguments, prompt: OwnPrompt, o
     typed = (arguments.prompt or "").strip()
     try:
         text = await session.agent.own_commands.expand(prompt, typed.partition(" ")[2].strip())
-        return structs.replace(arguments, prompt=text, typed=typed)
+        return arguments._replace(prompt=text, typed=typed)
     except NobodyToAsk as refusal:
         outcome.failure = unanswered(refusal)
     except ToolFailure as failure:

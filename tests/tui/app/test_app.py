@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual import events
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
@@ -97,7 +96,7 @@ async def test_the_first_frame_takes_keys_before_there_is_a_session(arguments: A
 
 
 async def test_a_prompt_of_the_command_line_is_sent(arguments: Arguments) -> None:
-    app = TuiAgent(structs.replace(arguments, prompt="read hello.txt"), OFFLINE)
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: "hello from the file" in said(app))
         await idle(app, pilot)
@@ -271,7 +270,7 @@ async def test_a_hint_stands_its_time_whatever_was_said_before_it(arguments: Arg
 
 
 async def test_a_resumed_session_shows_what_was_said(arguments: Arguments) -> None:
-    first = TuiAgent(structs.replace(arguments, prompt="read hello.txt"), OFFLINE)
+    first = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
     async with first.run_test() as pilot:
         await until(pilot, lambda: "hello from the file" in said(first))
         await idle(first, pilot)
@@ -279,7 +278,7 @@ async def test_a_resumed_session_shows_what_was_said(arguments: Arguments) -> No
         assert folder is not None
         await pilot.press("ctrl+c", "ctrl+c")
         await until(pilot, lambda: not first.is_running)
-    again = TuiAgent(structs.replace(arguments, resume=folder.name), OFFLINE)
+    again = TuiAgent(arguments._replace(resume=folder.name), OFFLINE)
     async with again.run_test() as pilot:
         await opened(again, pilot)
         kinds = [type(block) for block in blocks(again)]
@@ -301,7 +300,7 @@ async def test_an_unused_session_leaves_nothing_behind(arguments: Arguments) -> 
 
 async def test_a_session_that_there_is_not_leads_to_the_list(arguments: Arguments) -> None:
     await write_session(arguments.home, 3)
-    app = TuiAgent(structs.replace(arguments, resume="20200101-000000-dead"), OFFLINE)
+    app = TuiAgent(arguments._replace(resume="20200101-000000-dead"), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
         assert "There is no session" in said(app)
@@ -312,7 +311,7 @@ async def test_a_session_that_there_is_not_leads_to_the_list(arguments: Argument
 async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(arguments: Arguments) -> None:
     session = await write_session(arguments.home, 3)
     held = await LogStore.open(await session_to_resume(arguments.home, session))
-    app = TuiAgent(structs.replace(arguments, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("escape")
@@ -440,7 +439,7 @@ async def test_the_badge_over_the_conversation_works_from_the_prompt(arguments: 
 
 
 async def test_ctrl_o_opens_every_card(arguments: Arguments) -> None:
-    app = TuiAgent(structs.replace(arguments, prompt="read hello.txt"), OFFLINE)
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: "hello from the file" in said(app))
         await idle(app, pilot)
@@ -468,7 +467,7 @@ async def test_help_takes_keys_from_the_app_while_it_is_open(arguments: Argument
 async def test_trust_is_asked_before_the_session_opens(
     arguments: Arguments, keys: tuple[str, ...], trusted: bool
 ) -> None:
-    app = TuiAgent(structs.replace(arguments, ask_trust=True), OFFLINE)
+    app = TuiAgent(arguments._replace(ask_trust=True), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         assert app.session_folder is None
@@ -481,7 +480,7 @@ async def test_trust_is_asked_before_the_session_opens(
 async def test_trust_is_asked_once_though_the_session_cannot_be_opened(arguments: Arguments) -> None:
     session = await write_session(arguments.home, 3)
     held = await LogStore.open(await session_to_resume(arguments.home, session))
-    app = TuiAgent(structs.replace(arguments, ask_trust=True, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(ask_trust=True, resume=session), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen))
         await pilot.press("down", "enter")
@@ -515,7 +514,7 @@ async def test_every_part_fits_on_every_screen(arguments: Arguments, size: tuple
 
 
 async def test_resizing_at_any_moment(arguments: Arguments) -> None:
-    app = TuiAgent(structs.replace(arguments, prompt="read hello.txt"), OFFLINE)
+    app = TuiAgent(arguments._replace(prompt="read hello.txt"), OFFLINE)
     async with app.run_test() as pilot:
         for size in [(1, 1), (20, 5), (200, 60), (7, 3), (2, 30), (80, 24)] * 2:
             await pilot.resize_terminal(*size)

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -119,7 +118,7 @@ async def test_in_the_context_panel_and_after_a_restart(app: TuiAgent, name: str
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         await pilot.press("escape")
         assert app.session_folder is not None
-        resumed = structs.replace(app.arguments, resume=app.session_folder.name)
+        resumed = app.arguments._replace(resume=app.session_folder.name)
     again = TuiAgent(resumed, Settings(model=ModelSettings(id="offline")))
     async with again.run_test() as pilot:
         await opened(again, pilot)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from msgspec import structs
 from textual import events
 from textual.pilot import Pilot
 
@@ -129,7 +128,7 @@ async def test_a_shell_command_has_a_card_and_is_there_again_after_a_restart(arg
         await until(pilot, lambda: app.status.status.activity == "")
         assert app.session_folder is not None
         name = app.session_folder.name
-    app = TuiAgent(structs.replace(arguments, resume=name), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=name), OFFLINE)
     async with app.run_test() as pilot:
         await opened(app, pilot)
         (card,) = cards(app)

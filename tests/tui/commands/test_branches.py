@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -128,7 +127,7 @@ async def test_what_is_on_the_screen_is_what_a_resumed_session_shows(arguments: 
         shown = [block.plain_text for block in app.pane.transcript if not isinstance(block, NoticeBlock)]
         assert app.session_folder is not None
         name = app.session_folder.name
-    async with opened(structs.replace(arguments, resume=name)) as (again, _):
+    async with opened(arguments._replace(resume=name)) as (again, _):
         assert [block.plain_text for block in again.pane.transcript if not isinstance(block, NoticeBlock)] == shown
 
 
@@ -327,7 +326,7 @@ async def test_what_waited_goes_back_to_the_prompt(arguments: Arguments) -> None
     # As after a kill: what was sent during the last turn waits still.
     left = [ModelSwitched(model="offline:offline"), *said, Queued(blocks=(Text("and one thing more"),))]
     session = await record_entries(arguments.home, arguments.folder, left, age_s=60)
-    async with opened(structs.replace(arguments, resume=session)) as (app, pilot):
+    async with opened(arguments._replace(resume=session)) as (app, pilot):
         assert list(app.entry.waiting.texts) == ["and one thing more"]
         await send(app, pilot, f"/rewind {agent_of(app).branches.prompts()[1].seq}")
         await done(app, pilot)

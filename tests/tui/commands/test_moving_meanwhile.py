@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
 from tests.bench.long_session import prompt, write_session
@@ -27,7 +26,7 @@ async def resumed(
     monkeypatch.setattr(past, "SLICE_S", -1.0)
     arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await write_session(arguments.home, TURNS, cwd=arguments.folder)
-    app = TuiAgent(structs.replace(arguments, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await workers_finished(pilot)

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
@@ -229,11 +228,11 @@ async def test_a_command_gives_this_session_another_title(arguments: Arguments) 
 
 async def test_a_session_of_which_nothing_is_left_says_so(arguments: Arguments) -> None:
     there = await earlier(arguments, "read part0.txt")
-    async with running(structs.replace(arguments, resume=there)) as (app, pilot):
+    async with running(arguments._replace(resume=there)) as (app, pilot):
         assert "taken back" not in said(app)
         await send(app, pilot, "/undo")
         await until(pilot, lambda: prompts(app) == [])
-    async with running(structs.replace(arguments, resume=there)) as (app, pilot):
+    async with running(arguments._replace(resume=there)) as (app, pilot):
         await until(pilot, lambda: "All of this conversation was taken back" in said(app))
 
 
@@ -261,7 +260,7 @@ async def test_what_was_said_last_is_told_for_the_list(arguments: Arguments) -> 
 
 async def test_after_the_list_at_the_start_the_prompt_has_the_focus(arguments: Arguments) -> None:
     await earlier(arguments, "read part0.txt")
-    async with running(structs.replace(arguments, resume=""), wait=False) as (app, pilot):
+    async with running(arguments._replace(resume=""), wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press("enter")
         await idle(app, pilot)
@@ -274,7 +273,7 @@ async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Argum
     info = (await infos(arguments))[session]
     holder = await LogStore.open(info.folder)
     try:
-        async with running(structs.replace(arguments, resume=session), wait=False) as (app, pilot):
+        async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
             await until(pilot, lambda: isinstance(app.screen, PickerScreen))
             await pilot.press("enter")
             await idle(app, pilot)
@@ -289,7 +288,7 @@ async def test_a_session_in_use_elsewhere_offers_a_new_one_here(arguments: Argum
 async def test_where_there_is_no_session_a_new_one_can_be_begun(arguments: Arguments) -> None:
     session = await write_session(arguments.home, 3)
     held = await LogStore.open(await session_to_resume(arguments.home, session))
-    async with running(structs.replace(arguments, resume=session), wait=False) as (app, pilot):
+    async with running(arguments._replace(resume=session), wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, ModalScreen))
         await pilot.press("escape")
         await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
@@ -309,7 +308,7 @@ async def test_the_question_about_trust_names_what_it_found_and_can_be_asked_aga
     own = arguments.folder / ".agents"
     own.mkdir()
     (own / "config.json").write_text(json.dumps({"permissions": {"mode": "allow"}, "context.cold_notice_usd": 1}))
-    asking = structs.replace(arguments, ask_trust=True)
+    asking = arguments._replace(ask_trust=True)
     async with running(asking, wait=False) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and bool(app.screen.query("OptionList")))
         text = "\n".join(str(part.render()) for part in app.screen.query("Static"))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
 from tests.agent.summaries import HANDOVER, Reader
@@ -89,7 +88,7 @@ async def expiring(
         assert arguments.project is not None
         given = {**SETTINGS, **settings}
         loaded = load_settings(arguments.home, arguments.project, trusted=False, environ={}, overrides=given)
-        app = TuiAgent(structs.replace(arguments, resume=session.id), loaded)
+        app = TuiAgent(arguments._replace(resume=session.id), loaded)
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
             await workers_finished(pilot)

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
@@ -393,7 +392,7 @@ async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> N
         shown = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
         assert app.conductor.session is not None
         session = app.conductor.session.id
-    async with opened(structs.replace(arguments, resume=session)) as (app, _):
+    async with opened(arguments._replace(resume=session)) as (app, _):
         again = [(block.kind, block.before, block.after, block.seq, block.undone) for block in boundaries(app)]
         assert again == shown
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
 from tests.gallery.conversations import record_entries
@@ -61,7 +60,7 @@ async def resumed(
 ) -> AsyncIterator[tuple[TuiAgent, Pilot[object], Agent]]:
     arguments: Arguments = project_of_parts(monkeypatch, tmp_path, parts=1)
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
-    app = TuiAgent(structs.replace(arguments, resume=session), settings)
+    app = TuiAgent(arguments._replace(resume=session), settings)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await workers_finished(pilot)

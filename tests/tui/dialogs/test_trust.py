@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.containers import VerticalScroll
 from textual.widgets import OptionList, Static
 
@@ -59,7 +58,7 @@ def test_every_command_line_and_setting_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (60, 12)])
 async def test_yes_counts_only_once_the_end_was_in_view(arguments: Arguments, size: tuple[int, int]) -> None:
     bring(arguments.folder)
-    app = TuiAgent(structs.replace(arguments, ask_trust=True), OFFLINE)
+    app = TuiAgent(arguments._replace(ask_trust=True), OFFLINE)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and app.screen.stands)
         screen = app.screen
@@ -82,7 +81,7 @@ async def test_yes_counts_only_once_the_end_was_in_view(arguments: Arguments, si
 
 async def test_what_is_typed_is_kept_for_the_prompt_and_its_enter_answers_nothing(arguments: Arguments) -> None:
     bring(arguments.folder, settings=1)
-    app = TuiAgent(structs.replace(arguments, ask_trust=True), OFFLINE)
+    app = TuiAgent(arguments._replace(ask_trust=True), OFFLINE)
     async with app.run_test(size=(100, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and app.screen.stands)
         await pilot.press(*"fix", "space", *"it", "enter")
@@ -101,7 +100,7 @@ async def test_what_is_new_since_the_answer_is_asked_about_first_and_by_itself(a
     (arguments.folder / ".claude").mkdir()
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "./new-hook"}]}]}
     (arguments.folder / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
-    app = TuiAgent(structs.replace(arguments, trusted=True), OFFLINE)
+    app = TuiAgent(arguments._replace(trusted=True), OFFLINE)
     async with app.run_test(size=(100, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, TrustScreen) and app.screen.stands)
         text = "\n".join(str(part.render()) for part in app.screen.query("Static"))

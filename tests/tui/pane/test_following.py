@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from tests.gallery.conversations import record_entries
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, until, workers_finished
@@ -27,7 +26,7 @@ async def test_the_end_is_followed_from_no_width_to_another(monkeypatch: pytest.
         answer,
     ]
     session = await record_entries(arguments.home, arguments.folder, entries, age_s=60)
-    app = TuiAgent(structs.replace(arguments, resume=session), OFFLINE)
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.conductor.session is not None and bool(app.status.status.model))
         await workers_finished(pilot)

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
 from tests.tui.app_of_parts import project_of_parts, until, workers_finished
@@ -64,7 +63,7 @@ async def test_it_follows_a_rewind_and_comes_back_with_the_session(arguments: Ar
         await shows(app, pilot, "0/2 · read it")
         session = app.session_folder
     assert session is not None
-    async with opened(structs.replace(arguments, resume=session.name)) as (app, pilot):
+    async with opened(arguments._replace(resume=session.name)) as (app, pilot):
         await shows(app, pilot, "0/2 · read it")
         card = next(block for block in app.pane.transcript.blocks if isinstance(block, TodoBlock))
         assert [item.line for item in card.todo] == ["[>] read it", "[ ] mend it"]

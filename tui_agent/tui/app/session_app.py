@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
 from textual.screen import ModalScreen
 from typing_extensions import override
 
@@ -89,7 +88,7 @@ class SessionApp(Host):
             self.say(Level.WARNING, "It waits for your answer first")
         elif self.background.has_room():
             words = self._attention.name
-            target = structs.replace(self.arguments, prompt=None, resume=None, continue_last=False, fork=False)
+            target = self.arguments._replace(prompt=None, resume=None, continue_last=False, fork=False)
             settings = self.kept_choices
             if (released := self.conductor.release(target)) is None:
                 self.say(Level.INFO, "No turn runs", hint="& PROMPT begins one in the background")

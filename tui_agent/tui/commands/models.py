@@ -83,7 +83,7 @@ async def _wanted(host: Host, agent: "Agent", typed: str) -> str | None:
     A part of a name such as ``opus`` is enough; of several that are not suggested, the user picks one. Raises
     `UnknownModel`.
     """
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from tui_agent.models.base import UnknownModel
     from tui_agent.models.catalogue import catalogue_of

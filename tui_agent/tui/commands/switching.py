@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import structs
-
 from tui_agent.arguments import Arguments
 from tui_agent.settings import Settings
 from tui_agent.text import one_line
@@ -178,9 +176,7 @@ class Sessions:
         return not self._host.busy or await self._host.question(stop_question()) == LEAVE
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:
-        target = structs.replace(
-            arguments or self._host.arguments, prompt=None, resume=session, continue_last=False, fork=fork
-        )
+        target = arguments or self._host.arguments._replace(prompt=None, resume=session, continue_last=False, fork=fork)
         self._host.switch(target)
 
 
@@ -253,7 +249,7 @@ def answered(arguments: Arguments, lines: "Iterable[str]", *, trusted: bool) -> 
             refuse(arguments.project, arguments.home)
     except (SettingsError, TrustError) as error:
         raise ValueError(str(error)) from error
-    return structs.replace(arguments, trusted=trusted, ask_trust=False, new_in_project=()), settings
+    return arguments._replace(trusted=trusted, ask_trust=False, new_in_project=()), settings
 
 
 async def _last_words(sessions: "list[SessionInfo]") -> dict[str, str]:
@@ -304,7 +300,7 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
 
     if arguments.trusted and not arguments.ask_trust:
         new = await asyncio.to_thread(_new_in, arguments)
-        arguments = structs.replace(arguments, trusted=not new, ask_trust=bool(new), new_in_project=new)
+        arguments = arguments._replace(trusted=not new, ask_trust=bool(new), new_in_project=new)
     if not arguments.ask_trust:
         return arguments, settings
     from tui_agent.tui.dialogs.trust import NO_TRUST, TRUST, TrustScreen
@@ -319,9 +315,9 @@ async def _with_trust(arguments: Arguments, settings: Settings, host: Host) -> t
     except ValueError as error:
         host.say(Level.ERROR, "The project's settings do not take effect", str(error), "mend that, then start again")
     # Do not ask again for the next session, even if opening this one fails.
-    arguments = structs.replace(arguments, ask_trust=False)
-    host.arguments = structs.replace(
-        host.arguments, trusted=arguments.trusted, ask_trust=False, new_in_project=arguments.new_in_project
+    arguments = arguments._replace(ask_trust=False)
+    host.arguments = host.arguments._replace(
+        trusted=arguments.trusted, ask_trust=False, new_in_project=arguments.new_in_project
     )
     host.settings = settings
     return arguments, settings
@@ -349,7 +345,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
     while True:
         if arguments.resume == "":
             session, fork = await picked_session(arguments, host)
-            arguments = structs.replace(arguments, resume=session, fork=arguments.fork or fork)
+            arguments = arguments._replace(resume=session, fork=arguments.fork or fork)
         try:
             return Opened(await open_session(settings, arguments, ask), arguments, settings)
         except SessionRefused as refused:
@@ -374,9 +370,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
             if wanted not in {NEW, CHOOSE}:
                 host.say(Level.ERROR, "The session could not be opened", error.message, error.hint)
                 raise SessionUnavailable from error
-            arguments = structs.replace(
-                arguments, resume="" if wanted == CHOOSE else None, continue_last=False, fork=False
-            )
+            arguments = arguments._replace(resume="" if wanted == CHOOSE else None, continue_last=False, fork=False)
 
 
 async def _with_another_model(settings: Settings, host: Host, problem: str) -> Settings | None:

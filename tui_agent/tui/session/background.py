@@ -5,8 +5,6 @@ from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
-
 from tui_agent.text import counted, money_text, one_line
 from tui_agent.tui.cards.blocks import Level
 from tui_agent.tui.host import Host
@@ -48,7 +46,7 @@ class Background:
             return
         host = self._host
         await host.agent()
-        target = structs.replace(host.arguments, prompt=None, resume=None, continue_last=False, fork=False)
+        target = host.arguments._replace(prompt=None, resume=None, continue_last=False, fork=False)
         try:
             session = await open_session(host.kept_choices, target, _unanswered)
         except SessionError as error:
