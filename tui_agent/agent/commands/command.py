@@ -1,9 +1,7 @@
 """A slash command in text form: its row in the table, parsing its name, and its reply."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from tui_agent.agent.agent import Agent
@@ -12,7 +10,7 @@ AT_ONCE: Final = "!"
 """A suffix of a command's name: run it without the preview that the app would show."""
 
 
-class CommandReply(msgspec.Struct, frozen=True):
+class CommandReply(NamedTuple):
     """The reply to a command. `failed`: nothing was done, and the text says why."""
 
     title: str
@@ -20,7 +18,7 @@ class CommandReply(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(NamedTuple):
     """A command that is typed as ``/name argument``."""
 
     name: str

@@ -10,8 +10,6 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from msgspec import structs
-
 from tui_agent.agent.commands.command import CommandReply, number_of
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.base import ToolFailure
@@ -151,7 +149,7 @@ def _decided(agent: "Agent", verb: str, argument: str) -> CommandReply:
         return CommandReply("It is proposed no more", one_line(proposal.text, 300))
     if not _inbox(agent).was_shown(proposal.key, change.diff):
         shown = _shown(agent, argument)
-        return structs.replace(shown, title=f"Read it first: {shown.title}", failed=True)
+        return shown._replace(title=f"Read it first: {shown.title}", failed=True)
     _write(agent, change)
     _inbox(agent).decide(proposal.key)
     undo = f"/memory forget {change.path.stem} takes it back" if change.where == "memory" else "Your editor changes it"

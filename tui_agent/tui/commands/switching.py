@@ -176,7 +176,9 @@ class Sessions:
         return not self._host.busy or await self._host.question(stop_question()) == LEAVE
 
     def _go(self, session: str | None, arguments: Arguments | None = None, *, fork: bool = False) -> None:
-        target = arguments or self._host.arguments._replace(prompt=None, resume=session, continue_last=False, fork=fork)
+        target = (arguments or self._host.arguments)._replace(
+            prompt=None, resume=session, continue_last=False, fork=fork
+        )
         self._host.switch(target)
 
 
