@@ -139,10 +139,8 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
 
 def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
     """The exact effects and cost of entering a written summary."""
-    seen, price = (
-        structs.replace(preview_change(view, draft.entries, here), before=draft.before, after=draft.after),
-        None,
-    )
+    seen = structs.replace(preview_change(view, draft.entries, here), before=draft.before, after=draft.after)
+    price = None
     if draft.spent_usd is not None:
         price = step_price(here, after=seen.after, tail=seen.rewritten, writing=draft.spent_usd)
     return StepPreview("checkpoint" if draft.step == "checkpoint" else "compact", seen, True, price, draft.plan.reason)

@@ -325,9 +325,8 @@ def reason_it_pays(here: Situation, worth: CompactionWorth) -> str:
     needed = pays_from(here, worth)
     if needed is None or worth.freed <= 0 or worth.freed < needed:
         return ""
-    when = (
-        "the cache is cold" if here.summary_is_cold else "between turns" if here.between_turns else "inside a tool loop"
-    )
+    warm = "between turns" if here.between_turns else "inside a tool loop"
+    when = "the cache is cold" if here.summary_is_cold else warm
     return f"it pays: {worth.freed:,} freed tokens outweigh a summary ({when}, from {needed:,.0f} on)"
 
 

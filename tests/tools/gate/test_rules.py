@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class Confining:
 
     def __init__(self, isolates: bool = True) -> None:
         self.isolates = isolates
+
+    def accept_held(self, accepted: Sequence[Change]) -> None:
+        self.held = tuple(each for each in self.held if each not in accepted)
 
 
 class Keeping:
@@ -70,6 +74,13 @@ PROJECT = {
 def workspace(tmp_path: Path) -> Workspace:
     (tmp_path / "work/src").mkdir(parents=True)
     return Workspace(tmp_path / "work", guarded=[tmp_path / "home"])
+
+
+def store(tmp_path: Path, workspace: Workspace, entries: list[object]) -> RememberedRules:
+    path = tmp_path / "home/permissions.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"projects": {str(workspace.root): entries}}))
+    return RememberedRules(path, workspace.root)
 
 
 @pytest.mark.parametrize(
@@ -123,16 +134,32 @@ def test_a_rule_that_is_too_wide_allows_nothing(pattern: str, idle: bool) -> Non
     assert Rule("outside", pattern).is_idle is idle
 
 
-def test_a_remembered_rule_that_is_too_wide_is_named_until_it_is_taken_back(workspace: Workspace) -> None:
-    path = workspace.root / "p.json"
-    RememberedRules(path, workspace.root).add([Rule("run_command", "te*"), Rule("run_command", "make", "/x")])
-    gate = PermissionGate("auto", workspace, remembered=RememberedRules(path, workspace.root))
-    (notice,) = gate.notices
-    assert notice.startswith("run_command(te*): such rules let nothing through.")
-    assert [rule.said for rule in gate.rules()] == ["nothing: te* is too wide", "the command make in /x"]
-    gate.take_back("run_command(te*)")
-    assert gate.notices == ()
-    assert RememberedRules(path, workspace.root).rules == (Rule("run_command", "make", "/x"),)
+def test_what_an_older_version_remembered_is_used_where_it_is_not_too_wide(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    old: list[object] = [
+        "run_command(git diff *)",
+        "run_command(rm \\*.o)",
+        "run_command(te*)",
+        "run_command(env *)",
+        "edit_file(src/*)",
+    ]
+    old += [{"rule": "run_command(make test)", "allows": ["make test"], "asks": ["make test x"]}]
+    remembered = store(tmp_path, workspace, [*old, "run_command(FOO=1 make)", "no rule ("])
+    assert [rule.text for rule in remembered.rules] == [
+        "run_command(git diff *)",
+        "run_command(rm \\*.o)",
+        "edit_file(src/*)",
+        "run_command(make test)",
+    ]
+    assert remembered.dropped == ("run_command(te*)", "run_command(env *)", "run_command(FOO=1 make)", "no rule (")
+    assert "run_command(te*)" in remembered.notice
+    assert "\n" not in remembered.notice
+    remembered.remove("run_command(te*)")
+    remembered.add([Rule("run_command", "make")])
+    again = RememberedRules(tmp_path / "home/permissions.json", workspace.root)
+    assert [rule.text for rule in again.rules] == [*(rule.text for rule in remembered.rules[:4]), "run_command(make)"]
+    assert again.dropped == ("run_command(env *)", "run_command(FOO=1 make)", "no rule (")
 
 
 async def test_every_edit_in_this_project_means_just_that(workspace: Workspace, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def found_after(project: Path, line: str, named: tuple[str, ...] = ()) -> list[s
         (IMPORT, [".envrc"]),
         (f"git checkout -q --orphan new; {STAGE},.envrc", [".envrc"]),
         ("git update-ref refs/heads/new $(git commit-tree -p $(git commit-tree -m a main:) -m b main:)", []),
-        ("git update-ref refs/heads/new $(git commit-tree -p $(git commit-tree -m a old:) -m b main:)", [".envrc"]),
+        ("git update-ref refs/heads/new $(git commit-tree -p $(git commit-tree -m a old:) -m b main:)", []),
+        (f"{COMMIT}; git update-ref refs/heads/new $(git commit-tree -p $C -m b main:)", [".envrc"]),
+        ("git update-index --add --cacheinfo 100644,$(git rev-parse main:f),.envrc", [".envrc"]),
     ],
 )
 def test_what_git_would_put_in_place_is_found(project: Path, line: str, found: list[str]) -> None:
@@ -83,6 +85,8 @@ def test_what_git_would_put_in_place_is_found(project: Path, line: str, found: l
         "printf '.z\\n' | git hash-object -w --stdin; printf '.y\\r\\n' > .envrc; git add .; git reset -q",
         "git rm -q .envrc; git commit -qm none",
         "rm -rf .git",
+        "git update-index --add --cacheinfo 100644,$(git rev-parse old:.envrc),.envrc",
+        "git checkout -q old; echo c > g; git add g; git commit -qm three; git stash; git checkout -q main",
         "git worktree add -q ../other; cd ../other; echo mine > .envrc; git commit -qam mine",
     ],
 )

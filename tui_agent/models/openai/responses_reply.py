@@ -115,6 +115,7 @@ _KNOWN = (
     _REASONING | _TEXT | _ENDINGS | {_ARGUMENTS, _ADDED, _DONE, "error", "response.created", "response.in_progress"}
 )
 _SEARCH = "web_search_call"
+_COMPACTIONS = frozenset({"compaction", "compaction_summary"})
 _ITEMS = frozenset({"message", "reasoning", "function_call", _SEARCH})
 
 
@@ -207,7 +208,7 @@ class ResponsesReply:
         self.started = self.complete = True
         self._id, self._usage = window.id, _counted(window.usage or _Usage())
         for item in window.output:
-            if _kinds.decode(item).type == "compaction" and (sealed := _items.decode(item).encrypted_content):
+            if _kinds.decode(item).type in _COMPACTIONS and (sealed := _items.decode(item).encrypted_content):
                 items = b",".join(map(bytes, window.output)).decode()
                 self._compacted = (Text("", write_opaque(compacted=items, encrypted=sealed, model=self._name)),)
         return [Metered(self._usage)]

@@ -7,7 +7,7 @@ else (`judging.py`). Whatever is allowed to run without a sandbox is bound to wh
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias
 
@@ -59,11 +59,18 @@ REFUSED_BECAUSE = f"{_REFUSED_ADVICE} They said: "
 class Confinement(Protocol):
     """Tells whether commands run in a sandbox, and what they left to git that it would put into guarded files."""
 
-    held: tuple[Change, ...]
-
     @property
     def isolates(self) -> bool:
         """Whether a command started now could change and reach only what the sandbox grants it."""
+        ...
+
+    @property
+    def held(self) -> tuple[Change, ...]:
+        """What the user has not yet accepted of it."""
+        ...
+
+    def accept_held(self, accepted: Sequence[Change]) -> None:
+        """Ask about these no more."""
         ...
 
 
@@ -198,7 +205,8 @@ class PermissionGate:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about rules that can allow nothing."""
-        return notices_of((*self._allow, *self._kept))
+        forgotten = self._remembered.notice if self._remembered else ""
+        return (*notices_of(self._allow), *((forgotten,) if forgotten else ()))
 
     async def check(
         self, tool: Tool, call: ToolCall, ask: Ask, *, stopped: str = "", doubted: str = "", trusted: str = ""
@@ -322,15 +330,14 @@ class PermissionGate:
         if self.history is not None:
             self._approved.earlier = self.history.earlier
         seen = self._approved.look(steps, self._workspace)
-        held = (
-            self.confinement.held if self.confinement and any("git" in word for s in steps for word in s.words) else ()
-        )
-        return structs.replace(seen, changes=(*seen.changes, *held))
+        if self.confinement is None or not any("git" in word for step in steps for word in step.words):
+            return seen
+        return structs.replace(seen, changes=(*seen.changes, *self.confinement.held))
 
     def _accept(self, seen: FilesRunFirst) -> None:
         self._approved.accept(seen)
         if self.confinement is not None:
-            self.confinement.held = tuple(each for each in self.confinement.held if each not in seen.changes)
+            self.confinement.accept_held(seen.changes)
 
     def granting(self, tool: str) -> tuple[Rule, ...]:
         """The allow rules about `tool`, of the settings, remembered, and for this session."""
@@ -343,6 +350,8 @@ class PermissionGate:
             GrantedRule(rule.text, "allow", rule.said, remembered=True, for_session=rule not in lasting)
             for rule in self._kept
         ]
+        dropped = self._remembered.dropped if self._remembered else ()
+        found += [GrantedRule(text, "allow", "lets nothing through any more", remembered=True) for text in dropped]
         of_settings: tuple[tuple[Literal["allow", "ask", "deny"], tuple[Rule, ...]], ...] = (
             ("allow", self._allow),
             ("ask", self._ask),

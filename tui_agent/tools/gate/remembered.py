@@ -1,4 +1,7 @@
-"""The rules that the user answered with "always", by project, in a private file outside every workspace."""
+"""The rules that the user answered with "always", by project, in a private file outside every workspace.
+
+A rule of an older version that is too wide allows nothing any more; it stays in the file until the user takes it back.
+"""
 
 import fcntl
 import json
@@ -11,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
-from tui_agent.tools.gate.rules import Rule, RuleError
+from tui_agent.tools.gate.rules import OUTSIDE, SHELL, Rule, RuleError
 
 MAX_RULES = 2_000
 """The most rules that are read for one project."""
@@ -28,11 +31,11 @@ class _Kept(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-_Projects: TypeAlias = dict[str, list[_Kept]]
+_Projects: TypeAlias = dict[str, list[_Kept | str]]
 
 
 class RememberedRules:
-    """The remembered allow rules of `project` (its root) in the file `path`.
+    """The remembered allow rules of `project` (its root) in the file `path`; `dropped` are those that are too wide.
 
     Raises RememberedError if the file is damaged.
     """
@@ -40,12 +43,17 @@ class RememberedRules:
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._project = str(project)
-        entries = self._read().get(self._project, [])[:MAX_RULES]
-        try:
-            rules = [msgspec.structs.replace(Rule.read(entry.rule), folder=entry.folder) for entry in entries]
-        except RuleError as error:
-            raise RememberedError(f"{path}: {error}") from None
-        self.rules = tuple(dict.fromkeys(rules))
+        self.rules: tuple[Rule, ...] = ()
+        self.dropped: tuple[str, ...] = ()
+        self._take(self._read())
+
+    @property
+    def notice(self) -> str:
+        """What to tell the user about rules that are not used; may be empty."""
+        if not self.dropped:
+            return ""
+        names = ", ".join(rule[:80] for rule in self.dropped[:5]) + (", …" if len(self.dropped) > 5 else "")
+        return f"{self._path}: not used any more, since they are too wide: {names}. You will be asked."
 
     def add(self, rules: Iterable[Rule]) -> None:
         """Add rules. They apply from now on, even if the file cannot be written (RememberedError)."""
@@ -57,9 +65,10 @@ class RememberedRules:
     def remove(self, rule: str) -> None:
         """Remove a rule, for every folder. It is gone even if the file cannot be written (RememberedError)."""
         self.rules = tuple(each for each in self.rules if each.text != rule)
-        self._change(lambda kept: [entry for entry in kept if entry.rule != rule])
+        self.dropped = tuple(each for each in self.dropped if each != rule)
+        self._change(lambda kept: [entry for entry in kept if _text(entry) != rule])
 
-    def _change(self, change: Callable[[list[_Kept]], list[_Kept]]) -> None:
+    def _change(self, change: Callable[[list[_Kept | str]], list[_Kept | str]]) -> None:
         try:
             make_private_folder(self._path.parent)
             with self._locked():
@@ -85,6 +94,16 @@ class RememberedRules:
             problem = f"{self._path}: damaged; move it away to start with nothing remembered"
             raise RememberedError(problem) from None
 
+    def _take(self, projects: _Projects) -> None:
+        kept, dropped = [], []
+        for entry in projects.get(self._project, [])[:MAX_RULES]:
+            rule = _usable(entry)
+            if rule is None:
+                dropped.append(_text(entry))
+            else:
+                kept.append(rule)
+        self.rules, self.dropped = tuple(dict.fromkeys(kept)), tuple(dropped)
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -93,3 +112,17 @@ class RememberedRules:
             yield
         finally:
             os.close(lock)
+
+
+def _text(entry: _Kept | str) -> str:
+    return entry if isinstance(entry, str) else entry.rule
+
+
+def _usable(entry: _Kept | str) -> Rule | None:
+    """The rule of an entry, if it can allow something."""
+    try:
+        rule = Rule.read(_text(entry))
+    except RuleError:
+        return None
+    rule = msgspec.structs.replace(rule, folder=entry.folder) if isinstance(entry, _Kept) else rule
+    return None if rule.is_idle or (rule.tool in {SHELL, OUTSIDE} and not rule.pattern) else rule

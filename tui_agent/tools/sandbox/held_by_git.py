@@ -34,6 +34,7 @@ _INDEX: Final = b"DIRC"
 _ORDERS: Final = "rebase-merge/git-rebase-todo"
 _NAME: Final = re.compile(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
+_LOG: Final = ("log", "--stdin", *_RAW, "--format=@commit %h")
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)
 
 
@@ -91,15 +92,21 @@ def held_since(repository: str, before: GitState, named: Iterable[str]) -> list[
         return [Change(f"{visible_line(repository)} was changed, and cannot be followed", "")]
     trees = [Path(repository).parent, *(Path(os.fsdecode(link.strip())).parent for link in links.values())]
     also = frozenset(named)
-    runs = [line for text in orders for line in text.splitlines() if line.startswith(("exec ", "x "))]
-    return [Change(f"{visible_line(line)} runs when the rebase in {repository} goes on", "") for line in runs] + [
-        Change(f"{visible_line(path)} is another one in {where} of {visible_line(repository)}", "")
+    kept = {
+        (path, name): where
         for (path, name), where in found.items()
         if is_guarded_name(Path(path).parts)
         # A link in place of a folder would bring what it leads to.
         or folded(path.rpartition("/")[2]) in _PARENTS
         or any(f"{tree}/{path}" in also for tree in trees)
         if not any(_is_there(tree / path, name) for tree in trees)
+    }
+    earlier = _held_before(repository, before, {path for path, _ in kept}) if kept else frozenset[tuple[str, str]]()
+    runs = [line for text in orders for line in text.splitlines() if line.startswith(("exec ", "x "))]
+    return [Change(f"{visible_line(line)} runs when the rebase in {repository} goes on", "") for line in runs] + [
+        Change(f"{visible_line(path)} is another one in {where} of {visible_line(repository)}", "")
+        for (path, name), where in kept.items()
+        if (path, name) not in earlier
     ]
 
 
@@ -109,15 +116,29 @@ def _new_in(repository: str, before: GitState, now: GitState) -> dict[tuple[str,
         raise ValueError(repository)
     if now.names <= before.names:
         return {}
-    listed = _git(repository, "cat-file", "--batch-check", given=before.names | now.names).splitlines()
-    commits = {line.split()[0] for line in listed if line.split()[1] in {b"commit", b"tag"}}
+    commits = _commits(repository, before.names | now.names)
     new = commits - before.names
     given = (*new, *(b"^" + name for name in commits & before.names))
-    words = ("log", "--stdin", f"-{MAX_COMMITS}", *_RAW, "--format=@commit %h")
-    output = _git(repository, *words, given=given) if new else b""
+    output = _git(repository, *_LOG, f"-{MAX_COMMITS}", given=given) if new else b""
     if output.count(b"@commit ") >= MAX_COMMITS:
         raise ValueError(repository)
     return dict(_entries(output))
+
+
+def _held_before(repository: str, before: GitState, paths: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """What commits held at these paths `before`, at any time; nothing if git cannot tell, or not in time."""
+    with suppress(OSError, ValueError, IndexError, subprocess.SubprocessError):
+        words = ("--literal-pathspecs", *_LOG, "--full-history", "--", *paths)
+        return frozenset(
+            entry for entry, _ in _entries(_git(repository, *words, given=_commits(repository, before.names)))
+        )
+    return frozenset()
+
+
+def _commits(repository: str, names: Iterable[bytes]) -> set[bytes]:
+    """The commits and tags among the names of objects."""
+    listed = _git(repository, "cat-file", "--batch-check", given=names).splitlines()
+    return {line.split()[0] for line in listed if line.split()[1] in {b"commit", b"tag"}}
 
 
 def _git(folder: str, *words: str, given: Iterable[bytes] = ()) -> bytes:

@@ -270,6 +270,10 @@ class Sandbox:
         self.held = tuple(dict.fromkeys((*self.held, *found)))
         return found
 
+    def accept_held(self, accepted: Sequence[Change]) -> None:
+        """Forget what a command left to git, once the user has accepted it."""
+        self.held = tuple(each for each in self.held if each not in accepted)
+
     def take_back(self, guard: Guard) -> list[Path]:
         """Restore the guarded files that a command changed; returns their paths. Raises OSError. Call it off the event
         loop.
