@@ -143,6 +143,7 @@ if TYPE_CHECKING:
     from tui_agent.storage.store import Texts as Texts
     from tui_agent.tools.base import Access as Access
     from tui_agent.tools.base import Ask as Ask
+    from tui_agent.tools.base import Change as Change
     from tui_agent.tools.base import Effect as Effect
     from tui_agent.tools.base import PermissionAnswer as PermissionAnswer
     from tui_agent.tools.base import PermissionQuestion as PermissionQuestion
