@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tui_agent.programs import find_program, with_search_path
+from tui_agent.regex import regex
 from tui_agent.text import one_line
 
 INCLUDE: Final = ".worktreeinclude"
@@ -26,7 +27,7 @@ INCLUDE: Final = ".worktreeinclude"
 PREFIX: Final = "tui-agent/"
 """How the branches begin."""
 MAKING_S: Final = 300
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
+_NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
 
 
 class WorktreeError(Exception):

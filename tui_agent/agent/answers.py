@@ -11,11 +11,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.text import error_text
 
 T = TypeVar("T")
 
-_FENCED: Final = re.compile(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
+_FENCED: Final = regex(r"```[\w-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 _PROBLEM_CHARS: Final = 1_000
 
 

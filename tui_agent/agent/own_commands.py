@@ -6,7 +6,6 @@ file's contents. Typed arguments are never expanded themselves.
 """
 
 import asyncio
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -30,6 +29,7 @@ from tui_agent.agent.turn.turns import Turns
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model
+from tui_agent.regex import regex
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
@@ -38,7 +38,7 @@ from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, find_skills
 COMMANDS: Final = "commands"
 
 _SOURCES: Final = {"project": "the project's", "yours": "yours"}
-_SERVERS_PROMPT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SERVERS_PROMPT: Final = regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class OwnPrompt(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
 """Normalises what providers disagree on: a call's arguments, ids and names; encodes a block's opaque text."""
 
 import json
-import re
 from hashlib import blake2b
 from itertools import accumulate
 from uuid import uuid4
@@ -9,12 +8,13 @@ from uuid import uuid4
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.regex import regex
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_UNNAMABLE = re.compile(r"[^a-zA-Z0-9_-]")
+_NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
+_UNNAMABLE = regex(r"[^a-zA-Z0-9_-]")
 
-_MARKS = re.compile(r"[\[\]{}]")
-_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_MARKS = regex(r"[\[\]{}]")
+_TEXTS = regex(r'"(?:[^"\\]|\\.)*"')
 _DEEPEST = 400
 
 _objects = msgspec.json.Decoder(dict[str, object])

@@ -20,23 +20,24 @@ from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, Tool
 from tui_agent.conversation.view import View
 from tui_agent.conversation.wire import fresh_id, is_object, read_arguments
 from tui_agent.models.base import Completed
+from tui_agent.regex import regex
 
 MAX_SEARCHED = 100_000
 """Longer texts are not searched for calls: they are answers."""
 MAX_DEPTH = 20
 """Types are repaired down to this depth of nesting."""
 
-_TAGGED = re.compile(
+_TAGGED = regex(
     r"<(?P<tag>tool_call|function_call|tool|function)(?:=(?P<name>[\w.-]{1,128}))?(?:>|(?=\{))\s*(?P<body>.*?)\s*</(?P=tag)>",
     re.DOTALL,
 )
-_FENCED = re.compile(r"```(?:json|tool_call|tool|python)?[ \t]*\n(?P<body>(?:(?!```).)*?)\n?```\s*\Z", re.DOTALL)
-_MARK = re.compile(r"\A\s*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<\|?tool_call\|?>)\s*")
-_FENCE = re.compile(r"\A```\w*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
-_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
+_FENCED = regex(r"```(?:json|tool_call|tool|python)?[ \t]*\n(?P<body>(?:(?!```).)*?)\n?```\s*\Z", re.DOTALL)
+_MARK = regex(r"\A\s*(?:\[TOOL_CALLS\]|<\|python_tag\|>|<\|?tool_call\|?>)\s*")
+_FENCE = regex(r"\A```\w*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
+_COMMA = regex(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_NUMBER = regex(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
 
-_SPACE = re.compile(r"\A(?:functions|default_api|tools)[.:]+")
+_SPACE = regex(r"\A(?:functions|default_api|tools)[.:]+")
 """Prefixes that OpenAI's and Gemini's models put before a tool's name."""
 _SEVERAL = ("multi_tool_use.parallel", "multi_tool_use_parallel", "parallel")
 

@@ -25,6 +25,7 @@ from tui_agent.models.base import (
 from tui_agent.models.overflow import is_too_many_bytes, overflow_in
 from tui_agent.models.provider import Provider
 from tui_agent.models.resets import seconds_to_reset
+from tui_agent.regex import regex
 from tui_agent.text import clean
 
 TEXT_LIMIT = 300
@@ -37,21 +38,19 @@ MOST_UNREADABLE = 1 / 3
 SHORTEST_KEY = 8
 """Values of at least this many characters are redacted if their variable's name looks like that of a key."""
 
-_SECRETS = re.compile(
-    r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)"
-)
-_PAGE = re.compile(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
-_MARKUP = re.compile(r"</\w|/>|<\?xml\b")
-_TAG = re.compile(r"<[/!?]?\w[^<>]*>")
-_TITLE = re.compile(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
-_SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-_BAD_KEY = re.compile(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
+_SECRETS = regex(r"sk-ant-[\w-]+|AIza[\w-]{10,}|(?i:bearer)\s+[\w.~+/=-]+|(?<=[?&]key=)[^&\s]+|(?<=://)[^/?#@\s]+(?=@)")
+_PAGE = regex(r"<(?:!doctype|html|head|body|title|h1|center)\b", re.IGNORECASE)
+_MARKUP = regex(r"</\w|/>|<\?xml\b")
+_TAG = regex(r"<[/!?]?\w[^<>]*>")
+_TITLE = regex(r"<(?:title|h1)\b[^<>]*>([^<>]+)<", re.IGNORECASE)
+_SECRET_NAME = regex(r"(?:KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_BAD_KEY = regex(r"api key not valid|(?:incorrect|invalid) api key", re.IGNORECASE)
 """How Gemini and xAI refuse a wrong key, with status 400."""
 _REASONING = r"(?:signature|encrypted content|thinking`? blocks?)"
 _BAD = r"(?:invalid|corrupt|not valid|could not be (?:verified|decrypted)|cannot be modified)"
-_SIGNATURE = re.compile(rf"{_BAD}.{{0,60}}?{_REASONING}|{_REASONING}.{{0,90}}?{_BAD}", re.IGNORECASE | re.DOTALL)
+_SIGNATURE = regex(rf"{_BAD}.{{0,60}}?{_REASONING}|{_REASONING}.{{0,90}}?{_BAD}", re.IGNORECASE | re.DOTALL)
 """How Anthropic, Gemini and OpenAI refuse a signature of reasoning that is not theirs, or was changed."""
-_REASONING_ITEM = re.compile(
+_REASONING_ITEM = regex(
     r"item with id '?(rs_\w+)'? not found|item '?(rs_\w+)'? of type 'reasoning' was provided without"
     r"|encrypted content (?:for item '?(rs_\w+)'?|(\S+\.\.\.\S+)) could not",
     re.IGNORECASE,
@@ -59,8 +58,8 @@ _REASONING_ITEM = re.compile(
 """How OpenAI names the item of reasoning that it refuses: one it does not keep (404), one that nothing follows, one
 that is not its own.
 """
-_PICTURE = re.compile(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
-_PLACE = re.compile(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
+_PICTURE = regex(r"\bimages?\b|image_url|multimodal|inline_?data|mime.?type", re.IGNORECASE)
+_PLACE = regex(r"messages\.\d{1,6}\.content\.\d{1,6}(?:\.(?:tool_result\.)?content\.\d{1,6})?")
 _ERROR_TEXT_FIELDS = ("error", "message", "detail", "msg", "title")
 """The fields of a JSON object that may contain the error's text, in order of preference."""
 _STATUS_OF_KIND = {

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from time import time
 
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
-_IN = re.compile(
-    r"(?:try again|retry|available|resets?) (?:again )?in ((?:\d+(?:\.\d+)?(?:ms|[dhms]) ?)+)", re.IGNORECASE
-)
-_AT = re.compile(
+from tui_agent.regex import regex
+
+_DURATION = regex(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+_IN = regex(r"(?:try again|retry|available|resets?) (?:again )?in ((?:\d+(?:\.\d+)?(?:ms|[dhms]) ?)+)", re.IGNORECASE)
+_AT = regex(
     r"(?:resets?|try again|available|retry)(?: again)? (?:at|after|on):? "
     r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)|limit reached\|(\d{10})",
     re.IGNORECASE,

@@ -6,10 +6,11 @@ from typing import Final, NamedTuple, TypeGuard
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.settings.keys import SERVER_NAME
 from tui_agent.settings.schema import OAuth, ToolServer
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = regex(
     r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|(?<![\[{,\s:]),(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL
 )
 _OWN: Final = frozenset(ToolServer.__struct_fields__)

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tui_agent.regex import regex
 from tui_agent.settings.keys import SERVERS, BadValueError, Value, checked_value, settings_by_key
 from tui_agent.settings.schema import Settings
 from tui_agent.settings.sources import USER_FILE, SettingsError, read_document
@@ -16,7 +17,7 @@ from tui_agent.settings.sources import USER_FILE, SettingsError, read_document
 _LOCK_FILE: Final = ".config.lock"
 _NOTHING: Final = object()
 """In place of a value: there is none any more."""
-_INDENT: Final = re.compile(r"\n([ \t]+)\S")
+_INDENT: Final = regex(r"\n([ \t]+)\S")
 
 
 def keep_setting(home: Path, key: str, value: Value) -> Path:

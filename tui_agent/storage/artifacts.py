@@ -13,6 +13,7 @@ from typing import Final
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
 from tui_agent.durable import append_to_file, make_private_folder, to_completion, write_file
+from tui_agent.regex import regex
 from tui_agent.storage.errors import Damaged, explained
 
 RESULTS_FOLDER: Final = "large_tool_results"
@@ -20,8 +21,8 @@ HISTORY_FOLDER: Final = "conversation_history"
 RAW_FOLDER: Final = "raw"
 
 _NAME_LENGTH = 80
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
+_UNSAFE = regex(r"[^A-Za-z0-9_-]+")
+_RESERVED = regex(r"(con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
 def safe_name(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import msgspec
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, write_file
+from tui_agent.regex import regex
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.log import (
@@ -46,7 +46,7 @@ _NOT_COPIED: Final = (LOG_NAME, TRACE_NAME, LOCK_NAME)
 """Prefixes of the names of files that are not copied: databases with their side files, and the lock."""
 _NO_LOG: Final = f"its log ({LOG_NAME}) is missing."
 _LIST: Final = "List all with: tui-agent sessions"
-_SESSION_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_SESSION_ID = regex(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _SUBTASK_SIGN = ":sub:"
 _SUBTASK_MARK = ".sub."
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from tui_agent.regex import regex
+
 SECRET_NAMES = (
     r"(ANTHROPIC|GEMINI|OPENAI|OLLAMA|MISTRAL|GROQ|OPENROUTER|DEEPSEEK|COHERE|XAI|HUGGINGFACE)_.*",
     r"GOOGLE_.*(KEY|CREDENTIALS|SECRET|TOKEN).*|CLOUDSDK_AUTH_.*",
@@ -61,7 +63,7 @@ def is_secret(name: str) -> bool:
     return _one_of(SECRET_NAMES).fullmatch(name) is not None
 
 
-_ADDRESS_WITH_USER = re.compile(r"://[^/\s]*@")
+_ADDRESS_WITH_USER = regex(r"://[^/\s]*@")
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_h
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.regex import regex
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView, as_text
 from tui_agent.tools.schema import Signature
 from tui_agent.tools.threads import in_thread
@@ -19,7 +19,7 @@ from tui_agent.tools.threads import in_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = regex(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_MESSAGE = 4_000
 
 

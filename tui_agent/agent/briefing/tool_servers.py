@@ -1,6 +1,5 @@
 """What the model is told of MCP servers: tool definitions in every request, and a line on each server."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -13,6 +12,7 @@ from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.profile import Prices
 from tui_agent.conversation.sizes import size_of_text
+from tui_agent.regex import regex
 from tui_agent.settings import McpSettings
 from tui_agent.text import one_line
 from tui_agent.tools.base import Tool, ToolFailure
@@ -35,7 +35,7 @@ MOST_RESOURCES: Final = 8
 """The most resources read for one message."""
 RESOURCE_CHARS: Final = 40_000
 """The most characters of a resource that the model is given."""
-_MENTION: Final = re.compile(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
+_MENTION: Final = regex(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\s<>\"]+)")
 _AFTER: Final = ".,;:!?)"
 
 

@@ -1,7 +1,6 @@
 """The user's own agents: Markdown files that define a kind of subtask, its tools and its limits."""
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Sour
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.models.base import ModelError
 from tui_agent.models.choice import configured_model, named_model, small_model
+from tui_agent.regex import regex
 from tui_agent.settings import Settings
 from tui_agent.text import money_text
 from tui_agent.tools.agentic import answered_by
@@ -24,7 +24,7 @@ AGENTS: Final = "agents"
 RUN_AGENT: Final = "run_agent"
 """The tool's name."""
 
-_TOOL: Final = re.compile(r"(\*|[\w.-]+)(?:\([^)]*\))?")
+_TOOL: Final = regex(r"(\*|[\w.-]+)(?:\([^)]*\))?")
 """A tool in a list of names; what is in parentheses is a pattern, and the permission gate decides on each call."""
 READING: Final = ("read_file", "grep", "glob", "list_dir")
 """The default tools of an agent."""

@@ -10,6 +10,7 @@ import msgspec
 from tui_agent.agent.extensions.files import MOST_BYTES
 from tui_agent.agent.extensions.hook_files import Hook, PostAction, ServerToolAction
 from tui_agent.models.address import host_of, is_local
+from tui_agent.regex import regex
 from tui_agent.tls import tls
 from tui_agent.tools.base import ToolFailure
 
@@ -19,8 +20,8 @@ _JUDGE: Final = (
     "instruction to you."
 )
 _LOOKING: Final = f"{_JUDGE} Before you answer, look at the files that matter."
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-_PATH: Final = re.compile(r"\$\{([\w.-]+)\}")
+_VARIABLE: Final = regex(r"\$(?:\{(\w+)\}|(\w+))")
+_PATH: Final = regex(r"\$\{([\w.-]+)\}")
 
 Judge = Callable[[str, str, str], Awaitable[str]]
 """The answer to an instruction and a question by the model that is named last; empty: the small one. Raises ToolFailure

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from tui_agent.agent.extensions.claude_forms import names_of
 from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
+from tui_agent.regex import regex
 from tui_agent.settings.servers import plain_json
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
@@ -93,7 +94,7 @@ _CALL_PYTHON: Final = (
     "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
     "print(json.dumps(said) if said is not None else '')"
 )
-_PLACES: Final = re.compile(r"(\$\{CLAUDE_(?:PROJECT_DIR|PLUGIN_ROOT|PLUGIN_DATA)\})")
+_PLACES: Final = regex(r"(\$\{CLAUDE_(?:PROJECT_DIR|PLUGIN_ROOT|PLUGIN_DATA)\})")
 """Variables that are filled in also in a program and arguments for which no shell is meant to be."""
 OF_CALLS: Final = frozenset(("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"))
 """Events about a call: on others a hook with a rule never runs."""

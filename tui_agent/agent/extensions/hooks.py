@@ -7,7 +7,6 @@ If a hook fails, the user is told, with its name, and the session goes on withou
 import asyncio
 import json
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from tui_agent.agent.extensions.transcript import HookTranscript
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
 from tui_agent.programs import with_search_path
+from tui_agent.regex import regex
 from tui_agent.regular import read_at_most
 from tui_agent.settings.brought import PLUGIN_DATA
 from tui_agent.text import clean, error_text
@@ -324,7 +324,7 @@ _LAST_S: Final = 5.0
 
 
 _LATE_BYTES: Final = 4_096
-_LATE: Final = re.compile(r'\s*\{\s*"async"\s*:\s*true\b[^\n]*\}\s*(?:\n|$)')
+_LATE: Final = regex(r'\s*\{\s*"async"\s*:\s*true\b[^\n]*\}\s*(?:\n|$)')
 """The first line of a hook that goes on while nothing waits for it. What it prints after that counts for nothing."""
 
 

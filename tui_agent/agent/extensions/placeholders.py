@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from tui_agent.agent.extensions.files import ExtensionFolder, with_places
+from tui_agent.regex import regex
 from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder, find_skills
 
-_PLAIN: Final = re.compile(r"[\w./:=@%+,-]+")
+_PLAIN: Final = regex(r"[\w./:=@%+,-]+")
 _SIGNS: Final = (
     r"^```!\s*\n(?P<script>.*?)\n```[ \t]*$|(?<!\S)!`(?P<command>[^`\n]+)`"
     r"|(?P<argument>{argument})|(?<![\w@/.`])@(?P<path>[\w./~-]*[\w/])"
@@ -19,7 +20,7 @@ _SIGNS: Final = (
 _ARGUMENT: Final = (
     r"(?P<escape>(?<!\\)\\)?(?<!\$)\$(?:ARGUMENTS(?:\[(?P<index>\d+)\]|\b)|(?P<place>\d+)|(?P<name>(?:{names})\b))"
 )
-_COUNTS_FROM_ZERO: Final = re.compile(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
+_COUNTS_FROM_ZERO: Final = regex(r"(?<!\\)\$(?:0(?!\d)|ARGUMENTS\[)")
 
 
 class Here(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ in which the watchdog only warned.
 """
 
 import asyncio
-import re
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.conversation.blocks import ToolCall
 from tui_agent.conversation.entries import Message, notice
 from tui_agent.models.base import ModelError
+from tui_agent.regex import regex
 from tui_agent.text import counted, money_text, one_line
 from tui_agent.tools.base import ToolFailure
 
@@ -31,8 +31,8 @@ SHOWN_CHARS: Final = 4_000
 _KEPT: Final = "What was done is kept; /goal begins anew"
 DONE: Final = "mark_task_done"
 
-_OPTION: Final = re.compile(r"""(?:^|\s)--(until|max-usd|max-turns)(?:\s+|=)(?:"([^"]*)"|'([^']*)'|(\S+))""")
-_WITHOUT_VALUE: Final = re.compile(r"(?:^|\s)(--(?:until|max-usd|max-turns))(?=[\s=]|$)")
+_OPTION: Final = regex(r"""(?:^|\s)--(until|max-usd|max-turns)(?:\s+|=)(?:"([^"]*)"|'([^']*)'|(\S+))""")
+_WITHOUT_VALUE: Final = regex(r"(?:^|\s)(--(?:until|max-usd|max-turns))(?=[\s=]|$)")
 _USAGE: Final = '/goal TEXT [--until "COMMAND"] [--max-usd 5] [--max-turns 20]'
 
 

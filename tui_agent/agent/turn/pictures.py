@@ -14,6 +14,7 @@ import msgspec
 from tui_agent.conversation.blocks import Image, Text
 from tui_agent.durable import in_thread, make_private_folder, write_file
 from tui_agent.models.pictures import LARGEST_SIDE, UnreadablePicture, fitted
+from tui_agent.regex import regex
 from tui_agent.regular import read_at_most
 from tui_agent.text import one_line
 from tui_agent.tools.files.encodings import HEAD, sniff
@@ -27,7 +28,7 @@ MAX_NAME: Final = 30
 SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """Suffixes of files that are read as pictures when a text mentions them."""
 
-_MENTION: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
+_MENTION: Final = regex(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 _ENDINGS: Final = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
 
 

@@ -13,6 +13,7 @@ import msgspec
 from tui_agent.context.compaction.forms import SummaryForm, compose, cut
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.groups import Group
+from tui_agent.regex import regex
 
 Topic: TypeAlias = Literal["state", "files", "technical", "strategy", "next", "where"]
 
@@ -34,9 +35,9 @@ PATH_KEYS: Final = ("path", "file_path", "filename", "file", "notebook_path")
 """Names of arguments that hold the path of a file."""
 COMMAND_KEYS: Final = ("command", "cmd")
 """Names of arguments that hold a command line."""
-CHANGES: Final = re.compile(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
+CHANGES: Final = regex(r"write|edit|patch|create|replace|insert|delete|move", re.IGNORECASE)
 """Matches the names of tools that change files."""
-_LIST_ITEM: Final = re.compile(r"\s*(?:\d+[.)]|[-*•])\s")
+_LIST_ITEM: Final = regex(r"\s*(?:\d+[.)]|[-*•])\s")
 _SAID_CHARS: Final = 2_000
 _LINE_CHARS: Final = 300
 

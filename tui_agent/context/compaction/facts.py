@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from tui_agent.conversation.sizes import TextSize, size_of_text
+from tui_agent.regex import regex
 
 Kind: TypeAlias = Literal["path", "name", "error", "number", "link", "hash"]
 
@@ -46,10 +47,10 @@ _LABELS: Final[dict[Kind, str]] = {
     "link": "Links",
     "hash": "Hashes",
 }
-_ECHO: Final = re.compile(r"^#{1,6}\s*facts kept verbatim\b.*?(?=^#|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
-_LINES: Final = re.compile(r"^ *(\d+)[\t→].*(?:\n *\d+[\t→].*)*", re.MULTILINE)
-_NUMBERED: Final = re.compile(r"^ *(\d+)[\t→]", re.MULTILINE)
-_BARE: Final = re.compile(r"[-+]?\d{1,3}|[-+]?[\d,]*\.\d+")
+_ECHO: Final = regex(r"^#{1,6}\s*facts kept verbatim\b.*?(?=^#|\Z)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_LINES: Final = regex(r"^ *(\d+)[\t→].*(?:\n *\d+[\t→].*)*", re.MULTILINE)
+_NUMBERED: Final = regex(r"^ *(\d+)[\t→]", re.MULTILINE)
+_BARE: Final = regex(r"[-+]?\d{1,3}|[-+]?[\d,]*\.\d+")
 _SPOKEN_WEIGHT: Final = 2
 _SPOKEN_WORTH: Final[dict[Kind, float]] = {
     "path": 0.8, "name": 1.0, "error": 0.8, "number": 0.5, "link": 0.3, "hash": 0.5
@@ -156,15 +157,15 @@ def _rest(count: int, where: str) -> str:
     return f"{count} more in {where}" if where else f"{count} more were left out"
 
 
-_WORD: Final = re.compile(r"[\w.$~@/:+#%-]+")
-_ESCAPED: Final = re.compile(r"\\[nrt]")
+_WORD: Final = regex(r"[\w.$~@/:+#%-]+")
+_ESCAPED: Final = regex(r"\\[nrt]")
 """A line break or tab as source code and JSON write it, which is no part of the word behind it."""
-_LINK: Final = re.compile(r"https?://[^\s\"'`<>()\[\]{}|\\^]{2,400}")
-_WINDOWS_PATH: Final = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"'`<>|?*:]{2,200}")
-_MEASURE: Final = re.compile(
+_LINK: Final = regex(r"https?://[^\s\"'`<>()\[\]{}|\\^]{2,400}")
+_WINDOWS_PATH: Final = regex(r"(?<!\w)[A-Za-z]:\\[^\s\"'`<>|?*:]{2,200}")
+_MEASURE: Final = regex(
     r"\d(?<![\w.,]\d)(?:[\d.,]*\d)? (?:[mµn]?s|min|h|[kKMGT]?i?B|[kKMG]?bit|px|[kMGT]?Hz|[mk]?[VW]|[cmk]?m|[mk]?g|°C)\b"
 )
-_THOUSANDS: Final = re.compile(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
+_THOUSANDS: Final = regex(r"\d(?<!\d\d)\d{0,2}(?:,\d{3})+(?![\d,])")
 _SPECIAL: Final[tuple[tuple[Kind, re.Pattern[str], str, str], ...]] = (
     ("link", _LINK, ".,;:!?", "://"),
     ("path", _WINDOWS_PATH, ".,;!", ":\\"),
@@ -172,22 +173,22 @@ _SPECIAL: Final[tuple[tuple[Kind, re.Pattern[str], str, str], ...]] = (
     ("number", _THOUSANDS, "", ""),
 )
 """Mentions with characters that words lack: what is no part of their end, and what each text with one contains."""
-_BREAK: Final = re.compile(r"[\s\"'`<>|]")
+_BREAK: Final = regex(r"[\s\"'`<>|]")
 """Characters that no mention contains, except the space between a number and its unit."""
-_DIGIT: Final = re.compile(r"\d")
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_NUMBER: Final = re.compile(r"[-+$]?\d[\d_.,]*(?:%|[A-Za-zµ]{1,3})?")
-_VERSION: Final = re.compile(r"[vV]?\d+\.\d+(?:\.\d+)+(?:[-+.]?[A-Za-z0-9]+)*|[vV]\d+(?:\.\d+)*")
-_HASH: Final = re.compile(r"[0-9a-f]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_CODE: Final = re.compile(r"[A-Z]{1,6}-?\d{2,6}")
-_FAILURE: Final = re.compile(r"(?:[A-Za-z_][\w.]*)?[A-Za-z](?:Error|Exception|Warning|Failure|Fault|Timeout)")
-_FILE: Final = re.compile(
+_DIGIT: Final = regex(r"\d")
+_LETTER: Final = regex(r"[^\W\d_]")
+_NUMBER: Final = regex(r"[-+$]?\d[\d_.,]*(?:%|[A-Za-zµ]{1,3})?")
+_VERSION: Final = regex(r"[vV]?\d+\.\d+(?:\.\d+)+(?:[-+.]?[A-Za-z0-9]+)*|[vV]\d+(?:\.\d+)*")
+_HASH: Final = regex(r"[0-9a-f]{7,64}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_CODE: Final = regex(r"[A-Z]{1,6}-?\d{2,6}")
+_FAILURE: Final = regex(r"(?:[A-Za-z_][\w.]*)?[A-Za-z](?:Error|Exception|Warning|Failure|Fault|Timeout)")
+_FILE: Final = regex(
     r"[\w@+-][\w@+.-]*\.(?:py|pyi|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|hpp|java|kt|rb|php|cs|swift|sh|bash|zsh|ps1|sql|md|rst"
     r"|txt|json|jsonl|yaml|yml|toml|ini|cfg|conf|env|lock|xml|html|css|tcss|scss|svg|png|jpg|csv|tsv|log|db|sqlite"
     r"|ipynb|proto|tf|gradle|mk|diff|patch|zip|gz|tar|whl|so|dll|exe|pdf)"
 )
-_DOTTED: Final = re.compile(r"[A-Za-z_$][\w$-]*(?:(?:\.|::)[A-Za-z_$][\w$-]*)+")
-_CAMEL: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_DOTTED: Final = regex(r"[A-Za-z_$][\w$-]*(?:(?:\.|::)[A-Za-z_$][\w$-]*)+")
+_CAMEL: Final = regex(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _ERRNOS: Final = frozenset(errno.errorcode.values())
 _ABBREVIATIONS: Final = frozenset({"e.g", "i.e", "a.m", "p.m", "z.B", "d.h", "u.s", "U.S"})
 

@@ -11,13 +11,14 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from tui_agent.context.compaction.facts import without_listing
+from tui_agent.regex import regex
 from tui_agent.resources import prompt_text
 
 SUMMARY_PREFIX: Final = "[Previous conversation summary]"
 RECORD_PREFIX: Final = "[Completed task]"
 ARCHIVE_LINE: Final = "The turns in full: "
 
-_HEADING: Final = re.compile(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
+_HEADING: Final = regex(r"^\s{0,3}(?:#{1,6}\s+|\*\*)(?:\d+[.)]\s*)?(.+?)\s*(?:\*\*)?:?\s*$")
 
 
 class SummaryForm(msgspec.Struct, frozen=True):

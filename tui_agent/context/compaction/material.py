@@ -1,6 +1,5 @@
 """What a summary is written from and checked against: the turns as text, as facts, and as an archive."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -18,12 +17,13 @@ from tui_agent.conversation.entries import Boundary, Checkpointed, Digested, Mes
 from tui_agent.conversation.groups import Group
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import View
+from tui_agent.regex import regex
 
 OPEN: Final = "<transcript>"
 CLOSE: Final = "</transcript>"
 
 _SPEAKERS: Final = {"tool_summary": "digest of earlier results", "user_shell": "the user's own command"}
-_BACKTICKS: Final = re.compile(r"`{3,}")
+_BACKTICKS: Final = regex(r"`{3,}")
 
 PASTE_CHARS: Final = 1_500
 """A user's text with more characters than this is taken for a paste."""

@@ -25,6 +25,7 @@ from tui_agent.conversation.plan import ASK
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.todo import TodoList, newest_todo
 from tui_agent.conversation.view import View
+from tui_agent.regex import regex
 from tui_agent.text import one_line
 
 HEADING: Final = "[Where things are] Kept by the program; what is said below is newer."
@@ -50,8 +51,8 @@ _RESULT_CHARS: Final = 6_000
 _LOOK: Final = "command_output"
 _ASKING: Final = frozenset(("grep", "rg", "diff", "cmp", "test", "[", "which", "ls"))
 """Commands whose exit code is an answer rather than a failure."""
-_HUNK_LINE: Final = re.compile(r"^(?:\+(?!\+\+ )|-(?!-- ))", re.MULTILINE)
-_DIFF_NAME: Final = re.compile(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
+_HUNK_LINE: Final = regex(r"^(?:\+(?!\+\+ )|-(?!-- ))", re.MULTILINE)
+_DIFF_NAME: Final = regex(r"--- [^\n]*\n\+\+\+ ([^\n]+)")
 
 
 def where_things_are(view: View, running: Mapping[int, str], window: int = 0) -> str:

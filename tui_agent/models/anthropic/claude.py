@@ -1,12 +1,13 @@
 """What the id of a Claude model says about it: its kind of thinking, what it caches, its limits."""
 
-import re
 from typing import Literal, NamedTuple, TypeAlias
+
+from tui_agent.regex import regex
 
 Thinking: TypeAlias = Literal["adaptive", "enabled", "off"]
 
-_NEW = re.compile(r"claude-(?P<line>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
-_OLD = re.compile(r"claude-(?P<major>\d)(?:-(?P<minor>\d))?(?:-(?P<line>[a-z]+))?(?!\d)")
+_NEW = regex(r"claude-(?P<line>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
+_OLD = regex(r"claude-(?P<major>\d)(?:-(?P<minor>\d))?(?:-(?P<line>[a-z]+))?(?!\d)")
 
 # Tokens of the smallest cacheable prefix (Anthropic, prompt caching); 1,024 for models that are not listed.
 _CACHE_MINIMUM = {

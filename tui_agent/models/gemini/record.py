@@ -1,18 +1,17 @@
 """The provider record of the Gemini API."""
 
-import re
-
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models.base import LocalModels, Model
 from tui_agent.models.gemini.request import wants_signatures
 from tui_agent.models.provider import Provider
+from tui_agent.regex import regex
 from tui_agent.settings.schema import ModelsSettings
 
 # Tokens of the smallest cacheable prefix (Gemini API, context caching); 4,096 for models that are not listed.
 _CACHE_MINIMUM = {"gemini-2.5": 2048}
 _PICTURE_BYTES = 15_000_000
 """Bytes in base64: three quarters of the 20 MB of a request (Gemini API, inline data), the rest for text."""
-LISTED = re.compile(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))")
+LISTED = regex(r"gemini-(2\.5|[3-9])(?!.*(tts|image|live|omni|robotics|audio|embedding))")
 
 
 def _create(provider: Provider, profile: ModelProfile, _local: LocalModels) -> Model:

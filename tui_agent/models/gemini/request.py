@@ -1,6 +1,5 @@
 """Encodes requests for the Gemini API's ``generateContent``."""
 
-import re
 from collections.abc import Mapping
 
 import msgspec
@@ -10,14 +9,15 @@ from tui_agent.conversation.request import ModelRequest, RequestMessage
 from tui_agent.conversation.wire import read_opaque, safe_name
 from tui_agent.models.encoding import NO_TEXT, Fields, MessageCache, arguments_of, encode, schema_of, unseen
 from tui_agent.models.originals import original
+from tui_agent.regex import regex
 
 SENTINEL = "skip_thought_signature_validator"
 """Sent as the signature of calls that this model did not make (Gemini API, thought signatures)."""
 
-_UNSIGNED = re.compile(r"gemini-(1|2)\b|gemma")
+_UNSIGNED = regex(r"gemini-(1|2)\b|gemma")
 _BUDGETS = {"low": 1_024, "medium": 8_192, "high": 24_576}
 """Tokens that stand for a level (Gemini API: OpenAI compatibility)."""
-_THOUGHTLESS = re.compile(r"gemini-(1|2\.0)\b|gemma")
+_THOUGHTLESS = regex(r"gemini-(1|2\.0)\b|gemma")
 
 
 def _thinking(model: str, effort: str) -> Fields:

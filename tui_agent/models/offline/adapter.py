@@ -32,6 +32,7 @@ from tui_agent.models.offline.answers import Done, answer, plan_text
 from tui_agent.models.offline.commands import OfflineCommand, Step, parse
 from tui_agent.models.offline.delay import configured_delay
 from tui_agent.models.offline.summaries import before_asking, is_note, left_to_do, requested_sections, summarise
+from tui_agent.regex import regex
 
 WINDOW: Final = 32_768
 DEMO: Final = "demo"
@@ -43,11 +44,11 @@ _TOKENS_PER_ASCII = 0.33
 _TOKENS_PER_OTHER = 1.5
 _TOKENS_PER_IMAGE = 1_500
 _MAX_OUTPUT = 8_192
-_CHUNK = re.compile(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
-_DATA = re.compile(r"\n\n<(standard_input\w*)>\n.*\n</\1>", re.DOTALL)
+_CHUNK = regex(r"\s*\S{1,24}\s?\S{0,8}", re.DOTALL)
+_DATA = regex(r"\n\n<(standard_input\w*)>\n.*\n</\1>", re.DOTALL)
 """Data that was piped in with a prompt, which must not be read as commands."""
 _INTERRUPTED = "[interrupted"
-_CONTINUE = re.compile(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
+_CONTINUE = regex(r"\s*(?:please )?(?:continue|go on|carry on|resume)\b.{0,20}\s*", re.IGNORECASE)
 
 
 class OfflineModel:

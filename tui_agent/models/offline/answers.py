@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.models.offline.commands import OfflineCommand
+from tui_agent.regex import regex
 from tui_agent.text import counted
 
 ABOUT = (
@@ -23,14 +24,14 @@ ABOUT = (
 
 _SHOWN_LINES = 8
 _SHOWN_WIDTH = 160
-_NUMBERED = re.compile(r"^ *\d+(?:\t|→|│|\||: ?)", re.MULTILINE)
-_NOTICE = re.compile(r"\n?\[[^\n]*\]\s*\Z")
-_ENDED = re.compile(
+_NUMBERED = regex(r"^ *\d+(?:\t|→|│|\||: ?)", re.MULTILINE)
+_NOTICE = regex(r"\n?\[[^\n]*\]\s*\Z")
+_ENDED = regex(
     r"\[(exit code -?\d+|ended by signal \d+)[^\]]*\]|\b(exit code:? -?\d+)|(timed out[^\n\]]*)", re.IGNORECASE
 )
-_NONE_FOUND = re.compile(r"\s*(?:\[?no (?:match|file|result)|\Z)", re.IGNORECASE)
-_DEFINITION = re.compile(r"(?:async\s+)?(?:def|class|function|fn|func|struct|interface)\s+\w+|\[[\w.\-]+\]$")
-_ADVICE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_NONE_FOUND = regex(r"\s*(?:\[?no (?:match|file|result)|\Z)", re.IGNORECASE)
+_DEFINITION = regex(r"(?:async\s+)?(?:def|class|function|fn|func|struct|interface)\s+\w+|\[[\w.\-]+\]$")
+_ADVICE = regex(r"(?<=[.!?])\s+(?=[A-Z])")
 _REFUSALS = {
     "The user declined": "you said no",
     "The session is in plan mode": "plan mode only reads and searches",

@@ -14,6 +14,7 @@ from tui_agent.conversation.blocks import ToolDefinition
 from tui_agent.conversation.call_tool import CALL_TOOL
 from tui_agent.conversation.plan import ASK, PLAN
 from tui_agent.conversation.todo import MARKS, TODO, TodoItem
+from tui_agent.regex import regex
 
 
 class OfflineCommand(msgspec.Struct, frozen=True):
@@ -48,24 +49,24 @@ _READ_ONLY = {"read", "summarise", "list", "glob", "grep", "recall", "ask", "res
 _VERB = "|".join(re.escape(verb) for verb in sorted(_VERBS, key=len, reverse=True))
 _POLITELY = r"(?:please\s+|now\s+|also\s+|can you\s+)*"
 _LIST_MARK = r"(?:[-*•]|\d+[.)])"
-_START = re.compile(rf"\s*(?:{_LIST_MARK}\s+)?{_POLITELY}(?P<verb>{_VERB})\b(?![./_=(\-])", re.IGNORECASE)
-_LOOP = re.compile(
+_START = regex(rf"\s*(?:{_LIST_MARK}\s+)?{_POLITELY}(?P<verb>{_VERB})\b(?![./_=(\-])", re.IGNORECASE)
+_LOOP = regex(
     rf"\s*(?:{_LIST_MARK}\s+)?{_POLITELY}(?:run|execute)\s+(?:for|while|until|if|case|[{{(])\s", re.IGNORECASE
 )
-_CUT = re.compile(
+_CUT = regex(
     r"(?P<mark>\s*(?:[.;,]\s+)?(?:\band\s+then|\bthen|\band\s+also|\band)\s+"
     rf"|\s*[.;,·]\s+|\s*\n\s*{_LIST_MARK}?\s*)"
     rf"(?={_POLITELY}(?:{_VERB})\b(?![./_=(\-]))",
     re.IGNORECASE,
 )
-_FULL_STOP = re.compile(r"(?<=[\w)\"'`*\ue001])[.!?]+$")
-_QUOTED = re.compile(r"```[^\n`]*\n(.*?)\n?```|\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`|(?<!\w)'([^'\n]*)'(?!\w)", re.DOTALL)
-_HELD = re.compile("\ue000(\\d+)\ue001")
-_TOOLS = re.compile(r"(?:a\s+)?tools?\s+(?:for|that|to)\s+", re.IGNORECASE)
-_AGENT = re.compile(r"agent\s+(?P<agent>[\w:.-]*[\w-]):?\s+(?P<task>.+)", re.IGNORECASE | re.DOTALL)
-_WITHIN = re.compile(r"(?P<what>.*?)\s*\b(?:in|under|of)\s+(?P<path>\S+)\s*", re.DOTALL)
-_NAMED = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>\ue000\d+\ue001|[^\s,]+)")
-_URL = re.compile(r"https?://[^\s<>\"'`]+")
+_FULL_STOP = regex(r"(?<=[\w)\"'`*\ue001])[.!?]+$")
+_QUOTED = regex(r"```[^\n`]*\n(.*?)\n?```|\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`|(?<!\w)'([^'\n]*)'(?!\w)", re.DOTALL)
+_HELD = regex("\ue000(\\d+)\ue001")
+_TOOLS = regex(r"(?:a\s+)?tools?\s+(?:for|that|to)\s+", re.IGNORECASE)
+_AGENT = regex(r"agent\s+(?P<agent>[\w:.-]*[\w-]):?\s+(?P<task>.+)", re.IGNORECASE | re.DOTALL)
+_WITHIN = regex(r"(?P<what>.*?)\s*\b(?:in|under|of)\s+(?P<path>\S+)\s*", re.DOTALL)
+_NAMED = regex(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<value>\ue000\d+\ue001|[^\s,]+)")
+_URL = regex(r"https?://[^\s<>\"'`]+")
 _SAY_IT_LIKE = {
     "write": 'say what and where, like: write "text" to notes.txt',
     "replace": 'say it like: replace "old" with "new" in file.py',

@@ -9,6 +9,7 @@ import msgspec
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.models.offline.commands import OfflineCommand, Step
+from tui_agent.regex import regex
 
 _ASKED = (
     ("Current state", "Files & changes", "Exact next steps"),
@@ -18,12 +19,12 @@ _ASKED = (
 """Headings that appear together only in a request for a summary."""
 _WRITTEN = ("[Previous conversation summary]", "[Completed task]")
 """How an earlier summary begins."""
-_NOTE = re.compile(r"\[[A-Za-z][^\]\n]{3,}\]|<user-command>")
+_NOTE = regex(r"\[[A-Za-z][^\]\n]{3,}\]|<user-command>")
 """How texts begin that the program writes with role user."""
-_HEADING = re.compile(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
-_PATH = re.compile(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
-_ERROR = re.compile(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
-_CONTINUE = re.compile(r"^- continue: (?P<tool>\w+) (?P<arguments>\{.*\})$", re.MULTILINE)
+_HEADING = regex(r"^# +(.+?)(?: +[—–-] .*|:.*)?$", re.MULTILINE)
+_PATH = regex(r"(?<![\w/.:])(?:[\w.\-]+/)*[\w\-]+\.[A-Za-z][A-Za-z0-9]{0,5}\b")
+_ERROR = regex(r"[^\n]*\b(?:[A-Z]\w*(?:Error|Exception)|FAILED|failed|error:)[^\n]*")
+_CONTINUE = regex(r"^- continue: (?P<tool>\w+) (?P<arguments>\{.*\})$", re.MULTILINE)
 _VERB_OF = {
     "read_file": "read",
     "list_dir": "list",

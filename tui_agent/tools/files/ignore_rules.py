@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.regular import read_text
 
 IGNORE_FILES: Final = frozenset({".gitignore", ".ignore", ".rgignore"})
 """Files that say what ripgrep leaves out."""
 _MOST_BYTES: Final = 200_000
-_SIMPLE: Final = re.compile(r"[\w.?-]*\*?[\w.?-]*/?")
-_UNSURE: Final = re.compile(r"[\[{\\]")
+_SIMPLE: Final = regex(r"[\w.?-]*\*?[\w.?-]*/?")
+_UNSURE: Final = regex(r"[\[{\\]")
 
 
 class IgnoreRules(msgspec.Struct, frozen=True):

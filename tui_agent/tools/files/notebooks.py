@@ -16,6 +16,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import structs
 
+from tui_agent.regex import regex
 from tui_agent.text import clean, counted
 from tui_agent.tools.base import ToolFailure
 
@@ -27,7 +28,7 @@ HOW: Final = (
 )
 """What the model is told below a notebook."""
 
-_CELL: Final = re.compile(r"=== cell (?:(\d+) )?(code|markdown|raw) ===")
+_CELL: Final = regex(r"=== cell (?:(\d+) )?(code|markdown|raw) ===")
 _OUTPUT: Final = "=== output ==="
 _INDENTS: Final = (" ", "  ", "    ", None, "\t", "")
 """Of the layouts in which notebooks are written; None: all on one line."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
 
 _NAMED = 10
@@ -15,7 +16,7 @@ _MATCHES_COUNTED = 1_000
 _LINES_COMPARED = 20_000
 _CONTEXT_SHOWN = 12
 _WIDTH_COMPARED = 200
-_NUMBERED = re.compile(r"^\s*\d+(?:\+\d+)?\t", re.MULTILINE)
+_NUMBERED = regex(r"^\s*\d+(?:\+\d+)?\t", re.MULTILINE)
 
 
 class Replacement(msgspec.Struct, frozen=True):

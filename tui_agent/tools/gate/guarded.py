@@ -4,13 +4,13 @@ One table serves the tools that write, the rules for commands, and the sandbox.
 """
 
 import os
-import re
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import WorkspaceView
 
 INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
@@ -22,7 +22,7 @@ _WORDS: Final = frozenset(
 )
 _TOOLS: Final = frozenset(word.removesuffix(".*") for word in _WORDS if word.endswith(".*"))
 _ENDINGS: Final = (".code-workspace", ".sublime-project", ".sublime-workspace")
-_FORM: Final = re.compile(
+_FORM: Final = regex(
     r"(?:[.-](?:local|user|override|dev|development|prod|production|staging|test|d|config"
     r"|toml|ya?ml|json[c5]?|pkl|nix|ini|cfg|conf|xml"
     r"|(?P<code>[cm]?[jt]s|py|lua|rb|sh)))+\Z"

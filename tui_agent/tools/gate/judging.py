@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.known_commands import Unknown, command_length, known
 from tui_agent.tools.gate.patterns import words
@@ -23,7 +24,7 @@ from tui_agent.tools.gate.shell_line import MAX_LINE, ShellLine, SimpleCommand, 
 Outcome: TypeAlias = Literal["allow", "ask"]
 
 _RUNS: Final = "It runs a command."
-_WORD: Final = re.compile(r"[\w.@/+-]+")
+_WORD: Final = regex(r"[\w.@/+-]+")
 _BUILTINS: Final = words("cd echo pwd test true false type command")
 
 

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.gate.shell_line import Word
 
 Operands: TypeAlias = Literal["paths", "texts", "pattern", "sed", "awk", "time", "words", "free", "none"]
@@ -201,11 +202,11 @@ def _place(found: _Sorted) -> None:
 
 
 _ADDRESS = r"(?:\d+|\$)"
-_SED: Final = re.compile(rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=](?:; *(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=])*;?")
-_RUNS_PROGRAM: Final = re.compile(r"%[-+ ]?[G(]")
+_SED: Final = regex(rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=](?:; *(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=])*;?")
+_RUNS_PROGRAM: Final = regex(r"%[-+ ]?[G(]")
 """In a format of git's, to check signatures; the signs before the letter say what to do with an empty value."""
 _FIELD = r"\$(?:\d+|NF)"
-_AWK: Final = re.compile(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?: *, *{_FIELD})*)? *\}})?")
+_AWK: Final = regex(rf"(?:NR *[<>=]=? *\d+ *)?(?:\{{ *print(?: +{_FIELD}(?: *, *{_FIELD})*)? *\}})?")
 
 
 # The table

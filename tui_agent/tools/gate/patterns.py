@@ -8,8 +8,10 @@ import re
 from fnmatch import translate
 from functools import lru_cache
 
-_WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?]")
-_LITERAL = re.compile(r"\\(.)|\[", re.DOTALL)
+from tui_agent.regex import regex
+
+_WILD = regex(r"(?<!\\)(?:\\\\)*[*?]")
+_LITERAL = regex(r"\\(.)|\[", re.DOTALL)
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -8,7 +8,6 @@ compiled is not among them. `Approved` keeps what they contained when the user l
 import errno
 import math
 import os
-import re
 import shlex
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.regex import regex
 from tui_agent.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import Change, WorkspaceView
 from tui_agent.tools.diffs import unified
@@ -48,16 +48,16 @@ _ANY: Final = tuple(dict.fromkeys(name for _, names in _ROWS for name in names))
 _RUN_BY_NAME: Final = ("node_modules/.bin", ".venv/bin", "venv/bin")
 """Folders whose programs others run by their mere name."""
 
-_INTERPRETER: Final = re.compile(
+_INTERPRETER: Final = regex(
     r"(?:.*/)?(?:python|pypy|ruby|perl|node|deno|bun|php|lua|sh|bash|dash|zsh|ksh|source|tsx|ts-node|\.|-?include)[\d.]*"
 )
 _SCRIPTS: Final = words(
     ".sh .bash .zsh .mk .mak .just .cmake .gradle .kts .rake .gemspec .nix .bzl .props .targets .yml .yaml"
 )
 _OF_NODE: Final = words(".js .cjs .mjs")
-_TOKEN: Final = re.compile(r"[\w.@/+*?-]+")
-_VARIABLE: Final = re.compile(r"\$(\w+)")
-_PROJECT: Final = re.compile(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
+_TOKEN: Final = regex(r"[\w.@/+*?-]+")
+_VARIABLE: Final = regex(r"\$(\w+)")
+_PROJECT: Final = regex(r"\$\{?(?:CLAUDE_PROJECT_DIR|TUI_AGENT_PROJECT)\b\}?")
 _RUN_BY_THEMSELVES: Final = words(
     """
     .envrc* .autoenv* .husky/* .githooks/* .hooks/* .pre-commit-config.y*ml lefthook.y*ml .lefthook.y*ml mise.toml

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regex import regex
 from tui_agent.regular import is_folder, is_regular, read_bytes
 from tui_agent.tools.base import WorkspaceView
 from tui_agent.tools.gate.patterns import words
@@ -21,9 +22,9 @@ MAX_INDEX: Final = 8_000_000
 """The most bytes of the configuration and of the index; a larger one is not read."""
 MAX_HOOKS: Final = 100
 
-_SECTION: Final = re.compile(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
-_VALUE: Final = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=(?P<value>[^\n]*[^\\\n]))?", re.ASCII)
-_PLACE: Final = re.compile(r"[\w.@/+~-]+")
+_SECTION: Final = regex(r'\[(?P<name>[A-Za-z0-9.-]+)(?:[ \t]+"[^"\\\n]*")?\][ \t]*', re.ASCII)
+_VALUE: Final = regex(r"(?P<name>[A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=(?P<value>[^\n]*[^\\\n]))?", re.ASCII)
+_PLACE: Final = regex(r"[\w.@/+~-]+")
 _MOST_INCLUDED: Final = 10
 _HARMLESS: Final = words(
     """

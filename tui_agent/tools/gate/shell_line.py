@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.gate.patterns import escaped, words
 
 MAX_LINE: Final = 4_000
@@ -27,18 +28,18 @@ _SINGLE = r"'[^'\n]*'"
 _DOUBLE = r'"(?:[^"\\$`\n]|\\[^$`\n])*"'
 _ESCAPED = r"\\[!-_a-~ ]"
 _BARE = r"[A-Za-z0-9_@%+=:,./~^!*?\[\]-]+"
-_PIECE = re.compile(rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<escaped>{_ESCAPED})|(?P<bare>{_BARE})")
-_TOKEN = re.compile(
+_PIECE = regex(rf"(?P<single>{_SINGLE})|(?P<double>{_DOUBLE})|(?P<escaped>{_ESCAPED})|(?P<bare>{_BARE})")
+_TOKEN = regex(
     r"(?P<blank>[ \t]+)"
     # To an open stream or /dev/null: no file is touched. Digits right before it would belong to it.
     r"|(?P<redirect>(?<!\d)(?:[12]?>&[12]|[12&]?>>?[ \t]*/dev/null|<[ \t]*/dev/null)(?=[ \t;|&]|\Z))"
     r"|(?P<operator>&&|\|\|(?!\|)|;(?![;&])|\|(?![|&]))"
     rf"|(?P<word>(?:{_SINGLE}|{_DOUBLE}|{_ESCAPED}|{_BARE})+)"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_NAME = re.compile(r"[A-Za-z0-9_./+-]+", re.ASCII)
-_HOME = re.compile(r"(?:\A|[=:])~")
-_ARGUMENT_FILE = re.compile(r"(?:\A|=)@|\A-[A-Za-z]@", re.ASCII)
+_CONTROL = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAME = regex(r"[A-Za-z0-9_./+-]+", re.ASCII)
+_HOME = regex(r"(?:\A|[=:])~")
+_ARGUMENT_FILE = regex(r"(?:\A|=)@|\A-[A-Za-z]@", re.ASCII)
 _QUOTED_BRACKET: Final = "\0"
 _RESERVED: Final = words(
     "if then elif else fi case esac for select while until do done in function time coproc declare typeset export "
@@ -46,16 +47,16 @@ _RESERVED: Final = words(
 )
 """What groups other commands, or changes what those after it mean."""
 _WHY: Final = (
-    (re.compile(r"[\r\n]"), "it has several lines"),
-    (re.compile(r"\$\(\(|\(\("), "it calculates"),
-    (re.compile(r"\$\(|`|[<>]\("), "it runs commands inside others"),
-    (re.compile(r"\$"), "it holds a variable"),
-    (re.compile(r"<<"), "it holds a text for a command's input"),
-    (re.compile(r"[{}]"), "it holds braces"),
-    (re.compile(r"[<>]"), "it reads or writes a file by redirection"),
-    (re.compile(r"[()]"), "it groups commands"),
-    (re.compile(r"(?<!&)&(?!&)"), "it leaves a command in the background"),
-    (re.compile(r"#"), "it holds a comment"),
+    (regex(r"[\r\n]"), "it has several lines"),
+    (regex(r"\$\(\(|\(\("), "it calculates"),
+    (regex(r"\$\(|`|[<>]\("), "it runs commands inside others"),
+    (regex(r"\$"), "it holds a variable"),
+    (regex(r"<<"), "it holds a text for a command's input"),
+    (regex(r"[{}]"), "it holds braces"),
+    (regex(r"[<>]"), "it reads or writes a file by redirection"),
+    (regex(r"[()]"), "it groups commands"),
+    (regex(r"(?<!&)&(?!&)"), "it leaves a command in the background"),
+    (regex(r"#"), "it holds a comment"),
 )
 
 

@@ -5,7 +5,6 @@ which follows no link at all on the way to the resolved path.
 """
 
 import os
-import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -13,13 +12,14 @@ from itertools import islice
 from pathlib import Path
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.regex import regex
 from tui_agent.regular import is_folder
 from tui_agent.tools.base import Access, Effect, ToolContext, ToolFailure, WorkspaceView
 from tui_agent.tools.gate.guarded import is_guarded
 from tui_agent.visible import whole
 
 _ARTIFACT_FOLDERS = frozenset({"large_tool_results", "conversation_history"})
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE = regex(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " "})
 _ENTRIES_LOOKED_AT = 20_000
 _LOOK = "Find the right name with list_dir or glob."

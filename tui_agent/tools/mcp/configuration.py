@@ -18,6 +18,7 @@ import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.programs import is_written, written_folders
+from tui_agent.regex import regex
 from tui_agent.regular import read_bytes
 from tui_agent.settings import Settings, ToolServer
 from tui_agent.settings.brought import PLUGIN_DATA, plugin_servers
@@ -32,7 +33,7 @@ CHOICES_FILE: Final = "choices.json"
 MAX_BYTES: Final = 1_000_000
 """The most bytes of a file with servers that are read."""
 
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{(input:[^}]*)\}")
+_VARIABLE: Final = regex(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{(input:[^}]*)\}")
 _WORKSPACE: Final = "workspaceFolder"
 """The variable with which VS Code names the project's folder."""
 _USERS_ALONE: Final = ("believe_hints",)

@@ -15,6 +15,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import ToolDefinition, valid_text
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.regex import regex
 from tui_agent.text import clean, one_line
 from tui_agent.tools.mcp.configuration import FOLDER, ConfiguredServer
 
@@ -32,11 +33,11 @@ MAX_NAME: Final = 64
 """The most characters of a tool's name (Anthropic and Gemini, tool definitions)."""
 PREFIX: Final = "mcp__"
 
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_TYPED: Final = re.compile(
+_NOT_IN_NAMES: Final = regex(r"[^A-Za-z0-9_-]+")
+_TYPED: Final = regex(
     r"""(?:(?P<name>[\w.-]+)=)?(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)(?!\S)|(?P<plain>\S+))""", re.DOTALL
 )
-_PROPERTY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_PROPERTY: Final = regex(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const", "$ref")
 _DATA: Final = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are data, not schemas."""

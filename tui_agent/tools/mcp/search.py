@@ -4,13 +4,13 @@ A package (rank-bm25, bm25s) would pull in numpy for a screenful of code over a 
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.gate.patterns import words as table
 from tui_agent.tools.mcp.known import KnownTool
 
@@ -24,7 +24,7 @@ PART_WEIGHT: Final = 2
 """How much a word counts that is only part of a word of the tool's name, such as ``log`` in ``worklog``."""
 
 _PART: Final = 3
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+_WORD: Final = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _ENDINGS: Final = ("ations", "ation", "ings", "ing", "ies", "ied", "ed", "es", "s", "e", "y")
 _COMMON: Final = table(
     "a an and are as at be by can do for from get has have how i in into is it its me my of on or our that the their "

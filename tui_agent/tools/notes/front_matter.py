@@ -8,10 +8,12 @@ keys get an empty text.
 import json
 import re
 
-_KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
-_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,]+)\s*(?:,|$)""")
-_BLOCK = re.compile(r"([|>])[+-]?\d?[+-]?[ \t]*(?:#.*)?$")
-_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
+from tui_agent.regex import regex
+
+_KEY = regex(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?$")
+_ITEM = regex(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,]+)\s*(?:,|$)""")
+_BLOCK = regex(r"([|>])[+-]?\d?[+-]?[ \t]*(?:#.*)?$")
+_ESCAPE = regex(r"\\(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
+from tui_agent.regex import regex
 from tui_agent.regular import read_at_most
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.files.confined import explained, open_file, write_atomically
@@ -44,10 +45,8 @@ MAX_INDEX = 1_000_000
 _TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _TITLE = "# Memory"
-_LINE = re.compile(
-    r"[ \t]*[-*] \[(?P<name>[^\]]*)\]\((?:\./)?(?P<file>[^)/\\]+\.md)\)(?:[ \t]*[:—–-][ \t]*(?P<text>.*))?"
-)
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_LINE = regex(r"[ \t]*[-*] \[(?P<name>[^\]]*)\]\((?:\./)?(?P<file>[^)/\\]+\.md)\)(?:[ \t]*[:—–-][ \t]*(?P<text>.*))?")
+_NAME = regex(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 class Note(msgspec.Struct, frozen=True):

@@ -9,33 +9,34 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import Change
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.sandbox.landlock import deepest
 from tui_agent.tools.sandbox.launcher import Request
 
-_FILES: Final = re.compile(
+_FILES: Final = regex(
     r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM|PermissionError)\b",
     re.IGNORECASE,
 )
-_NETWORK: Final = re.compile(
+_NETWORK: Final = regex(
     r"could not resolve|couldn't resolve|temporary failure in name resolution|name or service not known"
     r"|network is unreachable|no route to host|\b(?:ENETUNREACH|EAI_AGAIN|ENOTFOUND)\b|getaddrinfo"
     r"|nodename nor servname|failed to establish a new connection"
     r"|unable to resolve|dial tcp|could not connect|failed to connect",
     re.IGNORECASE,
 )
-_KEYS: Final = re.compile(
+_KEYS: Final = regex(
     r"could not read (?:username|password)|terminal prompts disabled|authentication failed|publickey|auth login"
     r"|could not read from remote repository",
     re.IGNORECASE,
 )
-_MISSING: Final = re.compile(
+_MISSING: Final = regex(
     r"no such file|ENOENT|FileNotFoundError|cannot access|not found|does not exist"
     r"|does not appear to be a git repository|permission denied|EACCES|PermissionError",
     re.IGNORECASE,
 )
-_PATH: Final = re.compile(r"(?P<quote>['\"`])((?:~|\$HOME)?/[^'\"`\n]+)(?P=quote)|((?:~/|/)[\w.@+/-]+)")
+_PATH: Final = regex(r"(?P<quote>['\"`])((?:~|\$HOME)?/[^'\"`\n]+)(?P=quote)|((?:~/|/)[\w.@+/-]+)")
 _LOOKED_AT: Final = 20
 """The most paths that are looked for outside the sandbox."""
 _NAMED: Final = 5

@@ -5,7 +5,6 @@ the same as the file in the folder has been allowed, since guarded files are res
 """
 
 import os
-import re
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.programs import find_program, search_path
+from tui_agent.regex import regex
 from tui_agent.regular import read_bytes, read_text
 from tui_agent.tools.base import Change
 from tui_agent.tools.files.git_index import ISOLATED, content_name
@@ -32,7 +32,7 @@ _REPLACED: Final = b"refs/replace/"
 _INDEX: Final = b"DIRC"
 """How an index begins: it names objects in another form."""
 _ORDERS: Final = "rebase-merge/git-rebase-todo"
-_NAME: Final = re.compile(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
+_NAME: Final = regex(rb"(?:%s)?\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b" % _REPLACED)
 _RAW: Final = ("--raw", "-z", "-c", "--no-renames", "--no-abbrev", "--no-ext-diff")
 _LOG: Final = ("log", "--stdin", *_RAW, "--format=@commit %h")
 _PARENTS: Final = frozenset(parent for parent, _ in GUARDED_PLACES)

@@ -14,24 +14,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regex import regex
 from tui_agent.regular import read_bytes, read_text
 
 _MOST: Final = 200_000
-_SETTING: Final = re.compile(r"\s*(?P<name>[\w./@-]+(?::registry)?)\s*(?:=|:(?!/)).*")
-_GIT: Final = re.compile(
+_SETTING: Final = regex(r"\s*(?P<name>[\w./@-]+(?::registry)?)\s*(?:=|:(?!/)).*")
+_GIT: Final = regex(
     r"user\.(?:name|email)|init\.defaultbranch|core\.(?:autocrlf|eol|quotepath)|pull\.(?:rebase|ff)"
     r"|push\.(?:default|autosetupremote)|merge\.conflictstyle|commit\.cleanup"
 )
-_NPM: Final = re.compile(
+_NPM: Final = regex(
     r"\.(?:(?:@[\w.-]+:)?registry|cafile|strict-ssl|save-exact|legacy-peer-deps|engine-strict|fund|audit"
     r"|update-notifier)"
 )
-PIP: Final = re.compile(
+PIP: Final = regex(
     r"[\w-]+\.(?:index-url|extra-index-url|find-links|no-index|trusted-host|cert|timeout|retries|constraint"
     r"|disable-pip-version-check|prefer-binary|only-binary|no-binary)"
 )
 _CARGO: Final = ("source", "registries", "net", "http", "build", "target")
-_SECRET: Final = re.compile(r"token|secret|password|credential|auth|key", re.IGNORECASE)
+_SECRET: Final = regex(r"token|secret|password|credential|auth|key", re.IGNORECASE)
 _CACHES: Final = {".cargo/registry": 3, ".cargo/git": 2}
 """Caches that a command may add to, with the depth at which what is in them is the user's and only read."""
 _READ_BY_VARIABLES: Final = ("go/pkg/mod", ".gradle/caches")

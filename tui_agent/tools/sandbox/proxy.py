@@ -7,13 +7,13 @@ encrypted stays encrypted.
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.sandbox.launcher import PROXY_PORT
 from tui_agent.tools.web.addresses import Address, WebAddress, is_public, read_address, resolve
@@ -48,7 +48,7 @@ _HEAD_S: Final = 20.0
 _CONNECT_S: Final = 20.0
 _IDLE_S: Final = 300.0
 _PIECE: Final = 65_536
-_REQUEST: Final = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+_REQUEST: Final = regex(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
 _OF_THE_HOP: Final = {b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization"}
 _SOCKS: Final = 5
 _SOCKS_REFUSED, _SOCKS_FAILED = 2, 1

@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regex import regex
 from tui_agent.regular import read_text
 
 _TABLES: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
@@ -35,7 +36,7 @@ _WORKED_IN: Final = frozenset(
 )
 """Hidden entries of a home that belong to a project in it."""
 _DEPTH: Final = 3
-_KEY: Final = re.compile(r"_auth|token|passw|secret|credential|login|://[^/\s]*@|/t/[\w-]{8,}", re.IGNORECASE)
+_KEY: Final = regex(r"_auth|token|passw|secret|credential|login|://[^/\s]*@|/t/[\w-]{8,}", re.IGNORECASE)
 _MOST_SETTINGS, _MOST_BYTES = 1_000, 200_000
 
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 from typing_extensions import override
 
 from tui_agent.conversation.entries import Hit, Outcome
+from tui_agent.regex import regex
 from tui_agent.text import counted
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
 from tui_agent.tools.built_in import BuiltIn
@@ -40,7 +41,7 @@ _LINES = (
     f"--max-columns={MAX_COLUMNS}",
     "--max-columns-preview",
 )
-_ABOUT_BINARY = re.compile(rb"(?:: |^)(?:WARNING: stopped searching binary file|binary file matches).*offset \d+\)$")
+_ABOUT_BINARY = regex(rb"(?:: |^)(?:WARNING: stopped searching binary file|binary file matches).*offset \d+\)$")
 _IGNORED = "Files ignored by .gitignore are left out; to look at them give their folder as path."
 
 

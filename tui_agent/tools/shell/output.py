@@ -1,20 +1,20 @@
 """A command's output: its raw bytes in a private file, and the result that the model gets."""
 
 import os
-import re
 import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tui_agent.conversation.entries import Outcome
+from tui_agent.regex import regex
 from tui_agent.text import counted
 from tui_agent.tools.base import ToolOutput
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.shell.processes import Ended
 from tui_agent.tools.shell.terminal import Terminal
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_UNSAFE = regex(r"[^A-Za-z0-9_-]+")
 _NAME_CHARACTERS = 60
 _SUFFIX = ".log"
 

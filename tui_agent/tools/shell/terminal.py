@@ -9,6 +9,8 @@ import codecs
 import re
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.regex import regex
+
 if TYPE_CHECKING:
     from tui_agent.tools.shell.emulation import Emulation
 
@@ -29,14 +31,12 @@ _PIECE: Final = 16_384
 _TAIL_CHARACTERS: Final = 4_096
 
 _IN_STRING = r"[^\x07\x18\x1a\x1b\x9c\n]*"
-_SEQUENCE = re.compile(  # ECMA-48; a line break ends a command string (a title, a link, an image) that has no end
+_SEQUENCE = regex(  # ECMA-48; a line break ends a command string (a title, a link, an image) that has no end
     rf"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_IN_STRING}(?:[\x07\x18\x1a\x9c]|\x1b\\)?"
     r"|(?:\x1b\[|\x9b)([0-?]*)[ -/]*([@-~])?|\x1b[ -/]*([0-~])?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_OPEN = re.compile(
-    rf"(?:\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_IN_STRING}\x1b?|\r)\Z"
-)
+_CONTROL = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_OPEN = regex(rf"(?:\x1b[ -/]*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]){_IN_STRING}\x1b?|\r)\Z")
 """Matches a sequence at the end of a piece that the next one may continue."""
 _LONGEST_OPEN: Final = 4_096
 _ALONG_THE_LINE, _OVER_ROWS = frozenset("CDGKPX@a"), frozenset("ABEFHJLMdef")
@@ -44,8 +44,8 @@ _OTHER_SCREEN: Final = "\x1b!"
 """Stands for a change to a screen of its own or back. What was shown stays, and no movement can reach it any more."""
 _OTHER_SCREENS: Final = frozenset({"?47", "?1047", "?1049"})
 _LINE_FEEDS = str.maketrans("\v\f\x84\x85", "\n\n\n\n")
-_MOVEMENT = re.compile(r"[\r\b]|\x1b(?:\[[0-9;]*[@-~]|[DEM78])")
-_LEAVES_LINE = re.compile(rf"\x1b(?:\[[0-9;]*[{''.join(sorted(_OVER_ROWS))}]|[DEM78])")
+_MOVEMENT = regex(r"[\r\b]|\x1b(?:\[[0-9;]*[@-~]|[DEM78])")
+_LEAVES_LINE = regex(rf"\x1b(?:\[[0-9;]*[{''.join(sorted(_OVER_ROWS))}]|[DEM78])")
 
 
 class Terminal:

@@ -14,6 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.rules import Rule
 from tui_agent.tools.gate.workspace import shown
@@ -22,9 +23,9 @@ MAX_URL = 8_000
 """The most characters of a web address: about what servers accept."""
 
 _PORTS = {"http": 80, "https": 443}
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f\\]")
-_USER = re.compile(r"//[^/?#]*@")
+_NAME = regex(r"(?!-)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?")
+_UNSAFE = regex(r"[\x00-\x20\x7f\\]")
+_USER = regex(r"//[^/?#]*@")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
 _WRITE = "Write it whole, as in https://example.org/page."

@@ -7,13 +7,14 @@ import re
 import msgspec
 
 from tui_agent.conversation.blocks import Image
+from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.encodings import sniff
 from tui_agent.tools.gate.workspace import shown
 
 _PAGES = frozenset(("text/html", "application/xhtml+xml"))
-_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_DECLARED = re.compile(rb"<meta\b[^>]{0,300}?\bcharset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
+_PAGE = regex(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_DECLARED = regex(rb"<meta\b[^>]{0,300}?\bcharset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.IGNORECASE)
 _PRESCAN = 2_048
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -24,7 +25,7 @@ _MARKS = (
 )
 # Charsets that browsers know. Python's other codecs (punycode, unicode_escape, utf-7) could make the text differ from
 # what other readers of the page see.
-_CHARSET = re.compile(
+_CHARSET = regex(
     r"utf-?(?:8|16|32)(?:-[bl]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|gbk|gb2312|gb18030|hz|big5(?:hkscs)?|euc_\w+|"
     r"shift_jis\w*|iso2022_\w+|johab|mac-\w+|tis-620|ptcp154|kz1048"
 )

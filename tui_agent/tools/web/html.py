@@ -18,6 +18,7 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.own_process import in_own_process
 
@@ -32,7 +33,7 @@ MEMORY = 2_000_000_000
 MAX_TITLE = 300
 """The most characters of a page's title."""
 
-_UNSEEN = re.compile(
+_UNSEEN = regex(
     "script|style|noscript|template|svg|canvas|iframe|object|embed|audio|video|map|select|button|input|textarea|datalist"
 )
 _AS_BLOCKS = {
@@ -43,18 +44,18 @@ _AS_BLOCKS = {
     **dict.fromkeys(("dl", "dd", "figure", "details", "address", "form", "fieldset", "hgroup", "search"), "div"),
 }
 _TABLE_PARTS = frozenset(("table", "caption", "thead", "tbody", "tfoot", "tr", "td", "th"))
-_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_HIDDEN = regex(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _ANCHOR_MARKS = frozenset(("", "#", "¶", "§", "🔗"))
 _LINKED = frozenset(("http", "https", "mailto"))
 _LONGEST_CELL = 2_000
 
 # A "<" that begins no tag is text; many of them take the parser quadratic time.
-_STRAY = re.compile(r"<(?![A-Za-z/!?])")
+_STRAY = regex(r"<(?![A-Za-z/!?])")
 
 # Markdown written here goes through the converter as a placeholder word of private-use characters, which are first
 # removed from the page's source.
 _OPEN, _CLOSE = "\ue000", "\ue001"
-_WORD = re.compile(rf"{_OPEN}(\d+){_CLOSE}")
+_WORD = regex(rf"{_OPEN}(\d+){_CLOSE}")
 
 
 class WebPage(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from msgspec import structs
 from rich.segment import Segment
 from typing_extensions import override
 
+from tui_agent.regex import regex
 from tui_agent.tui.cards.base import Block, StreamedText
 from tui_agent.tui.painting.chunks import Chunk, ChunkScanner, Kind
 from tui_agent.tui.painting.code import paint_code
@@ -18,7 +19,7 @@ from tui_agent.tui.painting.palette import Look
 from tui_agent.tui.painting.sections import Section, estimate_lines
 
 _QUIET_INDENT: Final = 2
-_FENCE: Final = re.compile(
+_FENCE: Final = regex(
     r"^ *(?:[-*+>]\s+|\d{1,9}[.)]\s+)?(?P<mark>`{3,}|~{3,})[^\n`]*\n"
     r"(?P<code>.*?)(?:^[ >]*(?P=mark)[`~]*[ ]*$|\Z)",
     re.MULTILINE | re.DOTALL,

@@ -6,12 +6,13 @@ while an answer streams. The rules are those of CommonMark 0.31, sections 3 to 5
 supported, because a late one would change what came before it.
 """
 
-import re
 from copy import copy
 from enum import Enum
 from typing import Final
 
 import msgspec
+
+from tui_agent.regex import regex
 
 CODE_LINES: Final = 40
 """Lines of one code chunk; longer fences are cut, so that painting one screen of a long fence stays cheap."""
@@ -24,11 +25,11 @@ TABLE_CHARACTERS: Final = 2500
 PLAIN_CHARACTERS: Final = 4000
 """A single line longer than `CHUNK_CHARACTERS` is not parsed but shown as plain pieces of this size."""
 
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ ]*([^\s`]*)")
-_INNER_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(`{3,}|~{3,})")
-_TABLE_RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?$")
-_ENDS_LIST = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|>|([-*_])(?:[ \t]*\1){2,}[ \t]*$)")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])( +|$)")
+_FENCE = regex(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})[ ]*([^\s`]*)")
+_INNER_FENCE = regex(r"\s*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(`{3,}|~{3,})")
+_TABLE_RULE = regex(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?$")
+_ENDS_LIST = regex(r" {0,3}(?:#{1,6}(?:\s|$)|>|([-*_])(?:[ \t]*\1){2,}[ \t]*$)")
+_ITEM = regex(r"\s*(?:[-*+]|\d{1,9}[.)])( +|$)")
 
 
 class Kind(Enum):

@@ -11,15 +11,16 @@ from msgspec import structs
 from rich.segment import Segment
 from rich.style import Style
 
+from tui_agent.regex import regex
 from tui_agent.tui.painting.code import highlight, language_of
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, cut, make_line, pieces, wrap
 from tui_agent.tui.painting.palette import Look, Palette
 from tui_agent.tui.painting.sections import TEXT_LINES, Section
 from tui_agent.visible import TAB, visible_line
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_FILE = re.compile(r"^\+\+\+ (.*)$", re.MULTILINE)
-_WORD = re.compile(r"\w+|\s+|.")
+_HUNK = regex(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_FILE = regex(r"^\+\+\+ (.*)$", re.MULTILINE)
+_WORD = regex(r"\w+|\s+|.")
 
 _HEADER: Final = 10_000
 """The file's name is within this many characters from the start of a diff."""

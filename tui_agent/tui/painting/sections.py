@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct, structs
 from rich.style import Style
 
+from tui_agent.regex import regex
 from tui_agent.tui.painting.lines import GUTTER, Line, Run, blank_line, wrap
 from tui_agent.tui.painting.palette import Look
 
@@ -16,7 +17,7 @@ TEXT_LINES: Final = 60
 TEXT_CHARACTERS: Final = 4000
 """Characters of one section; a longer line is cut into several."""
 
-_FIRST_COLUMN: Final = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)| +(?=\S)", re.ASCII)
+_FIRST_COLUMN: Final = regex(r" *\S+(?: \S+)* {2,}(?=\S)| +(?=\S)", re.ASCII)
 """Matches a first column with the blanks after it, or else the indent of a line."""
 
 Draw = Callable[[int, Look], list[Line]]

@@ -5,7 +5,6 @@ A file must have `primary`, `background` and `foreground`, and may have `dark` (
 The file's name without its suffix is the theme's name.
 """
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -14,11 +13,12 @@ import msgspec
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from tui_agent.regex import regex
 from tui_agent.text import one_line
 
 MAX_BYTES: Final = 65_536
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
-_COLOR_VARIABLE: Final = re.compile(r"[a-z][a-z0-9-]{0,60}")
+_NAME: Final = regex(r"[a-z0-9][a-z0-9_-]{0,30}")
+_COLOR_VARIABLE: Final = regex(r"[a-z][a-z0-9-]{0,60}")
 
 ColorText = Annotated[str, msgspec.Meta(max_length=40)]
 

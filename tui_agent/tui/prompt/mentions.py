@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.tui.prompt.completion import Completion, CompletionItem
 from tui_agent.tui.prompt.pictures import CHIP, is_encoded, kept
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
-_BEING_WRITTEN: Final = re.compile(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
+_BEING_WRITTEN: Final = regex(r"(?:^|(?<=[\s(\[{,;:]))@(?:\"([^\"]*)|([^\s\"]*))$")
 _MAX_PATH: Final = 4_096
 MOST_LOOKED_UP: Final = 20
 """The most mentions of one text that are checked on disk."""

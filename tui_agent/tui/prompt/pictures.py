@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_agent.regex import regex
 from tui_agent.tui.wording import size
 
 if TYPE_CHECKING:
     from tui_agent.agent.turn.pictures import Picture
 
-CHIP: Final = re.compile(r"\[picture (?P<number>\d{1,6}): (?P<name>[^\[\]\n]{1,40}), (?P<size>[\d.]{1,5} [KMG]?B)\]")
+CHIP: Final = regex(r"\[picture (?P<number>\d{1,6}): (?P<name>[^\[\]\n]{1,40}), (?P<size>[\d.]{1,5} [KMG]?B)\]")
 
-_DATA_ADDRESS: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,")
+_DATA_ADDRESS: Final = regex(r"data:image/[\w.+-]{1,40};base64,")
 _ENCODED_STARTS: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 """How PNG, JPEG, GIF and WebP files start in base64."""
-_ENCODED: Final = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_ENCODED: Final = regex(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _CHECKED_CHARS: Final = 65_536
 _PIECE: Final = 1 << 20
 """Characters decoded at a time; a multiple of four, as base64 requires."""

@@ -5,7 +5,6 @@ version of Textual that lacks one of these parts, the import fails and Textual's
 """
 
 import os
-import re
 import selectors
 import signal
 import sys
@@ -29,6 +28,7 @@ from textual.keys import Keys
 from textual.message import Message
 from typing_extensions import override
 
+from tui_agent.regex import regex
 from tui_agent.tui.terminal.attention import RESTORE_TITLE, SAVE_TITLE
 from tui_agent.tui.terminal.early_keys import EarlyKeys
 from tui_agent.tui.terminal.output import SurvivingFile, WriteMarker
@@ -49,7 +49,7 @@ PASTE_END: Final = "\x1b[201~"
 _MARK_TAIL: Final = len(PASTE_START) - 1
 BREAKS: Final = ("\x03", "\x1b[99;5u")
 """The sequences that terminals send for Ctrl+C."""
-_ESCAPED: Final = re.compile(r"\x1b(?=([^\[O]|[\[O]\Z))")
+_ESCAPED: Final = regex(r"\x1b(?=([^\[O]|[\[O]\Z))")
 """Matches an Esc followed by something that does not continue a sequence."""
 TYPED_BEHIND_ESC: Final = "0123456789-=\xa7" + ("" if os.environ.get("TERM") == "linux" else "\t")
 """Keys that Textual would make one key of with an Esc before them: the signs of a Mac's keyboard, and the Shift+Tab
