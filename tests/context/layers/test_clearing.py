@@ -17,7 +17,7 @@ from tui_agent.context.effects import NotYet
 from tui_agent.context.layers.clearing import Candidate, ClearingLayer, NeverCleared, never_cleared
 from tui_agent.conversation.blocks import ToolResult
 from tui_agent.conversation.entries import Artifact, Cleared, HeadMoved, Pinned, Restored, Undone, user_message
-from tui_agent.conversation.profile import Prices
+from tui_agent.conversation.profile import Prices, Rates
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.conversation.view import LiveResult, View
 from tui_agent.settings import ClearingSettings, CompactionSettings, Settings
@@ -229,6 +229,19 @@ def test_by_price_it_clears_once_the_freed_tokens_reach_their_size_and_never_aft
             break
         made.step(RESULT)
     assert found is not None
+
+
+@pytest.mark.parametrize("rates", [Rates(0.05, 1.0, 5.0, 4.0), Rates(0.05, 1.0, 16.0, 0.0, 2_500.0)])
+def test_above_its_threshold_it_waits_for_a_summary_where_its_cache_costs_more_than_it_saves(rates: Rates) -> None:
+    made, threshold = session(20), Threshold("clear", 5_000, "exceeded")
+    found = plan_clearing(made.view, situation(made.view, ROOM), SETTINGS, threshold)
+    assert found is not None
+    freed = found.before - found.after
+    # 95% of the tail, which is no more than the rest, are paid once; 5% of the freed are saved by each later call.
+    tail = tokens(made.view) - freed
+    for growth, clears in ((0.9 * freed**2 / (19 * tail), True), (2.0 * freed**2 / (19 * tail), False)):
+        moment = structs.replace(situation(made.view, ROOM, rates=rates, growth=growth), growth_of_all=growth)
+        assert (plan_clearing(made.view, moment, ClearingSettings(by_price=False), threshold) is not None) is clears
 
 
 def test_the_tail_is_what_follows_the_first_cleared_result_and_stays() -> None:

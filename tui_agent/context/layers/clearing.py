@@ -202,12 +202,11 @@ def pays_until_the_next(freed: int, tail: int, situation: Situation) -> bool:
     """Whether a batch of `freed` tokens, with `tail` tokens after it, saves what its cache costs before the view
     has grown by as much again; otherwise a summary is the better way to make room.
 
-    True where none would come by itself, for a model that costs only time, which a summary takes more of, and if prices
-    or growth are unknown.
+    True where none would come by itself, and if prices or growth are unknown.
     """
     rates, growth = situation.rates, situation.growth_of_all
     summarises = situation.settings.compaction.auto and not situation.resting and not situation.limits.compact.rests
-    if not summarises or rates is None or not rates.input_usd or rates.read <= 0 or growth <= 0:
+    if not summarises or rates is None or rates.read <= 0 or growth <= 0:
         return True
     return freed**2 * rates.read >= max(0.0, rates.write - rates.read) * tail * growth
 
