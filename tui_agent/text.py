@@ -12,12 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from tui_agent.regex import regex
+
 TAB_SIZE: Final = 4
 MAX_COMBINING: Final = 3
 """The most combining marks on one character; more would paint over the neighbouring lines."""
-
-# Patterns are strings here: `re` compiles one when it is first used, and caches it. Compiling them all would slow down
-# the start.
 
 # ECMA-48 control sequences. An operating system command or device string that is longer than this, or contains a line
 # break, is treated as text with a forged introducer: removing it would hide the text that follows.
@@ -34,14 +33,14 @@ _REMOVED = (
     r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
     r"|[\U000e0000-\U000e0fff]"
 )
-_UNSAFE: Final = (
+_UNSAFE: Final = regex(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
     r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _TAGS: Final = "\U000e0000"
 """The first of the tag characters, which are unsafe although `str.isprintable` accepts some of them."""
-_UNSAFE_ASCII: Final = r"[\x00-\x08\x0b-\x1f\x7f]"
-_TOKENS: Final = (
+_UNSAFE_ASCII: Final = regex(r"[\x00-\x08\x0b-\x1f\x7f]")
+_TOKENS: Final = regex(
     rf"(?P<complete>{_COMPLETE})|(?P<unfinished>{_UNFINISHED})|(?P<short>{_SHORT})"
     rf"|(?P<line>{_LINE_BREAK})|(?P<surrogate>{_SURROGATE})|(?P<removed>{_REMOVED})"
 )
@@ -51,7 +50,8 @@ _WIDTH_CHANGERS: Final = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), 
 _COMBINING: Final = "\u0300"
 """The first combining mark; no character below it changes the width of another."""
 _MARK = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
-_PILED_COMBINING: Final = rf"({_MARK}{{{MAX_COMBINING}}}){_MARK}+"
+_PILED_COMBINING: Final = regex(rf"({_MARK}{{{MAX_COMBINING}}}){_MARK}+")
+_ACCENTS: Final = regex("[\u0300-\u036f]+")
 
 
 class StreamCleaner:
@@ -70,7 +70,7 @@ class StreamCleaner:
             return text
         parts: list[str] = []
         position = 0
-        for match in re.finditer(_TOKENS, text):
+        for match in _TOKENS.finditer(text):
             parts.append(text[position : match.start()])
             position = match.end()
             if match.lastgroup == "unfinished":
@@ -105,7 +105,7 @@ def displayed(line: str, column: int = 0) -> str:
     `column`: the cell at which it begins, which counts for its tab stops.
     """
     if not line.isascii() and max(line) >= _COMBINING:
-        line = re.sub(_PILED_COMBINING, r"\1", line.translate(_WIDTH_CHANGERS))
+        line = _PILED_COMBINING.sub(r"\1", line.translate(_WIDTH_CHANGERS))
     return _with_spaces(line, column) if "\t" in line else line
 
 
@@ -135,12 +135,21 @@ def one_line(text: str, limit: int = 400) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def comparable(text: str) -> str:
+    """A text as it is compared: without case and accents."""
+    if text.isascii():
+        return text.lower()
+    from unicodedata import normalize
+
+    return _ACCENTS.sub("", normalize("NFKD", text)).casefold()
+
+
 def _is_unsafe(text: str) -> bool:
     if text.isascii():
-        return re.search(_UNSAFE_ASCII, text) is not None
+        return _UNSAFE_ASCII.search(text) is not None
     if text.isprintable() and max(text) < _TAGS:
         return False
-    return re.search(_UNSAFE, text) is not None
+    return _UNSAFE.search(text) is not None
 
 
 def _replacement(match: re.Match[str]) -> str:

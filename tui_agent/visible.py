@@ -12,6 +12,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
+from tui_agent.regex import regex
+
 CONTINUED: Final = "↪ "
 """Stands before each line of a visible text that a wrapped line continues on; never in the text itself."""
 
@@ -24,9 +26,8 @@ _PICTURES: Final = 0x2400
 _MAX_MARKS: Final = 3
 """The most combining marks shown on one character; more would paint over other lines."""
 
-# Patterns are strings here: `re` compiles one when it is first used.
-_SUSPECT: Final = r"[^\n\t\x20-\x7e]+"
-_SIGN: Final = rf"⟦U\+([0-9A-F]{{4,6}})⟧|({TAB})|([\u2400-\u2421])"
+_SUSPECT: Final = regex(r"[^\n\t\x20-\x7e]+")
+_SIGN: Final = regex(rf"⟦U\+([0-9A-F]{{4,6}})⟧|({TAB})|([\u2400-\u2421])")
 _CODED_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"))
 _CODED: Final = frozenset(
     (
@@ -43,7 +44,7 @@ _CODED: Final = frozenset(
 
 def visible(text: str, *, tabs: bool = True) -> str:
     """The visible form of a text, with the same line feeds. Without `tabs`, tabs stay as they are."""
-    shown = text if text.isascii() and text.isprintable() else re.sub(_SUSPECT, _shown, text)
+    shown = text if text.isascii() and text.isprintable() else _SUSPECT.sub(_shown, text)
     if " \n" in shown or shown.endswith(" "):
         shown = "\n".join(map(_with_end, shown.split("\n")))
     return shown.replace("\t", TAB) if tabs else shown
@@ -61,7 +62,7 @@ def whole(text: str) -> str:
 
 def original(shown: str) -> str:
     """The text of which this is the visible form."""
-    return re.sub(_SIGN, _original, shown)
+    return _SIGN.sub(_original, shown)
 
 
 def _shown(suspects: re.Match[str]) -> str:

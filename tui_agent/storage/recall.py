@@ -18,7 +18,6 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
-from unicodedata import normalize
 
 import msgspec
 
@@ -37,7 +36,7 @@ from tui_agent.conversation.entries import (
 from tui_agent.conversation.recalled import MatchKind, RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
 from tui_agent.storage.errors import Damaged
-from tui_agent.text import call_summary
+from tui_agent.text import call_summary, comparable
 
 RECALL_TOOL: Final = "recall"
 """Not searched: its calls and results only repeat other texts, and would be found instead of them."""
@@ -57,7 +56,6 @@ _SHORTEST_PREFIX = 3
 _MOST_WORDS = 32
 _WORD_LENGTH = 64
 _WORD = re.compile(r"[^\W_]\w*")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
 _QUOTES = ('""', "''", "``", "“”", "„“", "«»")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _STEM_LENGTH = 60
@@ -311,12 +309,12 @@ def _with_words(passages: Iterable[_Passage], words: Sequence[str], limit: int) 
     longer ones it begins.
     """
     patterns = [
-        (folded, re.compile(rf"(?<![^\W_]){re.escape(folded)}{_end(folded)}")) for folded in map(_folded, words)
+        (folded, re.compile(rf"(?<![^\W_]){re.escape(folded)}{_end(folded)}")) for folded in map(comparable, words)
     ]
     counts: list[tuple[_Found, list[int]]] = []
     for number, passage in enumerate(passages):
         for start in range(0, max(1, len(passage.text) - OVERLAP), STRIDE):
-            stretch = _folded(passage.text[start : start + STRIDE + OVERLAP])
+            stretch = comparable(passage.text[start : start + STRIDE + OVERLAP])
             found = [len(pattern.findall(stretch)) if word in stretch else 0 for word, pattern in patterns]
             if any(found):
                 match: MatchKind = "all_words" if all(found) else "some_words"
@@ -335,11 +333,6 @@ def _with_words(passages: Iterable[_Passage], words: Sequence[str], limit: int) 
 
 def _end(word: str) -> str:
     return r"(?![^\W_])" if len(word) < _SHORTEST_PREFIX else ""
-
-
-def _folded(text: str) -> str:
-    """A text as it is compared: without case and accents."""
-    return text.lower() if text.isascii() else _ACCENTS.sub("", normalize("NFKD", text)).casefold()
 
 
 def _arranged(found: Sequence[_Found], unseen: _Unseen) -> list[tuple[_Found, _Standing]]:

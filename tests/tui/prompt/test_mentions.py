@@ -53,6 +53,7 @@ def project(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
+    (tmp_path / "src" / "Über uns.md").write_text("x")
     (tmp_path / ".gitignore").write_text("build/\n")
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "main").write_text("x")
@@ -69,6 +70,7 @@ async def test_the_best_comes_first_and_what_git_ignores_never(project: Path) ->
     assert not any(path.startswith(("build", ".git/", "bad")) for path in found)
     assert (await index.search("srdm"))[0] == "src/deep/domain.py"
     assert (await index.search("SRC"))[0] == "src/"
+    assert await index.search("uber") == ["src/Über uns.md"]
     assert await index.search("zzz") == []
     await index.close()
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.text import comparable
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tui.fuzzy import score
 
@@ -25,10 +26,10 @@ _SLICE: Final = 2_000
 
 
 class IndexedPath(msgspec.Struct, frozen=True):
-    """A path relative to the project, with a trailing slash for folders, and the same in lower case."""
+    """A path relative to the project, with a trailing slash for folders, and the same without case and accents."""
 
     path: str
-    lower: str
+    compared: str
 
 
 class FileIndex:
@@ -47,7 +48,7 @@ class FileIndex:
     async def search(self, typed: str) -> list[str]:
         """The paths that contain the characters of `typed` in order, best first, at most `MAX_FOUND`."""
         await self._list_when_stale()
-        wanted = typed.lower()
+        wanted = comparable(typed)
         before, narrowed = self._narrowed
         candidates = narrowed if before and wanted.startswith(before) else self._entries
         entries = self._entries
@@ -114,7 +115,7 @@ def _entries(files: Iterable[str]) -> list[IndexedPath]:
         while place > 0 and (folder := file[: place + 1]) not in paths:
             paths.add(folder)
             place = file.rfind("/", 0, place)
-    return [IndexedPath(path, path.lower()) for path in sorted(paths)]
+    return [IndexedPath(path, comparable(path)) for path in sorted(paths)]
 
 
 def _slices(entries: list[IndexedPath]) -> Iterator[list[IndexedPath]]:
@@ -124,4 +125,4 @@ def _slices(entries: list[IndexedPath]) -> Iterator[list[IndexedPath]]:
 
 def _score(entry: IndexedPath, wanted: str) -> float | None:
     """The fuzzy score of a path: a match in the name ranks before one in its folders."""
-    return score(entry.lower, wanted, entry.lower.rfind("/", 0, -1) + 1)
+    return score(entry.compared, wanted, entry.compared.rfind("/", 0, -1) + 1)
