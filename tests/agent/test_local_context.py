@@ -51,7 +51,7 @@ async def test_nothing_is_ever_cut_and_the_model_is_loaded_once(
                 steps += [event for event in told if isinstance(event, events.ContextStep)]
             assert session.agent.profile.window == 20_000
         assert len(reader.own) >= CALLS
-        assert {step.step for step in steps} >= ({"cleared"} if preset == "layered" else {"summary"})
+        assert "summary" in {step.step for step in steps}
         # A prompt that was too long, whether refused or cut, is among these.
         assert server.violations == []
         assert server.loads == [("qwen3:8b", 20_000)]

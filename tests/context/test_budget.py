@@ -166,7 +166,9 @@ def test_thresholds_are_listed_lowest_first() -> None:
     assert [each.layer for each in at(200_000, "mid").all()] == ["clear", "compact", "limit"]
 
 
-@pytest.mark.parametrize(("trigger", "fixed", "keep"), [(170_000, 8_000, 14_049), (30_000, 8_000, 11_000), (7, 9, 0)])
+@pytest.mark.parametrize(
+    ("trigger", "fixed", "keep"), [(170_000, 8_000, 8_780), (25_560, 8_000, 8_780), (20_000, 8_000, 6_000), (7, 9, 0)]
+)
 def test_a_compaction_keeps_at_most_half_of_what_its_trigger_leaves(trigger: int, fixed: int, keep: int) -> None:
     assert keep_tokens(CompactionSettings(), budget(200_000, fixed, 16_384), trigger) == keep
 

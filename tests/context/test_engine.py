@@ -200,7 +200,8 @@ def test_the_cost_of_writing_is_in_the_log_apart_from_the_summary() -> None:
 
 def test_old_results_are_cleared_at_once_where_a_summary_has_made_the_cache_worthless() -> None:
     clearing = ClearingSettings(protect_tokens=200, min_batch_share=0.01, keep=1)
-    chat = Chat(20_000, structs.replace(UNPRICED, clearing=clearing), writing=written(SUMMARY), priced=True)
+    keeping = CompactionSettings(thrift=0, keep_recent_share=0.08)
+    chat = Chat(20_000, Settings(clearing=clearing, compaction=keeping), writing=written(SUMMARY), priced=True)
     chat.talk(15).grow(12, lines=24)
     chat.run(chat.engine.prepare())
     assert [done.step for done in chat.caller.done] == ["summary", "cleared"]
@@ -677,7 +678,7 @@ def test_another_model_that_writes_a_summary_counts_by_its_own_ratio(ratio: floa
         assert ratios.learn(name, "rule", "prose", measured=1_000 * learned, estimated=1_000)
     small = model_named(SMALL, window=12_000, rates=Rates(0.1, 1.25, 5.0, 0.01))
     engine = ContextEngine(UNPRICED, ratios=ratios, clock=lambda: 1_000.0)
-    chat = Chat(40_000, engine=engine, priced=True, small=small, writing=written(SUMMARY)).grow(14)
+    chat = Chat(40_000, engine=engine, priced=True, small=small, writing=written(SUMMARY)).grow(13)
     chat.now += 10_000
     result = chat.run(chat.engine.compact())
     assert result.error == ""

@@ -10,9 +10,11 @@ from typing import NamedTuple, Protocol
 
 from tui_agent.context.compaction.facts import Source, collect
 from tui_agent.context.economics import expected_summary
+from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Usage
+from tui_agent.conversation.states import INTERRUPTED_SIZE
 from tui_agent.replay.billing import Billing, PartKind, PromptPart, RequestParts
-from tui_agent.replay.script import CHARS_PER_TOKEN, RecordedCall, RecordedMessage, Script, text_tokens
+from tui_agent.replay.script import CHARS_PER_TOKEN, RecordedCall, RecordedMessage, Script, text_tokens, tokens_of
 
 CLEARED_TOKENS = 12
 """Tokens of the placeholder of a cleared result."""
@@ -91,17 +93,26 @@ class KeepingPolicy:
         self.edge = 0
         self.compactions = 0
         self.clearings = 0
+        self._unanswered: set[str] = set()
 
     def before(self, call: RecordedCall) -> None:
         """Append what arrived, and shrink the prompt if that is due."""
         for message in call.arrived:
             self._add(message)
+            self._unanswered.difference_update(
+                block.call_id for block in message.message.blocks if isinstance(block, ToolResult)
+            )
+        if self._unanswered:
+            # No provider accepts a call without a result, so a client sends something in its place.
+            tokens = len(self._unanswered) * tokens_of(INTERRUPTED_SIZE, self.script.factor)
+            self.prompt.append(PromptPart("result", tokens))
         self.shrink(call)
         self._mark_edges()
 
     def after(self, call: RecordedCall, used: Usage) -> None:
         """Append the answer."""
         self._add(call.answer)
+        self._unanswered = {block.id for block in call.answer.message.blocks if isinstance(block, ToolCall)}
 
     def _add(self, message: RecordedMessage) -> None:
         kind: PartKind = "result" if message.is_result else "answer" if message.message.role == "assistant" else "user"

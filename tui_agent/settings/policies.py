@@ -25,7 +25,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
         {
             "compaction.thrift": 3.0,
             "compaction.keep_recent_tokens": 8_000,
-            "compaction.keep_recent_share": 0.05,
+            "compaction.keep_recent_share": 0.03,
             "compaction.facts_tokens": 2_000,
         },
     ),
@@ -34,7 +34,7 @@ POLICIES: Final[Mapping[PolicyName, Policy]] = {
         {
             "compaction.thrift": 4.0,
             "compaction.keep_recent_tokens": 20_000,
-            "compaction.keep_recent_share": 0.08,
+            "compaction.keep_recent_share": 0.05,
             "compaction.facts_tokens": 3_000,
         },
     ),

@@ -164,7 +164,7 @@ class CompactionSettings(Struct, frozen=True, kw_only=True):
     threshold_by_tier: ThresholdByTier = ThresholdByTier()
     keep_recent_tokens: Count = 20_000
     """Number of newest tokens kept verbatim."""
-    keep_recent_share: Share = 0.08
+    keep_recent_share: Share = 0.05
     """Largest share of the history budget that `keep_recent_tokens` may be."""
     keep_recent: Count = 5
     """Number of newest messages kept verbatim if the window is unknown."""

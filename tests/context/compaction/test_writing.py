@@ -179,7 +179,7 @@ def test_the_questions_are_filled_in(case: Case) -> None:
         assert "# Exact next steps" in question
         assert "instructions" in question
     kept = case.made.questions.same_prefix.split("stay in view word for word")[1].splitlines()[0]
-    assert "Step 109 is fine." in kept
+    assert "Step 113 is fine." in kept
 
 
 class Asking:
