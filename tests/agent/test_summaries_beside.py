@@ -77,6 +77,13 @@ class Watched:
         if not any(map(wanted, self.told)):
             await asyncio.wait_for(seen.wait(), 60)
 
+    async def until_it_costs(self) -> None:
+        """Wait until the provider has said what the summary that is being written has used so far."""
+        writing = self.session.agent._steps._background
+        assert writing is not None
+        while writing.account._running is None:
+            await asyncio.sleep(0.001)
+
     @property
     def summaries(self) -> list[Summarized]:
         return [entry for entry in self.session.agent.engine.view.log if isinstance(entry, Summarized)]
@@ -182,6 +189,7 @@ async def test_a_turn_that_runs_takes_it_in_before_its_next_call(
 async def test_it_is_stopped_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with watched(tmp_path, monkeypatch, SLOW) as it:
         await say(it.session, "Read the pages.")
+        await it.until_it_costs()
         before = it.shown
         assert it.session.agent.context.stop_writing()
         await it.until(lambda event: isinstance(event, events.ContextStep))
@@ -205,6 +213,7 @@ async def test_what_makes_it_wrong_drops_it(change: str, tmp_path: Path, monkeyp
         pinned = await agent.context.pin([plan_of]) if change == "undo" else None
         await say(it.session, "Read the pages.")
         assert not it.errors
+        await it.until_it_costs()
         match change:
             case "pin":
                 assert not isinstance(await agent.context.pin([plan_of]), Refusal)
