@@ -81,8 +81,11 @@ class Watched:
         """Wait until the provider has said what the summary that is being written has used so far."""
         writing = self.session.agent._steps._background
         assert writing is not None
-        while writing.account._running is None:
+        for _ in range(60_000):
+            if writing.account._running is not None:
+                return
             await asyncio.sleep(0.001)
+        raise TimeoutError
 
     @property
     def summaries(self) -> list[Summarized]:
