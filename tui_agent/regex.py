@@ -12,6 +12,8 @@ class _Pattern(Generic[AnyStr]):
         self._flags = flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copying asks for before the text is there
+            raise AttributeError(name)
         found = getattr(re.compile(self._text, self._flags), name)
         setattr(self, name, found)
         return found
