@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -129,6 +130,17 @@ async def test_a_server_that_does_not_come_up_is_started_a_second_time_and_no_th
             with pytest.raises(ServerUnavailable, match="exit code 7"):
                 await talk.call("echo", text="up")
     assert len(starts.read_text().splitlines()) == 2
+
+
+async def test_the_exit_code_is_told_of_a_server_that_left_a_message_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_connection, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(mcp_process, "CLOSING_S", 60.0)
+    waits = "import select, sys; select.select([0], [], []); sys.exit(7)"
+    async with talking(ToolServer(command=sys.executable, args=("-c", waits)), tmp_path) as talk:
+        with pytest.raises(ServerUnavailable, match="exit code 7"):
+            await talk.call("echo", text="up")
 
 
 async def test_a_changed_list_is_read_again(tmp_path: Path) -> None:

@@ -244,8 +244,8 @@ class _Wire:
         while True:
             try:
                 piece = await loop.sock_recv(self._socket, _PIECE)
-            except OSError:
-                return ""
+            except OSError:  # such as ECONNRESET: it ended with a message unread
+                piece = b""
             if not piece:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CLOSING_S):
