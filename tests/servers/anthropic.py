@@ -67,6 +67,11 @@ class AnthropicServer(ProtocolServer):
         return {}
 
     @cached_property
+    def _summarised_again(self) -> set[str]:
+        """Those whose summary was asked for once more after it had been answered."""
+        return set()
+
+    @cached_property
     def _fingerprints(self) -> dict[str, dict[str, Any]]:
         """The requests that asked for diagnostics, by the ids of their answers."""
         return {}
@@ -132,7 +137,17 @@ class AnthropicServer(ProtocolServer):
     async def _messages(self, request: Request, recorded: RecordedRequest, exchange: Exchange) -> None:
         # One request may have been on its way while the summary was.
         late = frozenset(digest for digest, since in self._summarised.items() if since)
-        checked = check(request.headers, request.body, self.models, compacts=self.compacts, swapped_late=late)
+        again = frozenset(self._summarised_again)
+        checked = check(
+            request.headers,
+            request.body,
+            self.models,
+            compacts=self.compacts,
+            swapped_late=late,
+            summarised_again=again,
+        )
+        if checked.compacting:
+            self._summarised_again |= self._summarised.keys() & {checked.ends[0]}
         for digest in self._summarised.keys() & checked.passed:
             self._summarised[digest] += 1
         for entry in checked.dropped:

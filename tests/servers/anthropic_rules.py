@@ -63,11 +63,13 @@ def check(
     counting: bool = False,
     compacts: bool = False,
     swapped_late: frozenset[str] = frozenset(),
+    summarised_again: frozenset[str] = frozenset(),
 ) -> Checked:
     """Check a request for ``/v1/messages`` (or ``count_tokens``). Raises RuleBroken with the API's own error.
 
     ``compacts``: on-demand compaction is offered. ``swapped_late``: the digests of conversations whose summary was
-    answered; thinking after one of them that does not carry the summary is not valid behind it.
+    answered; thinking after one of them that does not carry the summary is not valid behind it. ``summarised_again``:
+    those whose summary was asked for more than once, as after a fork to before the first: all thinking stays valid.
     """
     version, betas = _check_headers(headers, raw)
     body = _parse(raw)
@@ -96,7 +98,7 @@ def check(
     chains = [prompt.digests_before()]
     if found is not None:
         chains += [prompt.digests_from(end) for end in _kept_from(body, found[1], head)]
-    others = swapped_late.difference(found[1].ends if found is not None else ())
+    others = swapped_late.difference(found[1].ends if found is not None else ()) | summarised_again
     digests = [{*at, *(f"{swap}:{digest}" for swap in others for digest in at)} for at in zip(*chains, strict=True)]
     for at, recorded in zip(digests, prompt.recorded_digests_before(), strict=True):
         at.add(recorded)
@@ -107,7 +109,8 @@ def check(
     if tokens > spec.window and not counting:
         raise RuleBroken(overflow_message(tokens, spec.window))
     ends = tuple(chain[-1] for chain in chains)
-    swap = next((digest for digest in reversed(chains[0]) if digest in swapped_late), "") if found is None else ""
+    passed_by = swapped_late - summarised_again if found is None else frozenset()
+    swap = next((digest for digest in reversed(chains[0]) if digest in passed_by), "")
     prefix = f"{swap}:{ends[0]}" if swap and not compacting else ends[0]
     passed = frozenset(chains[0]) if found is None and not compacting else frozenset()
     return Checked(body, spec, betas, segments, prefix, dropped, tokens, compacting, head, ends, passed)

@@ -82,6 +82,16 @@ async def test_thinking_of_a_request_that_ignores_a_summary_it_could_carry_is_lo
     ]
 
 
+async def test_thinking_of_a_fork_to_before_a_summary_stays_valid_behind_one_of_its_own(talk: Talk) -> None:
+    history = await said(talk, 2)
+    await summary(talk, history[:2])
+    fork = await said(talk, 2, history)
+    block = await summary(talk, history[:2])
+    more = await said(talk, 1, fork)
+    await talk.ask([block, *more[2:], user("and now?")], betas=BETAS, thinking=DROP)
+    assert talk.server.dropped_thinking == []
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
