@@ -5,13 +5,14 @@ and alert once while the pattern lasts. A custom signal is a class with `name` a
 `Watchdog`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 
 import msgspec
 
 from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import AnyEntry, ContextEntry, Delivered, HeadMoved, Message, Pinned
+from tui_agent.conversation.entries import AnyEntry, Delivered, Message
 from tui_agent.conversation.view import View
 from tui_agent.models.usage import UsageTracker
 from tui_agent.settings import WatchdogSettings
@@ -54,11 +55,7 @@ class ToolAnswered(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class ViewEdited(msgspec.Struct, frozen=True):
-    """A context step changed the view: results cleared, turns summarised, something restored or undone."""
-
-
-Observation: TypeAlias = UserSpoke | ModelAnswered | ToolCalled | ToolAnswered | ViewEdited
+Observation: TypeAlias = UserSpoke | ModelAnswered | ToolCalled | ToolAnswered
 
 
 class Observer:
@@ -89,8 +86,6 @@ class Observer:
                         yield ToolAnswered(call.name, self._effect_of(call.name), block.is_error)
             case Delivered() | Message(kind=""):
                 yield UserSpoke(entry.time)
-            case ContextEntry() | HeadMoved() if not isinstance(entry, Pinned):
-                yield ViewEdited()
 
     def _answer(self, message: Message, window: int) -> Iterator[Observation]:
         usage = message.usage
@@ -106,6 +101,9 @@ class Observer:
 
 SHORTEST_BURN_S = 60.0
 """Cost rates are measured over at least this many seconds, so that one expensive first call does not alert."""
+
+LONGEST_CYCLE = 6
+"""So many different calls at most are recognised as a loop when they are made again and again."""
 
 WAITING = frozenset(("command_output",))
 """Tools that are called repeatedly to wait for something."""
@@ -159,31 +157,45 @@ def default_watchdog(limits: WatchdogSettings, *more: Signal) -> SignalWatchdog:
 
 
 class RepeatedCalls:
-    """The same call `limit` times in a row: the same tool with exactly the same arguments.
+    """The same call `limit` times in a row, or the same few calls in the same order: the same tools with exactly the
+    same arguments.
 
-    Calls before a change of the view do not count: their results may have left it, and reading those again is no loop.
-    Neither is waiting for a running command.
+    Waiting for a running command does not count. A context step in between changes nothing: a model whose results leave
+    the view before it uses them calls for them again and again.
     """
 
     name = "repeated-tool-call"
 
     def __init__(self, limit: int = 5) -> None:
-        self._limit, self._run = limit, 0
-        self._last: ToolCalled | None = None
+        self._limit = limit
+        self._recent: deque[ToolCalled] = deque(maxlen=LONGEST_CYCLE)
+        self._runs = dict.fromkeys(range(1, LONGEST_CYCLE + 1), 0)
+        """By the length of a cycle, how many of the newest calls in a row are the same as that many calls earlier."""
+        self._alerted = False
 
     def observe(self, observation: Observation) -> str:
         match observation:
-            case ToolCalled(name=name) if name in WAITING:
-                pass
-            case ToolCalled():
-                self._run = self._run + 1 if observation == self._last else 1
-                self._last = observation
-                if self._run == self._limit:
-                    given = one_line(observation.arguments, 200)
-                    return f"{observation.name} was called {self._limit} times in a row with {given}."
-            case ViewEdited() | UserSpoke():
-                self._last, self._run = None, 0
+            case ToolCalled(name=name) if name not in WAITING:
+                return self._follow(observation)
+            case UserSpoke():
+                self._recent.clear()
+                self._runs = dict.fromkeys(self._runs, 0)
+                self._alerted = False
         return ""
+
+    def _follow(self, call: ToolCalled) -> str:
+        for length, run in self._runs.items():
+            same = len(self._recent) >= length and self._recent[-length] == call
+            self._runs[length] = run + 1 if same else 0
+        self._recent.append(call)
+        length = next((each for each, run in self._runs.items() if run >= each * (self._limit - 1)), 0)
+        before, self._alerted = self._alerted, length > 0
+        if before or not length:
+            return ""
+        if length == 1:
+            return f"{call.name} was called {self._limit} times in a row with {one_line(call.arguments, 200)}."
+        cycle = "; ".join(one_line(f"{each.name} {each.arguments}", 80) for each in list(self._recent)[-length:])
+        return f"The same {length} calls were made {self._limit} times in a row: {cycle}."
 
 
 class ToolsWithoutText:
