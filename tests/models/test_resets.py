@@ -46,6 +46,9 @@ HEADERS: list[tuple[dict[str, str], float]] = [
     ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 0.12),
     ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1h2m3s"}, 3_723),
     ({"retry-after-ms": "250"}, 0.25),
+    ({"llm_provider-retry-after": "20", "llm_provider-content-length": "182"}, 20),
+    ({"retry-after": "5", "llm_provider-retry-after": "20"}, 5),
+    ({"llm_provider-x-ratelimit-remaining-requests": "0", "llm_provider-x-ratelimit-reset-requests": "6m0s"}, 360),
     # openrouter.ai, limits
     ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str((NOW + 600) * 1000)}, 600),
     # icebear0828/codex-proxy, issue 65

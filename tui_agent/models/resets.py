@@ -3,6 +3,7 @@
 Anthropic: `retry-after`, the resets of its limits for requests and tokens, and of a subscription's windows of five
 hours and seven days. OpenAI and those who follow it: `x-ratelimit-reset-…` as a duration, `resets_at` in the body, "try
 again in 7m12s" in the text. Gemini: `RetryInfo` in the details; its quotas of a day reset at midnight in California.
+LiteLLM hands the provider's headers on with `llm_provider-` before their names.
 """
 
 import re
@@ -20,6 +21,7 @@ _AT = regex(
     re.IGNORECASE,
 )
 _WINDOWS = ("unified-5h", "unified-7d", "unified-7d_opus", "unified-7d_sonnet", "unified")
+_HANDED_ON = "llm_provider-"
 _RATES = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
@@ -44,6 +46,8 @@ def seconds_to_reset(headers: Mapping[str, str], body: object = None, text: str 
 
     What it asks for explicitly counts first; then the latest reset of the limits that are used up.
     """
+    handed_on = {name.removeprefix(_HANDED_ON): value for name, value in headers.items() if name.startswith(_HANDED_ON)}
+    headers = {**handed_on, **headers}
     found = (_asked(headers), _of_limits(headers), _in_body(body), _in_text(text))
     return next((each for each in found if each is not None), None)
 
