@@ -11,7 +11,7 @@ from typing import Final
 
 from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, SectionReader, system_prompt
 from tui_agent.agent.briefing.tool_servers import OfferedTools
-from tui_agent.agent.extensions.files import ExtensionFolder
+from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.agent.extensions.hooks import Hooks, SessionFacts
 from tui_agent.agent.extensions.worktree_hooks import WorktreeHooks
@@ -30,6 +30,7 @@ from tui_agent.models.usage import UsageTracker
 from tui_agent.regular import is_regular
 from tui_agent.resources import prompt_text
 from tui_agent.settings import Settings
+from tui_agent.settings.brought import plugin_name
 from tui_agent.settings.trust import CLAUDE_FOLDER, PROJECT_FOLDER
 from tui_agent.storage.ledger import Ledger
 from tui_agent.telemetry.telemetry import Telemetry, installed, problem, spans_for, wanted
@@ -48,7 +49,6 @@ from tui_agent.tools.lsp.diagnosing import Checks, Diagnosing, LateDiagnostics
 from tui_agent.tools.lsp.servers import LanguageServers
 from tui_agent.tools.mcp.configuration import plugins_of
 from tui_agent.tools.notes.memory import Memory, Notes, memory_folder
-from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder
 from tui_agent.tools.registry import ToolRegistry
 from tui_agent.tools.sandbox.domains import asking
 from tui_agent.tools.sandbox.sandbox import Sandbox, SandboxAware, SandboxFolders
@@ -75,7 +75,8 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
             ExtensionFolder(user / CLAUDE_FOLDER, "yours", kind="claude"),
         ]
     for place, data in plugins_of(settings, arguments.folder, arguments.home):
-        extensions.append(ExtensionFolder(place, "yours", kind="plugin", prefix=f"{place.name.lower()}:", data=data))
+        prefix = f"{plugin_name(place).lower()}:"
+        extensions.append(ExtensionFolder(place, "yours", kind="plugin", prefix=prefix, data=data))
     if arguments.trusted:
         claude = [ExtensionFolder(project / CLAUDE_FOLDER, "project", within=project, kind="claude")]
         extensions = [theirs, *(claude if settings.session.other_folders else ()), *extensions]
@@ -83,7 +84,7 @@ def knowledge_of(settings: Settings, arguments: Arguments) -> SectionReader:
         root=arguments.project,
         folder=arguments.folder.resolve(),
         names=settings.context.instruction_files if arguments.trusted else (),
-        skills=tuple(SkillFolder(root.folder / SKILLS_FOLDER, within=root.within) for root in extensions),
+        skills=tuple(each for root in extensions for each in skill_folders(root)),
         notes=Notes(memory_folder(arguments.home, arguments.project)),
         extensions=tuple(extensions),
         style=settings.session.style,

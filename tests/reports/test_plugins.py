@@ -156,6 +156,59 @@ def test_plugins_that_share_a_folder_have_what_the_list_gives_each(
     assert "Of PDFs." in (papers / "skills/pdf/SKILL.md").read_text()
 
 
+def test_a_folder_that_is_no_repository_is_copied_and_renewed(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tool-kit (1)"
+    about = {
+        "name": "Tool-Kit",
+        "hooks": ["./config/more.json", {"Stop": [{"hooks": [{"type": "command", "command": "./inside.sh"}]}]}],
+        "skills": ["./texts/", "./single"],
+        "mcpServers": {"notes": {"command": "notes"}},
+    }
+    write(folder / ".claude-plugin/plugin.json", json.dumps(about))
+    more = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "./more.sh"}]}]}}
+    write(folder / "config/more.json", json.dumps(more))
+    for place in ("texts/letters", "single", "near/it"):
+        write(folder / place / "SKILL.md", f"---\nname: {Path(place).name}\ndescription: About it.\n---\nDo it.")
+    write(folder / "commands/check.md", "Check this.")
+    write(tmp_path / "secret.md", "not of the plugin")
+    (folder / "commands/secret.md").symlink_to(tmp_path / "secret.md")
+
+    assert main(["plugin", "add", str(folder), "--yes"]) == 0
+    said = capsys.readouterr().out
+    assert "  commands: check\n  skills: letters, single\n" in said
+    assert (
+        "  hook on PreToolUse (Bash) runs, unconfined: ./more.sh\n  hook on Stop runs, unconfined: ./inside.sh\n"
+        in said
+    )
+    (copy,) = map(Path, on(home))
+    assert copy == home / "plugins" / "tool-kit--1"
+    assert not (copy / "commands/secret.md").exists(), "no link"
+    assert main(["mcp", "list"]) == 0
+    assert "plugin_Tool-Kit_notes: " in capsys.readouterr().out
+    assert main(["plugin", "update"]) == 0
+    assert "is up to date" in capsys.readouterr().out
+    write(folder / "commands/check.md", "Check that.")
+    assert main(["plugin", "update", "Tool-Kit", "--yes"]) == 0
+    assert "Tool-Kit: 1 file changed: commands/check.md" in capsys.readouterr().out
+    assert (copy / "commands/check.md").read_text() == "Check that."
+    assert main(["plugin", "remove", "Tool-Kit"]) == 0
+    assert (on(home), list((home / "plugins").iterdir())) == ([], [])
+
+
+def test_a_folder_without_a_plugin_or_a_branch_is_refused(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "photos/one.md", "Nothing.")
+    write(tmp_path / "kit/commands/check.md", "Check this.")
+    assert main(["plugin", "add", "../photos"]) == 2
+    assert "there is no plugin" in capsys.readouterr().err
+    assert main(["plugin", "add", "../kit", "--ref", "next"]) == 2
+    assert "kit is no git repository, so there is no next in it" in capsys.readouterr().err
+    assert list((home / "plugins").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "source", ["http://a.example/x", "git://a.example/x", "ext::sh -c true", "--upload-pack=x", "no"]
 )

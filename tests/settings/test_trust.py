@@ -289,6 +289,13 @@ def test_an_answer_that_named_nothing_covers_nothing_that_runs(home: Path, repos
         '.agents/config.json: session.plugins = "plugin"',
         "plugin/hooks/hooks.json: PreToolUse (Bash) runs: ./check",
     )
+    elsewhere = ["./more.json", {"Stop": [{"hooks": [{"type": "command", "command": "./end"}]}]}, "../../x.json"]
+    write(repository / "plugin" / ".claude-plugin" / "plugin.json", {"hooks": elsewhere})
+    write(repository / "plugin" / "more.json", HOOKS)
+    assert standing(repository, home).new[2:] == (
+        "plugin/more.json: PreToolUse (Bash) runs: ./check",
+        "plugin/.claude-plugin/plugin.json: Stop runs: ./end",
+    )
     refuse(repository, home)
     assert standing(repository, home) == (False, True, ())
 

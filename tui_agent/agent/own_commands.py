@@ -20,6 +20,7 @@ from tui_agent.agent.extensions.files import (
     MarkdownFile,
     Source,
     markdown_files,
+    skill_folders,
     with_places,
 )
 from tui_agent.agent.extensions.placeholders import Here, Placeholders, as_it_stands, names_in
@@ -33,7 +34,7 @@ from tui_agent.regex import regex
 from tui_agent.text import one_line
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import shown
-from tui_agent.tools.notes.skills import SKILLS_FOLDER, SkillFolder, find_skills
+from tui_agent.tools.notes.skills import Skill, find_skills
 
 COMMANDS: Final = "commands"
 
@@ -239,13 +240,18 @@ def _in_files(extensions: tuple[ExtensionFolder, ...]) -> list[OwnPrompt]:
     return list({prompt.name: prompt for prompt in found}.values())
 
 
+def _callable(skill: Skill) -> str:
+    """What a skill is called by: its name, or its folder's if that is a title of several words."""
+    return (skill.name if len(skill.name.split()) == 1 else skill.file.parent.name).lower()
+
+
 def _skills_in(extensions: tuple[ExtensionFolder, ...]) -> Iterator[OwnPrompt]:
     """The skills that the user can call; a command of the same name comes before them."""
     for root in extensions:
-        for skill in find_skills((SkillFolder(root.subfolder(SKILLS_FOLDER), within=root.within),)):
+        for skill in find_skills(skill_folders(root)):
             if skill.invocable and not skill.problem:
                 said = with_places(skill.text, root, skill.file.parent)
                 text = f"Follow this skill, whose files are in {skill.file.parent}:\n\n{said}"
-                name = f"{root.prefix}{''.join(skill.name.lower().split())}"
+                name = f"{root.prefix}{_callable(skill)}"
                 names = names_in(skill.arguments)
                 yield OwnPrompt(name, skill.description, skill.hint, text, root.source, names=names, skill=True)

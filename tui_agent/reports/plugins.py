@@ -1,34 +1,38 @@
-"""`tui-agent plugin`: takes Claude Code's plugins from git repositories; what each does is shown before it is on.
+"""`tui-agent plugin`: takes Claude Code's plugins from git repositories and folders; what each does is shown before it
+is on.
 
-A repository is copied into the user's folder without its history and without links, so that nothing in it leads out and
-git has nothing to run there. Nothing of it counts before its folder is in `session.plugins`.
+A repository or folder is copied into the user's folder without its history and without links, so that nothing in it
+leads out and git has nothing to run there. Nothing of it counts before its folder is in `session.plugins`.
 """
 
 import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import ndiff
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from tui_agent.agent.extensions.agents import AGENTS, own_agents
-from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, markdown_files
+from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, markdown_files, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
 from tui_agent.context.counting import Counter
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.programs import find_program, with_search_path
 from tui_agent.settings import Settings
-from tui_agent.settings.brought import plugin_starts
+from tui_agent.settings.brought import plugin_name, plugin_starts
 from tui_agent.settings.writing import keep_setting
-from tui_agent.text import counted, one_line
-from tui_agent.tools.notes.skills import SkillFolder, find_skills
+from tui_agent.text import counted, error_text, one_line
+from tui_agent.tools.notes.skills import find_skills
 
 FOLDER: Final = "plugins"
 """Where the copies are, in the user's folder; beside each a file of the same name that says where it is from."""
@@ -42,6 +46,7 @@ _PROTOCOLS: Final = ("https", "ssh", "file")
 _FOREIGN: Final = ".claude-plugin"
 _PICKED: Final = f"{_FOREIGN}/picked"
 """In a copy: the plugins that its marketplace file puts together from parts of a folder that others share."""
+_NO_PLUGIN: Final = "there is no plugin: neither .claude-plugin nor commands, agents, skills or hooks"
 _NAME: Final = re.compile(r"\w[\w.-]*")
 _SUBFOLDERS: Final = ("commands", AGENTS, "skills", "hooks", "output-styles")
 
@@ -136,7 +141,7 @@ class Plugins:
 
     def _update(self, names: Sequence[str]) -> None:
         on = {copy: each for copy in self._all_copies() if (each := self._on_from(copy))}
-        wanted = {copy for copy, paths in on.items() if not names or {copy.name, *_names(paths)} & set(names)}
+        wanted = {copy for copy, paths in on.items() if not names or {copy.name, *_all_names(paths)} & set(names)}
         if not wanted:
             raise PluginError("no plugin of a copied repository is on by that name; `tui-agent plugin list` lists them")
         for copy in sorted(wanted):
@@ -155,13 +160,12 @@ class Plugins:
             self._say(f"{copy.name}: {origin.url} from {before.commit[:12]} to {origin.commit[:12]}.")
             gone = [path for path in on if not (new / path.relative_to(copy)).is_dir()]
             for path in on:
-                old_lines, there = listing(Plugin(path.name, path)), new / path.relative_to(copy)
-                new_lines = (
-                    listing(Plugin(path.name, there)) if path not in gone else [f"{path.name}: is no longer there"]
-                )
+                called, there = plugin_name(path), new / path.relative_to(copy)
+                old_lines = listing(Plugin(called, path))
+                new_lines = listing(Plugin(called, there)) if path not in gone else [f"{called}: is no longer there"]
                 self._say("\n".join(line for line in ndiff(old_lines, new_lines) if line[0] in "+-"))
                 changed = [] if path in gone else _changed(path, there)
-                self._say(f"{path.name}: {counted(len(changed), 'file')} changed: {', '.join(changed[:MOST_LISTED])}")
+                self._say(f"{called}: {counted(len(changed), 'file')} changed: {', '.join(changed[:MOST_LISTED])}")
             if self._agree("Take this?"):
                 self._replace(new, copy, origin)
                 self._keep(each for each in self._settings.session.plugins if self._resolved(each) not in gone)
@@ -173,23 +177,23 @@ class Plugins:
         kept: list[str] = []
         removed: list[str] = []
         for each in self._settings.session.plugins:
-            (removed if {each, self._resolved(each).name} & set(names) else kept).append(each)
+            (removed if {each, *_all_names([self._resolved(each)])} & set(names) else kept).append(each)
         if not removed:
             raise PluginError(f"no plugin {', '.join(names)} is on; `tui-agent plugin list` lists them")
         self._keep(kept)
-        left = {self._resolved(each) for each in kept}
+        left, called = {self._resolved(each) for each in kept}, [plugin_name(self._resolved(each)) for each in removed]
         for copy in self._all_copies():
             if not any(path.is_relative_to(copy) for path in left):
                 shutil.rmtree(copy)
                 _origin_file(copy).unlink(missing_ok=True)
-        self._say(f"Off from the next session: {', '.join(_names(map(self._resolved, removed)))}.")
+        self._say(f"Off from the next session: {', '.join(called)}.")
 
     def _list(self) -> None:
         paths = [self._resolved(each) for each in self._settings.session.plugins]
         for path in paths:
             copy = next((each for each in self._all_copies() if path.is_relative_to(each)), None)
             origin = _origin(copy) if copy is not None else None
-            self._say("\n".join(listing(Plugin(path.name, path))))
+            self._say("\n".join(listing(Plugin(plugin_name(path), path))))
             self._say(f"  from {origin.url} at {origin.commit[:12]}" if origin is not None else f"  from {path}")
         if not paths:
             self._say("No plugins. `tui-agent plugin add SOURCE` shows those of a git repository.")
@@ -213,7 +217,8 @@ class Plugins:
 
     def _free(self, url: str) -> Path:
         """A place for a copy, called as the repository is, and as the names of what a plugin brings begin."""
-        name = re.sub(r"[^\w.-]", "-", re.split(r"[/:]", url.rstrip("/"))[-1].removesuffix(".git").lower()).strip(".-")
+        last = unquote(re.split(r"[/:]", url.rstrip("/"))[-1])
+        name = re.sub(r"[^\w.-]", "-", last.removesuffix(".git").lower()).strip(".-")
         names = (name or "plugin", *(f"{name or 'plugin'}-{number}" for number in range(2, 1_000)))
         return next(self._copies / each for each in names if not (self._copies / each).exists())
 
@@ -251,7 +256,7 @@ def plugins_in(copy: Path) -> list[Plugin]:
     if (copy / _FOREIGN / "plugin.json").is_file() or any((copy / name).is_dir() for name in _SUBFOLDERS):
         about = _document(copy / _FOREIGN / "plugin.json")
         return [Plugin(_word(about.get("name")) or "plugin", copy, _word(about.get("description")))]
-    raise PluginError("there is no plugin: neither .claude-plugin nor commands, agents, skills or hooks")
+    raise PluginError(_NO_PLUGIN)
 
 
 def _entry(entry: object, copy: Path, root: str) -> Plugin | None:
@@ -302,7 +307,7 @@ def listing(plugin: Plugin) -> list[str]:
     root = ExtensionFolder(plugin.folder, "yours", within=plugin.folder, kind="plugin")
     about = _document(plugin.folder / _FOREIGN / "plugin.json")
     agents = [each for each in own_agents((root,)) if not each.problem]
-    skills = find_skills((SkillFolder(plugin.folder / "skills", within=plugin.folder),))
+    skills = find_skills(skill_folders(root))
     counter = Counter()
     tokens = sum(counter.text(f"- {each.name}: {each.description}\n") for each in agents)
     tokens += sum(
@@ -328,15 +333,17 @@ def listing(plugin: Plugin) -> list[str]:
 
 
 def _unused(about: dict[str, object]) -> Iterator[str]:
-    for name in ("skills", "hooks"):
-        named = about.get(name) or ()
-        places = named if isinstance(named, list | tuple) else [named]
-        if any(not str(place).removeprefix("./").startswith(name) for place in places):
-            yield f"{name} at other places, which plugin.json names"
+    """What a manifest has and nothing here uses, in words."""
+    if about.get("lspServers"):
+        yield "language servers: those that are installed are found by themselves"
 
 
 def _copied(url: str, ref: str, place: Path) -> PluginOrigin:
-    """Copy the files of a repository. Raises `PluginError`."""
+    """Copy the files of a repository, or of a folder that is none. Raises `PluginError`."""
+    if (folder := _plain_folder(url)) is not None:
+        if ref:
+            raise PluginError(f"{folder} is no git repository, so there is no {ref} in it")
+        return PluginOrigin(url, "", _folder_copied(folder, place))
     environ = {name: value for name, value in with_search_path(os.environ).items() if not name.startswith("GIT_")}
     environ |= {
         "GIT_ALLOW_PROTOCOL": ":".join(_PROTOCOLS),
@@ -361,6 +368,42 @@ def _copied(url: str, ref: str, place: Path) -> PluginOrigin:
     shutil.rmtree(place / ".git")
     shutil.rmtree(place / _PICKED, ignore_errors=True)
     return PluginOrigin(url, ref, commit)
+
+
+def _plain_folder(url: str) -> Path | None:
+    """The folder of a file address that is no git repository, bare or not."""
+    if not url.startswith("file://"):
+        return None
+    folder = Path(unquote(urlsplit(url).path))
+    is_repository = (folder / ".git").exists() or ((folder / "HEAD").is_file() and (folder / "objects").is_dir())
+    return None if is_repository or not folder.is_dir() else folder
+
+
+def _folder_copied(folder: Path, place: Path) -> str:
+    """Copy the regular files of a folder, without links; returns a digest of their names and contents, which says
+    whether a later copy differs. Raises `PluginError`.
+    """
+    if not any((folder / name).is_dir() for name in (_FOREIGN, *_SUBFOLDERS)):
+        raise PluginError(_NO_PLUGIN)  # before a folder of any size is copied for nothing
+    digest = sha256()
+    try:
+        place.mkdir()
+        for top, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if name != ".git")
+            own = place / Path(top).relative_to(folder)
+            for name in folders:
+                if not Path(top, name).is_symlink():
+                    (own / name).mkdir()
+            for name in sorted(names):
+                file = Path(top, name)
+                if stat.S_ISREG(file.lstat().st_mode):
+                    shutil.copy2(file, own / name)
+                    digest.update(f"{file.relative_to(folder)}\0".encode(errors="surrogateescape"))
+                    digest.update(sha256((own / name).read_bytes()).digest())
+    except OSError as error:
+        raise PluginError(f"{folder} cannot be copied: {error_text(error)}") from None
+    shutil.rmtree(place / _PICKED, ignore_errors=True)
+    return digest.hexdigest()
 
 
 def _changed(old: Path, new: Path) -> list[str]:
@@ -406,5 +449,6 @@ def _word(value: object) -> str:
     return one_line(value, 500) if isinstance(value, str) else ""
 
 
-def _names(paths: Iterable[Path]) -> list[str]:
-    return [path.name for path in paths]
+def _all_names(paths: Iterable[Path]) -> list[str]:
+    """The names of plugins, and those of their folders."""
+    return [name for path in paths for name in (plugin_name(path), path.name)]

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tui_agent.regex import regex
 from tui_agent.regular import read_bytes
 from tui_agent.settings.schema import ContextSettings
 from tui_agent.settings.servers import listed_servers, plain_json
@@ -41,6 +42,7 @@ _RUNNING: Final = (
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 PLUGIN_DATA: Final = "plugin-data"
 """The folder in the program's home for what plugins keep."""
+_PLUGIN_NAME: Final = regex(r"[A-Za-z0-9][\w.-]{0,63}")
 _TIGHTER: Final = ("permissions.ask = ", "permissions.deny = ")
 """The lines of settings that an untrusted project may add to as well."""
 
@@ -113,20 +115,64 @@ def running(project: Path) -> tuple[str, ...]:
     session = _document(root / _RUNNING[0]).get("session")
     plugins = session.get("plugins") if isinstance(session, dict) else None
     named = [each for each in plugins if isinstance(each, str)] if isinstance(plugins, list) else []
+    places = {each: root / Path(each).expanduser() for each in named}
     return (
         *(
             f"{name}: {line}"
-            for name in (*_RUNNING, *(f"{each}/hooks/{HOOKS}" for each in named))
-            for line in _lines(root / Path(name).expanduser())
+            for name in _RUNNING
+            for line in _lines(root / name)
             if name != _RUNNING[0] or not line.startswith(_TIGHTER)
         ),
-        *(f"{each}: {line}" for each in named for line in plugin_starts(root / Path(each).expanduser())),
+        *(
+            f"{each}/{file.relative_to(plugin)}: {line}"
+            for each, plugin in places.items()
+            for file in plugin_hook_files(plugin)
+            for written in hooks_written(file, _document(file))
+            if isinstance(written, dict)
+            for line in _hooks(written.get("hooks", written))
+        ),
+        *(f"{each}: {line}" for each, plugin in places.items() for line in plugin_starts(plugin)),
     )
 
 
 def plugin_manifest(plugin: Path) -> Mapping[str, object]:
     """What one of Claude Code's plugins says of itself. Reads a file."""
     return _document(plugin / _MANIFEST)
+
+
+def plugin_name(plugin: Path) -> str:
+    """The name that all of one of Claude Code's plugins is called after: the one it gives itself, else its folder's.
+
+    Reads a file.
+    """
+    given = plugin_manifest(plugin).get("name")
+    return given if isinstance(given, str) and _PLUGIN_NAME.fullmatch(given) else plugin.name
+
+
+def plugin_places(plugin: Path, key: str) -> Iterator[Path]:
+    """The files and folders in a plugin that its manifest names under `key`, one or a list of them. Reads a file."""
+    given, top = plugin_manifest(plugin).get(key), os.path.realpath(plugin)
+    for each in given if isinstance(given, list) else [given]:
+        if isinstance(each, str) and Path(os.path.realpath(plugin / each)).is_relative_to(top):
+            yield plugin / each
+
+
+def plugin_hook_files(plugin: Path) -> tuple[Path, ...]:
+    """The files in a plugin that have hooks: the usual one, those that its manifest names, and the manifest itself if
+    hooks are written in it. Reads a file.
+    """
+    given = plugin_manifest(plugin).get("hooks")
+    written = any(isinstance(each, dict) for each in (given if isinstance(given, list) else [given]))
+    inside = [plugin / _MANIFEST] if written else []
+    return tuple(dict.fromkeys((plugin / "hooks" / HOOKS, *plugin_places(plugin, "hooks"), *inside)))
+
+
+def hooks_written(path: Path, document: object) -> list[object]:
+    """The objects with hooks in a file of a plugin, whose manifest may have one or a list of them."""
+    given = document.get("hooks") if isinstance(document, dict) else None
+    if path.parts[-2:] != tuple(_MANIFEST.split("/")) or given is None:
+        return [document]
+    return [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, dict)]
 
 
 def plugin_servers(plugin: Path) -> Mapping[str, object]:

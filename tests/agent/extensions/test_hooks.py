@@ -21,6 +21,7 @@ from tests.servers.script import Call, ParsedRequest, Step
 from tests.tools.mcp.connecting import faulty
 from tui_agent.agent import events
 from tui_agent.agent.events import AgentEvent
+from tui_agent.agent.extensions.claude_forms import arguments_for_claude, arguments_from_claude
 from tui_agent.agent.extensions.files import ExtensionFolder
 from tui_agent.agent.extensions.hook_files import Hook, read_hooks
 from tui_agent.context.compaction.draft import Draft
@@ -296,6 +297,18 @@ async def test_a_changed_call_in_the_names_of_claude_code(tmp_path: Path) -> Non
         await say(session, "run `echo hi`")
         assert "other" in results(session)[0].text
         assert '"timeout":5' in results(session)[0].text
+
+
+def test_a_hook_for_edits_sees_every_text_of_several_edits(tmp_path: Path) -> None:
+    one, two = {"old": "a = 1", "new": "a = 2"}, {"old": "b", "new": "secret", "replace_all": True}
+    told = arguments_for_claude("edit_file", {"path": "calc.py", "edits": [one]}, tmp_path)
+    assert told == {"file_path": str(tmp_path / "calc.py"), "old_string": "a = 1", "new_string": "a = 2"}
+    assert arguments_from_claude("edit_file", told) == {"path": str(tmp_path / "calc.py"), **one}
+
+    several = {"path": str(tmp_path / "calc.py"), "edits": [one, two]}
+    told = arguments_for_claude("edit_file", several, tmp_path)
+    assert (told["old_string"], told["new_string"], told["replace_all"]) == ("a = 1\nb", "a = 2\nsecret", True)
+    assert arguments_from_claude("edit_file", told) == several
 
 
 async def test_a_call_that_failed_has_an_event_of_its_own(tmp_path: Path) -> None:

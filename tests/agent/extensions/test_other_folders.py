@@ -94,6 +94,22 @@ async def test_a_plugin_is_used_where_it_lies(tmp_path: Path) -> None:
     assert "review:helper" in shown_prefix(view)
 
 
+async def test_a_plugin_is_called_as_it_calls_itself_and_a_skill_with_a_title_as_its_folder(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugins/review-main"
+    for place, name in (("skills/look-twice", "Looking Twice"), ("texts/short", "short")):
+        (plugin / place).mkdir(parents=True)
+        (plugin / place / "SKILL.md").write_text(f"---\nname: {name}\ndescription: Looks.\n---\nLook.")
+    (plugin / ".claude-plugin").mkdir()
+    (plugin / ".claude-plugin/plugin.json").write_text(json.dumps({"name": "Review", "skills": "./texts"}))
+    async with talking(tmp_path, {"session.plugins": [str(plugin)]}) as session:
+        prompts = await session.agent.own_commands.all()
+        await say(session, "list .")
+        told = shown_prefix(session.agent.engine.view)
+    assert {prompt.name for prompt in prompts} == {"review:look-twice", "review:short"}
+    assert "Looking Twice" in told
+    assert f"{plugin}/texts/short/SKILL.md" in told
+
+
 async def test_a_skill_says_who_may_use_it(tmp_path: Path) -> None:
     keys = {"both": "license: MIT", "mine": "disable-model-invocation: true", "its": "user-invocable: false"}
     for name, key in keys.items():

@@ -17,6 +17,8 @@ OURS: Final[Mapping[str, str]] = {
 _BASH: Final = ("Bash",)
 _WITHOUT: Final = frozenset(("description", "dangerouslyDisableSandbox"))
 """Arguments of Claude Code's Bash that say nothing to our tool."""
+_REPLACED: Final = frozenset(("old", "new", "replace_all"))
+"""Arguments of our `edit_file` that `edits` stands in place of."""
 
 
 def names_of(tool: str) -> tuple[str, ...]:
@@ -28,8 +30,8 @@ def arguments_for_claude(tool: str, arguments: Mapping[str, object], folder: Pat
     """Arguments of our tool in the form of Claude Code: its names, absolute paths of files, milliseconds."""
     form = facts_of(tool)
     fields = {form.arguments.get(name, name): value for name, value in arguments.items()}
-    if isinstance(edits := fields.get("edits"), list):
-        fields["edits"] = [_renamed(edit, form.arguments) for edit in edits]
+    if isinstance(edits := fields.pop("edits", None), list):
+        fields |= _edits_for_claude([_renamed(edit, form.arguments) for edit in edits])
     path = fields.get("file_path")
     if isinstance(path, str):
         fields["file_path"] = str(folder / Path(path).expanduser())
@@ -46,12 +48,25 @@ def arguments_from_claude(tool: str, arguments: Mapping[str, object]) -> dict[st
     fields = {ours.get(name, name): value for name, value in arguments.items()}
     if isinstance(edits := fields.get("edits"), list):
         fields["edits"] = [_renamed(edit, ours) for edit in edits]
+        fields = {name: value for name, value in fields.items() if name not in _REPLACED}
     if form.claude != _BASH:
         return fields
     timeout = fields.get("timeout")
     if isinstance(timeout, int | float):
         fields["timeout"] = max(1, round(timeout / 1_000))
     return {name: value for name, value in fields.items() if name not in _WITHOUT}
+
+
+def _edits_for_claude(edits: list[object]) -> dict[str, object]:
+    """Several replacements as Claude Code's Edit has one: a hook that looks for something in the texts of an Edit finds
+    it in each of them. The list stands beside them if it has more than one.
+    """
+    texts = {
+        name: "\n".join(text for edit in edits if isinstance(edit, dict) and isinstance(text := edit.get(name), str))
+        for name in ("old_string", "new_string")
+    }
+    everywhere = [edit["replace_all"] for edit in edits if isinstance(edit, dict) and edit.get("replace_all")]
+    return {**texts, **({"replace_all": True} if everywhere else {}), **({"edits": edits} if len(edits) > 1 else {})}
 
 
 def _renamed(edit: object, names: Mapping[str, str]) -> object:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import structs
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.durable import make_private_folder
 from tui_agent.regular import read_at_most
-from tui_agent.settings.brought import plugin_manifest
+from tui_agent.settings.brought import plugin_places
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.confined import open_file
 from tui_agent.tools.gate.workspace import shown
 from tui_agent.tools.notes.front_matter import split_front_matter
+from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder
 
 MOST_FILES: Final = 200
 """The most files read in one folder."""
@@ -145,10 +145,23 @@ def _named(root: ExtensionFolder, subfolder: str) -> list[Path]:
     """The files and folders in place of a subfolder that the manifest of a plugin names."""
     if root.kind != "plugin":
         return []
-    given = plugin_manifest(root.folder).get("outputStyles" if subfolder == STYLES else subfolder)
-    named = (root.folder / each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str))
-    inside = structs.replace(root, within=root.folder)
-    return [each for each in named if each != root.subfolder(subfolder) and not _leads_out(inside, each.resolve())]
+    named = plugin_places(root.folder, "outputStyles" if subfolder == STYLES else subfolder)
+    return [each for each in named if each != root.subfolder(subfolder)]
+
+
+def skill_folders(root: ExtensionFolder) -> tuple[SkillFolder, ...]:
+    """Where a folder of extensions has skills: in the usual subfolder, and where a plugin's manifest says, which names
+    folders of skills and single ones. Reads files.
+    """
+    usual = SkillFolder(root.subfolder(SKILLS_FOLDER), within=root.within)
+    named = (
+        SkillFolder(each.parent, root.within, each.name)
+        if (each / SKILL_FILE).is_file() and each.name
+        else SkillFolder(each, root.within)
+        for each in _named(root, SKILLS_FOLDER)
+        if each.parent != usual.path
+    )
+    return (usual, *named)
 
 
 def _leads_out(root: ExtensionFolder, real: Path) -> bool:

@@ -15,6 +15,7 @@ from msgspec import structs
 from tui_agent.agent.extensions.claude_forms import names_of
 from tui_agent.agent.extensions.files import ExtensionFolder, Source, contents, state
 from tui_agent.regex import regex
+from tui_agent.settings.brought import hooks_written, plugin_hook_files
 from tui_agent.settings.servers import plain_json
 from tui_agent.text import error_text
 from tui_agent.tools.base import ToolFailure
@@ -88,7 +89,6 @@ _KEYS: Final = {
 
 _OURS: Final = "hooks.json"
 _SETTINGS: Final = ("settings.json", "settings.local.json")
-_IN_PLUGIN: Final = "hooks/hooks.json"
 _CALL_PYTHON: Final = (
     "import importlib, json, sys; module, _, name = sys.argv[1].partition(':'); "
     "said = getattr(importlib.import_module(module), name)(json.load(sys.stdin)); "
@@ -181,8 +181,9 @@ class FoundHooks(NamedTuple):
 
 def files_of(root: ExtensionFolder) -> tuple[Path, ...]:
     """The files in a folder of extensions that may have hooks."""
-    names = {"own": (_OURS,), "claude": _SETTINGS, "plugin": (_IN_PLUGIN,)}[root.kind]
-    return tuple(root.folder / name for name in names)
+    if root.kind == "plugin":
+        return plugin_hook_files(root.folder)
+    return tuple(root.folder / name for name in ((_OURS,) if root.kind == "own" else _SETTINGS))
 
 
 def signature_of(extensions: Sequence[ExtensionFolder]) -> tuple[object, ...]:
@@ -207,7 +208,7 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
             document.get("disableAllHooks") is True or (root.kind != "own" and "hooks" not in document)
         ):
             continue
-        for found in _hooks_in(document, root, path):
+        for found in (each for written in hooks_written(path, document) for each in _hooks_in(written, root, path)):
             if isinstance(found, Hook):
                 # The same one in several files of settings runs once; a plugin's stays apart.
                 hooks.setdefault(

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from tui_agent.agent.extensions.files import ExtensionFolder, with_places
+from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders, with_places
 from tui_agent.regex import regex
-from tui_agent.tools.notes.skills import SKILL_FILE, SKILLS_FOLDER, SkillFolder, find_skills
+from tui_agent.tools.notes.skills import SKILL_FILE, find_skills
 
 _PLAIN: Final = regex(r"[\w./:=@%+,-]+")
 _SIGNS: Final = (
@@ -93,7 +93,7 @@ def skill_as_read(extensions: Sequence[ExtensionFolder], here: Here, file: Path,
     if file.name != SKILL_FILE or "${CLAUDE_" not in text:
         return text
     for root in extensions:
-        if any(each.file == file for each in find_skills((SkillFolder(root.subfolder(SKILLS_FOLDER), root.within),))):
+        if any(each.file == file for each in find_skills(skill_folders(root))):
             said = here.filled(with_places(text, root, file.parent))
             return f"{said}\n[Places such as ${{CLAUDE_SKILL_DIR}} are filled in.]" if said != text else text
     return text

@@ -21,7 +21,7 @@ from tui_agent.programs import is_written, written_folders
 from tui_agent.regex import regex
 from tui_agent.regular import read_bytes
 from tui_agent.settings import Settings, ToolServer
-from tui_agent.settings.brought import PLUGIN_DATA, plugin_servers
+from tui_agent.settings.brought import PLUGIN_DATA, plugin_name, plugin_servers
 from tui_agent.settings.servers import listed_servers, plain_json, server_from, usable_name
 from tui_agent.settings.trust import EDITORS_SERVERS_FILE, SERVERS_FILE
 from tui_agent.text import one_line
@@ -203,9 +203,10 @@ def _of_plugin(plugin: ServerPlugin) -> FoundServers:
     for name, place in places.items():
         text = text.replace(f"${{{name}}}", json.dumps(place)[1:-1])
     found = _tamed(servers_in({"mcpServers": json.loads(text)}, str(plugin.folder)))
+    called = plugin_name(plugin.folder)
     return found._replace(
         servers={
-            usable_name(f"plugin_{plugin.folder.name}_{name}"): msgspec.structs.replace(server, env=places | server.env)
+            usable_name(f"plugin_{called}_{name}"): msgspec.structs.replace(server, env=places | server.env)
             for name, server in found.servers.items()
         },
     )

@@ -31,11 +31,12 @@ class SkillFolder(msgspec.Struct, frozen=True):
     """A folder of skills.
 
     With all links followed, a skill must be in the folder `within`: a project's skills may not be outside the project.
-    None: links may lead anywhere, as for the user's own skills.
+    None: links may lead anywhere, as for the user's own skills. only: the one folder in it that counts; empty: all.
     """
 
     path: Path
     within: Path | None = None
+    only: str = ""
 
 
 class Skill(msgspec.Struct, frozen=True):
@@ -113,7 +114,8 @@ def _files(folder: SkillFolder) -> list[Path]:
             names = sorted(entry.name for entry in islice(entries, 10 * MAX_SKILLS))
     except OSError:
         return []
-    places = (_real(root / name / SKILL_FILE, folder) for name in names if not name.startswith("."))
+    names = [folder.only] if folder.only else [name for name in names if not name.startswith(".")]
+    places = (_real(root / name / SKILL_FILE, folder) for name in names)
     return list(islice((place for place in places if place is not None and place.is_file()), MAX_SKILLS))
 
 
