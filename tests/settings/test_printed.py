@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent.talking import say, talking
 from tui_agent.conversation.entries import Message
-from tui_agent.settings import load_settings
+from tui_agent.settings import SettingsError, load_settings
 from tui_agent.tools.mcp.configuration import configured
 
 PRINTED = Path(__file__).parent / "printed"
@@ -56,6 +56,56 @@ def test_a_part_of_a_page_is_read_as_it_stands_there(text: str, tmp_path: Path) 
         assert server.headers["Authorization"].startswith("Bearer YOUR_")
 
 
+ELSEWHERE = {
+    "a prefix": '{"tool.mcpServers": {"docs": {"command": "docs"}}}',
+    "a section of another name": '{"tool.advanced": {"mcpServers": [{"name": "docs", "command": "docs"}]}}',
+    "as codex in JSON": '{"mcp_servers": {"docs": {"command": "docs"}}}',
+    "a list as codex has it": '{"mcp_servers": [{"name": "docs", "command": "docs"}]}',
+    "a comment with a bracket": """{"mcpServers": {"docs": {
+      "command": "docs",
+      // "tools": ["one", "two"],
+      /* } */ "args": []
+    }}}""",
+    "ends of lines": '{"mcpServers": {\\\n "docs": {\\ \n "command": "docs"\\\n}}}',
+    "nothing to leave out": '{"$schema": "https://x.example/s.json", "mcpServers": {"docs": {"command": "docs", '
+    '"autoApprove": [], "tools": ["*"], "gallery": false}}}',
+}
+
+
+@pytest.mark.parametrize("text", ELSEWHERE.values(), ids=ELSEWHERE)
+def test_servers_are_found_wherever_a_page_has_them(text: str, tmp_path: Path) -> None:
+    for name in ("config.json", ".mcp.json"):
+        (tmp_path / name).write_text(text)
+    settings = load_settings(tmp_path, None, environ={})
+    servers, problems = configured({}, tmp_path, tmp_path)
+    assert [each.server.command for each in servers] == ["docs"]
+    assert list(settings.mcp.servers) == ["docs"]
+    assert settings.notices == ()
+    assert problems == ()
+
+
+def test_what_else_a_section_with_servers_has_is_named(tmp_path: Path) -> None:
+    block = {"tool.advanced": {"mcpServers": [{"name": "docs", "command": "docs"}], "speed": 3}}
+    (tmp_path / "config.json").write_text(json.dumps(block))
+    settings = load_settings(tmp_path, None, environ={})
+    assert list(settings.mcp.servers) == ["docs"]
+    assert "unknown key 'tool.advanced'" in settings.notices[0]
+
+
+NO_JSON = '"tool_servers": 1, "mcpServers": [ "docs": {"command": "docs"} ]'
+
+
+def test_a_page_that_is_no_json_stops_no_start(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(NO_JSON)
+    settings = load_settings(tmp_path, None, environ={})
+    (notice,) = settings.notices
+    assert notice.endswith("; nothing in this file is used")
+    assert "malformed JSON at line 1" in notice
+    (tmp_path / "config.json").write_text(f'"permissions": {{"deny": ["fetch_url"]}}, {NO_JSON}')
+    with pytest.raises(SettingsError, match="malformed JSON"):  # a limit must not go unnoticed
+        load_settings(tmp_path, None, environ={})
+
+
 @pytest.mark.parametrize("text", printed("settings_pages"), ids=lambda text: text[:60])
 def test_what_does_not_fit_in_the_settings_of_others_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
@@ -78,8 +128,8 @@ def test_keys_of_other_agents_in_the_settings_are_named_and_left_alone(block: di
     settings = load_settings(tmp_path, None, environ={})
     if isinstance(block.get("model"), str):
         assert settings.model.id == block["model"]
-    for key in block.keys() - {"model", "permissions", "ui"}:
-        assert any(f"unknown key {key!r}" in notice for notice in settings.notices), key
+    for key in block.keys() - {"model", "permissions", "ui", "$schema"}:
+        assert any(f" {key!r}" in notice for notice in settings.notices), key
 
 
 @pytest.mark.parametrize("block", printed("hooks"), ids=lambda block: json.dumps(block)[:60])

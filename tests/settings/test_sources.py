@@ -222,6 +222,22 @@ def test_a_malformed_file_is_named_with_the_place(tmp_path: Path, text: str, pro
     assert problem in said
 
 
+def test_a_file_of_another_name_is_said_to_be_unread(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in (home, project / ".agents"):
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text('[model]\nid = "offline"\n')
+    (home / "config.json").write_text('{"hooks": {}}')
+    settings = load_settings(home, project, trusted=True, environ={})
+    assert settings.model.id == ""
+    assert settings.notices == (
+        f"{home / 'config.json'}: 'hooks' is no setting; hooks are read from hooks.json in the same folder",
+        f"{home / 'config.toml'} is not read: settings are in config.json, as JSON",
+        f"{project / '.agents/config.toml'} is not read: settings are in config.json, as JSON",
+    )
+    assert len(load_settings(home, project, environ={}).notices) == 2
+
+
 def test_a_file_that_is_not_utf8_and_one_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b'{"ui": "\xff"}')
     assert problems_of(tmp_path) == (f"{tmp_path / 'config.json'}: not valid UTF-8 at byte 9",)

@@ -10,9 +10,9 @@ from tui_agent.regex import regex
 from tui_agent.settings.keys import SERVER_NAME
 from tui_agent.settings.schema import OAuth, ToolServer
 
-_TOKEN: Final = regex(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|(?<![\[{,\s:]),(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL
-)
+_TOKEN: Final = regex(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|\\(?=[ \t]*(?:\n|$))', re.DOTALL)
+"""What is in JSON besides its marks: texts, comments, and the backslash with which some pages end a line."""
+_LAST_COMMA: Final = regex(r'"(?:[^"\\]|\\.)*"|(?<![\[{,\s:]),(?=\s*[}\]])', re.DOTALL)
 _OWN: Final = frozenset(ToolServer.__struct_fields__)
 _SAID: Final = frozenset(
     (
@@ -22,6 +22,8 @@ _SAID: Final = frozenset(
     )
 )
 """Fields of other agents' that are understood, or say nothing that matters here."""
+_SECTIONS: Final = ("mcp_servers", "context_servers", "servers", "mcpServers")
+"""Sections with servers at the top of a file; of equal names, the one in the last counts."""
 _MILLISECONDS: Final = 1_000
 """A `timeout` from this on is in milliseconds; Claude Code and Gemini CLI have these, others have seconds."""
 
@@ -34,15 +36,15 @@ class Printed(NamedTuple):
 
 
 def plain_json(text: str) -> str:
-    """JSON text without the comments and last commas that many programs allow, and with the braces around it that a
-    part of a page may lack. Line numbers stay.
+    """JSON text without the comments, last commas and ends of lines that pages of many programs have, and with the
+    braces around it that a part of a page may lack. Line numbers stay.
     """
 
     def plain(found: re.Match[str]) -> str:
         token = found[0]
         return token if token.startswith('"') else "\n" * token.count("\n")
 
-    text = _TOKEN.sub(plain, text)
+    text = _LAST_COMMA.sub(plain, _TOKEN.sub(plain, text))
     return f"{{{text.rstrip().rstrip(',')}}}" if text.lstrip().startswith('"') else text
 
 
@@ -82,8 +84,14 @@ def server_from(given: object) -> Printed:
         server = msgspec.convert(known, ToolServer)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    unknown = [str(key) for key in given if key not in _OWN and key not in _SAID] + notes
+    unknown = [str(key) for key, value in given.items() if key not in _OWN and key not in _SAID and _says(value)]
+    unknown += notes
     return Printed(server, (f"not used: {', '.join(unknown)}",) if unknown else ())
+
+
+def _says(value: object) -> bool:
+    """Whether leaving a field out changes anything: not an empty one, and not one that names everything."""
+    return value not in (None, False, "", [], {}, "*", ["*"])
 
 
 def usable_name(name: str) -> str:
@@ -95,8 +103,10 @@ def usable_name(name: str) -> str:
 
 
 def listed_servers(document: Mapping[str, object]) -> Mapping[str, object] | None:
-    """The servers of a file by name, wherever an agent has them: under ``mcpServers``, ``servers`` (VS Code), ``mcp``
-    (opencode) or ``context_servers`` (Zed); None if it has none.
+    """The servers of a file by name, wherever an agent has them; None if it has none.
+
+    That is under ``mcpServers``, ``servers`` (VS Code), ``mcp`` (opencode), ``context_servers`` (Zed), ``mcp_servers``
+    (codex) or ``….mcpServers`` (Amp), or below another section (Augment).
     """
     section = document.get("mcp")
     inner = section if _is_map(section) else {}
@@ -105,7 +115,10 @@ def listed_servers(document: Mapping[str, object]) -> Mapping[str, object] | Non
         for name, each in inner.items()
         if name != "servers" and _is_map(each) and {"command", "url"} & each.keys()
     }
-    places = [_by_name(document.get(name)) for name in ("context_servers", "servers", "mcpServers")]
+    prefixed = (each for name, each in document.items() if name.endswith(".mcpServers"))
+    sections = (each.get("mcpServers") for name, each in document.items() if name != "mcp" and _is_map(each))
+    named = (document.get(name) for name in _SECTIONS)
+    places = [_by_name(each) for each in (*sections, *prefixed, *named)]
     found = [place for place in (own, *places, inner.get("servers")) if _is_map(place)]
     return {name: each for place in found for name, each in place.items()} if own or len(found) > 1 else None
 
@@ -131,9 +144,15 @@ def servers_of_settings(document: Mapping[str, object], origin: str, notices: li
             continue
         servers[usable] = msgspec.to_builtins(server)
         notices += [f"{origin}: the server {usable}: {note}" for note in notes]
-    rest = {key: value for key, value in document.items() if key not in ("mcpServers", "servers", "context_servers")}
+    rest = {key: value for key, value in document.items() if not _has_servers(key, value)}
     others = {key: value for key, value in section.items() if key not in listed} if _is_map(section) else {}
     return {**rest, "mcp": {**others, "servers": servers}}
+
+
+def _has_servers(key: str, value: object) -> bool:
+    """Whether `listed_servers` takes servers from this part of a file, and there is nothing else in it."""
+    within = _is_map(value) and key != "mcp" and value.keys() == {"mcpServers"}
+    return key in _SECTIONS or key.endswith(".mcpServers") or within
 
 
 def _is_map(value: object) -> TypeGuard[Mapping[str, object]]:

@@ -40,8 +40,21 @@ USER_FILE = "config.json"
 PROJECT_FILE = Path(".agents") / "config.json"
 ENVIRONMENT_PREFIX = "TUI_AGENT__"
 MAX_FILE_BYTES = 1_000_000
+UNREAD_FILES = (
+    *("config.toml", "config.yaml", "config.yml", "config.jsonc", "config.json5"),
+    *("settings.json", "settings.toml", "settings.yaml", "settings.yml"),
+)
+"""Names under which other programs have their settings, which are not read here."""
 _LIMITING = frozenset({"permissions", "limits", "agent", "safety"})
 """Sections of settings that limit what the agent may do or spend."""
+_OF_OTHERS = frozenset(
+    {"mcpServers", "mcp_servers", "servers", "context_servers", "hooks", "PreToolUse", "PostToolUse"}
+)
+"""Keys of which one is in what the pages of other agents and of servers print."""
+_ELSEWHERE = {"hooks": "hooks are read from hooks.json in the same folder"}
+"""Where something belongs that is no setting."""
+_SILENT = frozenset({"$schema"})
+"""Keys that are for editors."""
 
 
 class SettingsError(Exception):
@@ -50,6 +63,20 @@ class SettingsError(Exception):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+
+
+class _MalformedError(SettingsError):
+    """A file is no JSON.
+
+    foreign: it is what another agent's page prints, since its text has keys of theirs, and of ours none but those on
+    servers. Any other may have limits, and one that does not count must not go unnoticed.
+    """
+
+    def __init__(self, problems: Sequence[str], text: str) -> None:
+        super().__init__(problems)
+        keys = set(re.findall(r'"([\w$.-]+)"\s*:', text))
+        ours = {key.partition(".")[0] for key in section_keys()} - {"mcp"}
+        self.foreign = bool(keys & _OF_OTHERS) and not keys & ours
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -130,8 +157,10 @@ def load_settings(
     """
     load = _Load()
     load.apply(_from_file(home / USER_FILE, load.problems, load.notices))
+    load.notices += _unread(home / USER_FILE)
     if project is not None:
         if trusted:
+            load.notices += _unread(project / PROJECT_FILE)
             load.apply_trusted(project / PROJECT_FILE)
         else:
             load.apply_untrusted(project / PROJECT_FILE)
@@ -216,6 +245,12 @@ class _Load:
 def _from_file(path: Path, problems: list[str], notices: list[str]) -> Iterator[Assignment]:
     try:
         document = read_document(path)
+    except _MalformedError as error:
+        if error.foreign:
+            notices += [f"{problem}; nothing in this file is used" for problem in error.problems]
+        else:
+            problems.extend(error.problems)
+        return
     except SettingsError as error:
         problems.extend(error.problems)
         return
@@ -251,8 +286,14 @@ def _from_section(
                 yield from _from_section(f"{key}.", value, origin, problems, notices)
             else:
                 problems.append(f"{origin}: {key}: expected a section {{…}}, got {value!r:.80}")
-        else:
+        elif key not in _SILENT:
             notices.append(f"{origin}: {_unknown(key)}")
+
+
+def _unread(path: Path) -> list[str]:
+    """A sentence for each file beside that of the settings that looks as if it had some."""
+    found = (path.with_name(name) for name in UNREAD_FILES)
+    return [f"{each} is not read: settings are in {path.name}, as JSON" for each in found if each.is_file()]
 
 
 def environment_name(key: str) -> str:
@@ -306,6 +347,8 @@ def _from_program(origin: str, key: str, value: object, problems: list[str]) -> 
 
 
 def _unknown(key: str) -> str:
+    if key in _ELSEWHERE:
+        return f"{key!r} is no setting; {_ELSEWHERE[key]}"
     close = nearest(key, [*settings_by_key(), *sorted(section_keys())])
     hint = f"did you mean {close}?" if close else "`tui-agent config` lists all keys"
     return f"unknown key {key[:80]!r}; {hint}"
@@ -318,15 +361,22 @@ def read_document(path: Path) -> Mapping[str, object] | None:
         return None
     import json
 
+    given = text
     try:
-        if "//" in text or "/*" in text or text.lstrip().startswith('"') or re.search(r",\s*[}\]]", text):
+        if (
+            "//" in text
+            or "/*" in text
+            or "\\\n" in text
+            or text.lstrip().startswith('"')
+            or re.search(r",\s*[}\]]", text)
+        ):
             from tui_agent.settings.servers import plain_json
 
             text = plain_json(text)
         document = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise SettingsError([f"{path}: malformed JSON at {where}: {error.msg}"]) from None
+        raise _MalformedError([f"{path}: malformed JSON at {where}: {error.msg}"], given) from None
     except RecursionError:
         raise SettingsError([f"{path}: malformed JSON: nested too deeply"]) from None
     except ValueError as error:

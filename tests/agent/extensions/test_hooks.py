@@ -476,6 +476,14 @@ async def test_a_hook_that_says_itself_that_nothing_waits_for_it(tmp_path: Path)
     assert not [each for each in said if isinstance(each, events.Notice) and "A hook failed" in each.title]
 
 
+def test_events_outside_the_section_of_claude_code_are_named(tmp_path: Path) -> None:
+    event = {"hooks": [{"type": "command", "command": "true"}]}
+    (tmp_path / "settings.json").write_text(json.dumps({"PreToolUse": [event], "Setup": [event], "env": {}}))
+    found = read_hooks((ExtensionFolder(tmp_path, "yours", kind="claude"),))
+    assert found.hooks == ()
+    assert found.problems == (f"{tmp_path / 'settings.json'}: PreToolUse, Setup: not read outside a section `hooks`.",)
+
+
 async def test_events_that_do_not_occur_here_are_listed_and_no_problem(tmp_path: Path) -> None:
     hook(tmp_path / "home", "true", event="TeammateIdle")
     async with talking(tmp_path) as session:

@@ -204,9 +204,11 @@ def read_hooks(extensions: Sequence[ExtensionFolder]) -> FoundHooks:
         except (ToolFailure, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} cannot be read: {error_text(error, 200)}")
             continue
-        if isinstance(document, dict) and (
-            document.get("disableAllHooks") is True or (root.kind != "own" and "hooks" not in document)
-        ):
+        if isinstance(document, dict) and document.get("disableAllHooks") is True:
+            continue
+        if isinstance(document, dict) and root.kind != "own" and "hooks" not in document:
+            outside = [name for name in (*EVENTS, *ELSEWHERE) if name in document]
+            problems += [f"{path}: {', '.join(outside)}: not read outside a section `hooks`."] if outside else []
             continue
         for found in (each for written in hooks_written(path, document) for each in _hooks_in(written, root, path)):
             if isinstance(found, Hook):
