@@ -52,7 +52,7 @@ def test_a_copy_is_whole_while_others_append_and_pack() -> None:
     def append() -> None:
         for number in range(20_000):
             log.append(log.stamp(HeadMoved(to=number // 2) if number % 7 == 0 else user_message("words"), 0.0))
-            if not log.is_packed():
+            if not log.is_packed:
                 log.pack()
         over.set()
 

@@ -3,8 +3,9 @@
 from tests.context.talks import Talk
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Cleared, HeadMoved, Message, Summarized, tool_result
-from tui_agent.conversation.todo import TodoItem, TodoList, newest_todo, read_todo
+from tui_agent.conversation.todo import TodoItem, TodoList, newest_todo
 from tui_agent.conversation.view import View
+from tui_agent.lenient import decoded
 
 
 def listed(talk: Talk, *items: str, failed: bool = False) -> int:
@@ -100,5 +101,6 @@ def test_what_comes_first_and_how_far_it_is() -> None:
 
 def test_arguments_that_hold_no_list() -> None:
     for arguments in ("", "{}", "[]", "{", '{"items": 3}', '{"items": [{"text": "a"}]}', '{"items": ["\ud800"]}'):
-        assert read_todo(arguments) is None
-    assert read_todo('{"items": [{"text": "a", "state": "done", "more": 1}]}') == TodoList((TodoItem("a", "done"),))
+        assert decoded(arguments, TodoList) is None
+    more = '{"items": [{"text": "a", "state": "done", "more": 1}]}'
+    assert decoded(more, TodoList) == TodoList((TodoItem("a", "done"),))

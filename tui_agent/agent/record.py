@@ -151,7 +151,7 @@ class Record:
                 await self._mend()
             newest = len(self.view.log)
             self.telemetry.appended(stamped)
-            if not self.view.log.is_packed():
+            if not self.view.log.is_packed:
                 await asyncio.to_thread(self.view.log.pack)
             return newest
 

@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
+from copy import copy
 from operator import attrgetter
 from typing import TypeVar
 
@@ -122,18 +123,15 @@ class Fold:
     def copy(self, log: Log) -> "Fold":
         """An independent copy; `log` is a copy of the log. Costs O(length of the conversation)."""
         other = Fold(log)
-        other.__dict__.update(self.__dict__, log=log)
+        containers = {
+            name: copy(each) for name, each in vars(self).items() if isinstance(each, dict | list | set | array)
+        }
+        other.__dict__.update(vars(self) | containers, log=log, dropped=[])
         other.states = [state.copy() for state in self.states]
         same = {state.seq: state for state in other.states}
-        other.queued, other.context = dict(self.queued), dict(self.context)
-        other.signed_under = dict(self.signed_under)
         other.open = {seq: same[seq] for seq in self.open}
         other.state_by_call = {call_id: same[state.seq] for call_id, state in self.state_by_call.items()}
         other._state_by_result = {seq: same[state.seq] for seq, state in self._state_by_result.items()}
-        other.active = set(self.active)
-        other.boundaries, other.hidden_counts = dict(self.boundaries), dict(self.hidden_counts)
-        other.measured_calls, other._pins = list(self.measured_calls), list(self._pins)
-        other.dropped, other._answers, other._unqueued = [], self._answers[:], dict(self._unqueued)
         other._switched = {seq: list(targets) for seq, targets in self._switched.items()}
         other._earlier_calls = {key: same[state.seq] for key, state in self._earlier_calls.items()}
         return other

@@ -40,13 +40,13 @@ class Items(Sequence[Item]):
 
     def __init__(self, fold: Fold) -> None:
         self._fold = fold
-        self._states = [state for state in fold.states if state.shown and not state.is_annex]
+        self._states = [state for state in fold.states if state.is_listed]
         self._starts = list(accumulate(map(_count, self._states), initial=0))
 
     def place_of(self, seq: int) -> int | None:
         """The index of the item with this number; None if there is none."""
         state = self._fold.state_of(seq)
-        if state is None or not state.shown or state.is_annex:
+        if state is None or not state.is_listed:
             return None
         place = bisect_right(self._states, state.seq, key=lambda each: each.seq) - 1
         within = [state.seq, *(result.seq for result in state.results.values())].index(seq)

@@ -36,7 +36,6 @@ UNPACKED_ENTRIES: Final = 128
 """How many of the newest entries stay decoded."""
 _CACHED_BLOCKS: Final = 8
 """How many of the blocks read last stay decoded too."""
-_FASTEST_COMPRESSION: Final = 1
 
 
 class Log:
@@ -84,8 +83,7 @@ class Log:
         else:
             self._blocks.append([entry])
         self._kinds.append(type(entry))
-        said = isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
-        self._said.append(said)
+        self._said.append(is_said(entry))
         if (usage := usage_of(entry)) is not None:
             self._answers.append(entry.seq)
             self._tokens.append(max(0, usage.input_tokens))
@@ -93,9 +91,10 @@ class Log:
         # Last: the number of parents is the log's length.
         self._parents.append(entry.parent)
 
-    def is_packed(self, unpacked: int = UNPACKED_ENTRIES) -> bool:
+    @property
+    def is_packed(self) -> bool:
         """Whether `pack` would do nothing."""
-        return (len(self) - unpacked) // BLOCK_ENTRIES <= self._packed
+        return (len(self) - UNPACKED_ENTRIES) // BLOCK_ENTRIES <= self._packed
 
     def pack(self, unpacked: int = UNPACKED_ENTRIES) -> None:
         """Compress all but the newest entries: some 5 ms a megabyte. One at a time, in any thread while others read and
@@ -104,7 +103,7 @@ class Log:
         for index in range(self._packed, (len(self) - unpacked) // BLOCK_ENTRIES):
             block = self._blocks[index]
             if isinstance(block, list):
-                self._blocks[index] = zlib.compress(b"\n".join(map(encode, block)), _FASTEST_COMPRESSION)
+                self._blocks[index] = zlib.compress(b"\n".join(map(encode, block)), zlib.Z_BEST_SPEED)
             self._packed = index + 1
 
     def copy(self) -> "Log":
@@ -268,6 +267,11 @@ class Entries(Sequence[AnyEntry]):
 @lru_cache(_CACHED_BLOCKS)
 def _unpacked(block: bytes) -> tuple[AnyEntry, ...]:
     return tuple(map(decode, zlib.decompress(block).split(b"\n")))
+
+
+def is_said(entry: AnyEntry) -> bool:
+    """Whether it is a message of the user or the model, or delivers one."""
+    return isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
 
 
 def because_of(entry: AnyEntry) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from tui_agent.conversation.blocks import ToolCall, ToolResult
 from tui_agent.conversation.entries import Message, ModeChanged, Prefix
 from tui_agent.conversation.log import Log
+from tui_agent.lenient import decoded
 
 ASK: Final = "ask_user"
 PLAN: Final = "submit_plan"
@@ -69,17 +70,9 @@ def waiting_plan(log: Log) -> TaskPlan | None:
             continue
         calls = (block for block in entry.blocks if isinstance(block, ToolCall))
         asked = next((call for call in calls if call.id == waiting and call.name == PLAN), None)
-        return read_plan(asked.arguments) if asked is not None else None
+        found = decoded(asked.arguments, _Arguments) if asked is not None else None
+        return TaskPlan(found.plan, tuple(" ".join(step.split()) for step in found.steps)) if found else None
     return None
-
-
-def read_plan(arguments: str) -> TaskPlan | None:
-    """Parse a plan from a call's arguments (JSON text); None if they are not valid."""
-    try:
-        found = _decoder.decode(arguments.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-    return TaskPlan(found.plan, tuple(" ".join(step.split()) for step in found.steps))
 
 
 def knows_of_plan_mode(log: Log, known_at: int = 0, known: bool = False) -> bool:
@@ -113,6 +106,3 @@ def mode_at_head(log: Log, left: int) -> str:
 class _Arguments(msgspec.Struct, frozen=True):
     plan: str
     steps: tuple[str, ...]
-
-
-_decoder = msgspec.json.Decoder(_Arguments)

@@ -172,6 +172,11 @@ class MessageState(msgspec.Struct, eq=False, gc=False):
         return self.kind == "summary" and self.opened_boundaries == (self.seq,)
 
     @property
+    def is_listed(self) -> bool:
+        """Whether it is one of the messages that people see."""
+        return self.shown and not self.is_annex
+
+    @property
     def category(self) -> Category:
         if self.role == "assistant":
             return "assistant"
@@ -288,7 +293,7 @@ def shown_result(
         match cover:
             case Restored():
                 text = cover.texts[cover.items.index(result_state.seq)]
-                return (_with_text(result, text) if text else result), "restored"
+                return (msgspec.structs.replace(result, text=text) if text else result), "restored"
             case Cleared() if not pinned:
                 return _replaced_by(result, cover.texts[cover.results.index(result_state.seq)]), "cleared"
             case Digested() if not pinned:
@@ -385,7 +390,7 @@ def _sent_result(
         return ToolResult(call.id, INTERRUPTED, is_error=True), "verbatim"
     answer, shown = shown_result(result_state, call.id, log, pinned=state.pinned, active=active)
     if not answer.text.strip() and not answer.images:
-        answer = _with_text(answer, NO_OUTPUT)
+        answer = msgspec.structs.replace(answer, text=NO_OUTPUT)
     return (answer if state.role == "assistant" else user_shell_text(call, answer)), shown
 
 
@@ -433,7 +438,3 @@ def fingerprint_of(role: Role, blocks: tuple[Block, ...]) -> Fingerprint:
 
 def _replaced_by(result: ToolResult, text: str) -> ToolResult:
     return ToolResult(result.call_id, text, is_error=result.is_error, opaque=result.opaque)
-
-
-def _with_text(result: ToolResult, text: str) -> ToolResult:
-    return msgspec.structs.replace(result, text=text)

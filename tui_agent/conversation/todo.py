@@ -13,6 +13,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import Message
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.plan import PLAN
+from tui_agent.lenient import decoded
 
 TODO: Final = "todo"
 """The tool's name."""
@@ -57,14 +58,6 @@ class TodoList(msgspec.Struct, frozen=True):
         return f"{self.done}/{len(self.items)}"
 
 
-def read_todo(arguments: str) -> TodoList | None:
-    """Parse a task list from a call's arguments (JSON text); None if they are not valid."""
-    try:
-        return _decoder.decode(arguments.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-
-
 def newest_todo(log: Log) -> TodoList:
     """The current list at the log's head; empty before the first call.
 
@@ -87,8 +80,7 @@ def newest_todo(log: Log) -> TodoList:
                     return approved[block.id]
                 case ToolCall() if block.id in carried_out:
                     carried_out.discard(block.id)
-                    found = read_todo(block.arguments) if block.name == TODO else None
-                    if found is not None:
+                    if block.name == TODO and (found := decoded(block.arguments, TodoList)) is not None:
                         return found
                 case _:
                     pass
@@ -97,6 +89,3 @@ def newest_todo(log: Log) -> TodoList:
 
 def _begun(steps: tuple[str, ...]) -> TodoList:
     return TodoList(tuple(TodoItem(step, "pending") for step in steps))
-
-
-_decoder = msgspec.json.Decoder(TodoList)

@@ -81,10 +81,7 @@ class View:
             self._note(entry)
             if entry.seq == following:
                 following = next(path, 0)
-                self._fold.take(entry)
-                if entry.seq % BLOCK_ENTRIES == 0 and self._fold.is_settled:
-                    # Render now, while the block of entries is decoded.
-                    self._rendered()
+                self._take(entry)
 
     def apply(self, entry: AnyEntry) -> None:
         """Append the next entry. Costs what the entry touches; moving the head, what differs between the branches.
@@ -113,11 +110,14 @@ class View:
             shared = 0
             self._fold, self._rendering = Fold(self.log), Rendering(self.policy)
         for entry in self.log.path(seq, shared):
-            self._fold.take(entry)
-            if entry.seq % BLOCK_ENTRIES == 0 and self._fold.is_settled:
-                # Render now, while the block of entries is decoded.
-                self._rendered()
+            self._take(entry)
         self._rendered()
+
+    def _take(self, entry: AnyEntry) -> None:
+        self._fold.take(entry)
+        if entry.seq % BLOCK_ENTRIES == 0 and self._fold.is_settled:
+            # Render now, while the block of entries is decoded.
+            self._rendered()
 
     def way_to(self, seq: int) -> tuple[type[AnyEntry], ...]:
         """The kinds of the entries that a move of the head to `seq` takes back, and of those that it brings back."""
@@ -223,7 +223,7 @@ class View:
         """The message or result with this number; None if the conversation has none."""
         self._rendered()
         state = self._fold.state_of(seq)
-        if state is None or not state.shown or state.is_annex:
+        if state is None or not state.is_listed:
             return None
         return next((item for item in items_of(self._fold, state) if item.seq == seq), None)
 
@@ -265,11 +265,7 @@ class View:
         """The groups in the next request, oldest first. A cut may fall only between two groups."""
         self._rendered()
         fold = self._fold
-        return [
-            group_of(each, fold.log, fold.active)
-            for each in fold.states
-            if each.shown and not each.covered_by and not each.is_annex
-        ]
+        return [group_of(each, fold.log, fold.active) for each in fold.states if each.is_listed and not each.covered_by]
 
     def live_results(self) -> list[LiveResult]:
         """The results whose content is in the next request, newest first. Costs O(their number)."""
@@ -359,20 +355,19 @@ class View:
 
     def reasoning_dropped(self) -> int:
         """How many reasoning blocks of the current model the next request leaves out."""
-        policy = self._rendered().policy
-        return sum(
-            state.reasonings
-            for state in self._fold.states
-            if state.reasonings and state.model == policy.model and not state.covered_by and not state.with_reasoning
-        )
+        return sum(self._left_out())
 
     def calls_without_reasoning(self) -> int:
         """How many answers in the next request lack the reasoning that the current model gave with them."""
+        return len(self._left_out())
+
+    def _left_out(self) -> list[int]:
         model = self._rendered().policy.model
-        return sum(
-            state.reasonings > 0 and state.model == model and not state.covered_by and not state.with_reasoning
+        return [
+            state.reasonings
             for state in self._fold.states
-        )
+            if state.reasonings and state.model == model and not state.covered_by and not state.with_reasoning
+        ]
 
     def reasoning_shown(self) -> int:
         """How many reasoning blocks the next request contains."""
@@ -471,6 +466,6 @@ class View:
 
 
 def _text_of(blocks: tuple[Block, ...]) -> str:
-    parts = [block.text for block in blocks if isinstance(block, Text)]
+    parts = [block.text.strip() for block in blocks if isinstance(block, Text)]
     parts += ["[a picture]"] * sum(isinstance(block, Image) for block in blocks)
-    return "\n".join(part.strip() for part in parts if part.strip())
+    return "\n".join(filter(None, parts))

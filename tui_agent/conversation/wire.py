@@ -8,6 +8,7 @@ from uuid import uuid4
 import msgspec
 
 from tui_agent.conversation.blocks import valid_text
+from tui_agent.lenient import decoded
 from tui_agent.regex import regex
 
 _NAME = regex(r"[a-zA-Z0-9_-]{1,128}")
@@ -17,22 +18,16 @@ _MARKS = regex(r"[\[\]{}]")
 _TEXTS = regex(r'"(?:[^"\\]|\\.)*"')
 _DEEPEST = 400
 
-_objects = msgspec.json.Decoder(dict[str, object])
-
 
 def is_object(text: str) -> bool:
     """Whether a text is a JSON object that everything that looks into it can follow."""
-    try:
-        _objects.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    if decoded(text, dict[str, object]) is None:
         return False
     # From Python 3.14 on the parser goes as deep as its stack, which is deeper than what is written in Python can.
-    return text.count("{") + text.count("[") <= _DEEPEST or _depth(text) <= _DEEPEST
-
-
-def _depth(text: str) -> int:
+    if text.count("{") + text.count("[") <= _DEEPEST:
+        return True
     marks = _MARKS.findall(_TEXTS.sub("", text))
-    return max(accumulate(1 if mark in "{[" else -1 for mark in marks))
+    return max(accumulate(1 if mark in "{[" else -1 for mark in marks)) <= _DEEPEST
 
 
 def read_arguments(text: str) -> tuple[str, str]:
@@ -79,12 +74,7 @@ def fresh_id() -> str:
 
 def read_opaque(opaque: str) -> dict[str, str]:
     """Decode a block's opaque text; empty if it is not in the format of `write_opaque`."""
-    if not opaque:
-        return {}
-    try:
-        return msgspec.json.decode(opaque, type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return {}
+    return (decoded(opaque, dict[str, str]) if opaque else None) or {}
 
 
 def write_opaque(**fields: str) -> str:

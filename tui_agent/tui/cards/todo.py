@@ -6,7 +6,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from tui_agent.conversation.todo import TodoItem, read_todo
+from tui_agent.conversation.todo import TodoItem, TodoList
+from tui_agent.lenient import decoded
 from tui_agent.text import one_line
 from tui_agent.tui.cards.tool import BODY_INDENT, ToolBlock, ToolState
 from tui_agent.tui.painting.lines import Line, Run, fit, make_line, wrap
@@ -27,7 +28,7 @@ class TodoBlock(ToolBlock, eq=False, kw_only=True):
     todo: "tuple[TodoItem, ...]" = ()
 
     def __post_init__(self) -> None:
-        if (written := read_todo(self.arguments)) is not None:
+        if (written := decoded(self.arguments, TodoList)) is not None:
             self.todo = tuple(TodoItem(one_line(item.text), item.state) for item in written.items)
             self.summary = ""
 
