@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -32,23 +33,26 @@ def make_private_folder(folder: Path) -> None:
         sync_folder(path.parent)
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace `path` with `data` atomically: after a power failure the file is either as before or complete.
 
-    Raises OSError, and leaves nothing behind then.
+    durable: otherwise nothing is synced, so that after a power failure it may be neither. Raises OSError, and leaves
+    nothing behind then.
     """
     temporary = path.with_name(f".{path.name[:100]}.{os.urandom(4).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 @contextmanager
@@ -111,6 +115,16 @@ async def to_completion(work: Coroutine[None, None, Result]) -> Result:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+def threaded(work: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[None, None, Result]]:
+    """A function that works in a thread, to be awaited."""
+
+    @wraps(work)
+    async def awaited(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+    return awaited
 
 
 async def in_thread(work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

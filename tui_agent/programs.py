@@ -1,4 +1,5 @@
-"""The programs that this program itself starts: never one that a command of the model could have put there.
+"""The programs that this program itself starts: never one that a command of the model could have put there; and
+whether a process runs.
 
 Where commands may write, such as in an activated virtual environment of the project, no program is looked for, and the
 programs that are started look for none there either.
@@ -22,6 +23,17 @@ def keep_out_of_project(folder: Path) -> None:
     resolved = folder.resolve()
     root = next((place for place in (resolved, *resolved.parents) if (place / ".git").exists()), resolved)
     keep_out_of([folder] if os.path.expanduser("~").startswith(f"{root}".rstrip("/")) else [folder, root])  # noqa: PTH111
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this number runs on this machine; also where that cannot be found out."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def find_program(name: str, path: str | None = None) -> str | None:

@@ -7,7 +7,6 @@ holds the lock of was left by a program that was killed.
 """
 
 import asyncio
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from tui_agent.durable import PRIVATE_FILE, make_private_folder
+from tui_agent.durable import make_private_folder, write_file
 from tui_agent.regular import read_bytes
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import SESSIONS_FOLDER
@@ -72,7 +71,7 @@ def statuses(home: Path) -> Mapping[str, SessionStatus]:
 
 def tell(home: Path, session: str, message: Instruction) -> None:
     """Tell a session. Writes a file; raises OSError."""
-    _write(home / FOLDER / f"{session}.told", msgspec.json.encode(message))
+    write_file(home / FOLDER / f"{session}.told", msgspec.json.encode(message), durable=False)
 
 
 class Presence:
@@ -164,7 +163,7 @@ class Presence:
 
     def _write(self, data: bytes) -> None:
         make_private_folder(self._file.parent)
-        _write(self._file, data)
+        write_file(self._file, data, durable=False)
 
     async def close(self) -> None:
         """Say no more; the files are removed."""
@@ -175,16 +174,3 @@ class Presence:
         for path in (self._file, self._instructions):
             with suppress(OSError):
                 await asyncio.to_thread(path.unlink, missing_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file that need not survive the machine, so nothing is synced."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -12,7 +12,7 @@ from typing import Final
 
 from tui_agent.conversation.blocks import valid_text
 from tui_agent.conversation.entries import Artifact
-from tui_agent.durable import append_to_file, make_private_folder, to_completion, write_file
+from tui_agent.durable import append_to_file, make_private_folder, threaded, to_completion, write_file
 from tui_agent.regex import regex
 from tui_agent.storage.errors import Damaged, explained
 
@@ -58,9 +58,19 @@ class Artifacts:
         async with self._turn:
             return await to_completion(asyncio.to_thread(self._append_history, thread, valid_text(text).encode()))
 
-    async def read(self, artifact: Artifact) -> str:
+    @threaded
+    def read(self, artifact: Artifact) -> str:
         """The full text. Raises `StorageError` if the file is gone or has changed."""
-        return await asyncio.to_thread(self._read, artifact)
+        return self.read_now(artifact)
+
+    def read_now(self, artifact: Artifact) -> str:
+        """The same, without a thread."""
+        path = self.path_of(artifact)
+        with explained(path):
+            data = path.read_bytes()
+        if sha256(data).hexdigest() != artifact.sha256:
+            raise Damaged(f"{path} is no longer what was saved: its SHA-256 differs.")
+        return data.decode()
 
     def path_of(self, artifact: Artifact) -> Path:
         """The absolute path of the file. Raises `Damaged` if it is outside of the session's folder."""
@@ -74,7 +84,7 @@ class Artifacts:
         folder = self._folder(RESULTS_FOLDER)
         digest = sha256(data).hexdigest()
         with explained(folder):
-            path = _same_content(folder, data)
+            path = next((each for each in sorted(folder.iterdir()) if _holds(each, data)), None)
             if path is None:
                 path = folder / safe_name(name)
                 if path.exists():
@@ -89,14 +99,6 @@ class Artifacts:
             append_to_file(path, data)
         return self.history_path(thread)
 
-    def _read(self, artifact: Artifact) -> str:
-        path = self.path_of(artifact)
-        with explained(path):
-            data = path.read_bytes()
-        if sha256(data).hexdigest() != artifact.sha256:
-            raise Damaged(f"{path} is no longer what was saved: its SHA-256 differs.")
-        return data.decode()
-
     def _folder(self, name: str) -> Path:
         folder = self.folder / name
         with explained(folder):
@@ -104,8 +106,5 @@ class Artifacts:
         return folder
 
 
-def _same_content(folder: Path, data: bytes) -> Path | None:
-    for path in sorted(folder.iterdir()):
-        if path.suffix != ".tmp" and path.stat().st_size == len(data) and path.read_bytes() == data:
-            return path
-    return None
+def _holds(path: Path, data: bytes) -> bool:
+    return path.suffix != ".tmp" and path.stat().st_size == len(data) and path.read_bytes() == data

@@ -41,14 +41,6 @@ class Schema(msgspec.Struct, frozen=True):
     version: int
     script: str
 
-    @property
-    def creation(self) -> str:
-        """The script, as one transaction that marks the file as ours."""
-        return (
-            f"BEGIN IMMEDIATE; PRAGMA application_id={self.application_id}; {self.script}; "
-            f"PRAGMA user_version={self.version}; COMMIT;"
-        )
-
 
 class DatabaseState(msgspec.Struct, frozen=True):
     """What was found at the path of a database."""
@@ -180,25 +172,25 @@ def _opened(path: Path, schema: Schema, *, read_only: bool, salvage: bool, vfs: 
         path.touch(mode=PRIVATE_FILE)
     connection = _connect(path, "mode=rw" + (f"&vfs={vfs}" if vfs else ""))
     try:
-        _prepare(connection, path, schema, new=found.state != "ours")
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":
+            raise StorageError(  # noqa: TRY301
+                f"The file system of {path.parent} cannot hold a session: sqlite's WAL mode does not work on it "
+                f"(it offers {mode!r}). Nothing was written.",
+                "Set TUI_AGENT_HOME to a folder on a local disk.",
+            )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+        if found.state != "ours":
+            # One transaction, which also marks the file as ours.
+            connection.executescript(
+                f"BEGIN IMMEDIATE; PRAGMA application_id={schema.application_id}; {schema.script}; "
+                f"PRAGMA user_version={schema.version}; COMMIT;"
+            )
     except BaseException:
         connection.close()
         raise
     return _Opened(connection, quarantined=quarantined)
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema, *, new: bool) -> None:
-    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-    if mode != "wal":
-        raise StorageError(
-            f"The file system of {path.parent} cannot hold a session: sqlite's WAL mode does not work on it "
-            f"(it offers {mode!r}). Nothing was written.",
-            "Set TUI_AGENT_HOME to a folder on a local disk.",
-        )
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-    if new:
-        connection.executescript(schema.creation)
 
 
 def inspect(path: Path, schema: Schema) -> DatabaseState:

@@ -7,7 +7,7 @@ are copied to an unnamed temporary file, the *stash*, which the system removes h
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import partial, wraps
+from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,7 +16,7 @@ from typing import IO, Final, ParamSpec
 
 import msgspec
 
-from tui_agent.durable import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder
+from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, write_file
 from tui_agent.storage.errors import explained
 
 Parameters = ParamSpec("Parameters")
@@ -143,7 +143,11 @@ class KeptFiles:
             path = self._path(digest)
             with suppress(FileExistsError):
                 path.parent.mkdir(PRIVATE_FOLDER)
-            _write(path, content)
+            write_file(path, content, durable=False)
+            # One sync, for the file and its new name: this happens while a command's result is awaited, and `read`
+            # checks the content.
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
             known.add(digest)
             self._kept_bytes += len(content)
         return ""
@@ -166,19 +170,3 @@ class KeptFiles:
     @staticmethod
     def _digest(path: Path) -> str:
         return f"{path.parent.name}{path.name}"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a content that `read` will check. One sync, after the renaming, is for the file and its new name: this
-    happens while a command's result is awaited. Raises OSError.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb", opener=partial(os.open, mode=PRIVATE_FILE)) as file:
-            file.write(content)
-            file.flush()
-            temporary.replace(path)
-            os.fsync(file.fileno())
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

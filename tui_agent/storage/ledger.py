@@ -13,6 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from tui_agent.programs import is_running
+
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS done (task TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, process INTEGER NOT NULL, usd REAL NOT NULL,
@@ -62,7 +64,10 @@ class Ledger:
         made while there is room for its least, so the limit is passed by no more than one call.
         """
         with self._changing() as database:
-            self._count_dead(database)
+            # A call of a process that was killed may have been paid in full.
+            for (process,) in database.execute("SELECT DISTINCT process FROM calls WHERE over = 0").fetchall():
+                if not is_running(process):
+                    database.execute("UPDATE calls SET over = 1 WHERE over = 0 AND process = ?", (process,))
             money = self._money(database)
             if money.ceiling is not None and money.spent + least >= money.ceiling:
                 return "never"
@@ -85,17 +90,6 @@ class Ledger:
         sums = dict(database.execute("SELECT over, sum(usd) FROM calls GROUP BY over").fetchall())
         row = database.execute("SELECT usd FROM ceiling").fetchone()
         return Money(sums.get(1, 0.0), sums.get(0, 0.0), row[0] if row else None)
-
-    @staticmethod
-    def _count_dead(database: sqlite3.Connection) -> None:
-        """A call of a process that was killed may have been paid in full."""
-        for (process,) in database.execute("SELECT DISTINCT process FROM calls WHERE over = 0").fetchall():
-            try:
-                os.kill(process, 0)
-            except ProcessLookupError:
-                database.execute("UPDATE calls SET over = 1 WHERE over = 0 AND process = ?", (process,))
-            except PermissionError:
-                pass
 
     def limit(self, provider: str, until: float) -> None:
         """Note that a provider takes no calls until then, in seconds since the epoch."""

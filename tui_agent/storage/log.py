@@ -15,15 +15,15 @@ from msgspec import structs
 
 from tui_agent.conversation.entries import (
     AnyEntry,
-    Delivered,
     Message,
     ModelSwitched,
     Recorded,
     model_call,
     typed_in,
 )
-from tui_agent.conversation.log import Entries, Log
+from tui_agent.conversation.log import Entries, Log, is_said
 from tui_agent.durable import make_private_folder, sync_folder, to_completion
+from tui_agent.lenient import decoded
 from tui_agent.storage.database import (
     Database,
     Row,
@@ -37,7 +37,7 @@ from tui_agent.storage.database import (
     reading,
 )
 from tui_agent.storage.errors import Damaged, ReadOnly, StorageError, explained
-from tui_agent.storage.rows import HEAD_KEY, Link, RowReader, as_text, beginning, from_text, row_of
+from tui_agent.storage.rows import HEAD_KEY, Link, RowReader, as_text, beginning, row_of
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.store import check_numbers
 from tui_agent.storage.trace import Trace
@@ -70,6 +70,10 @@ _MOST_SKIPPED = 10_000
 _META: Final = "SELECT key, value FROM meta"
 _INSERT: Final = "INSERT INTO entries VALUES (?, ?, ?)"
 _NEXT_ENTRIES: Final = "SELECT seq, crc, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
+_COUNT: Final = (
+    "UPDATE totals SET messages = messages + ?, cost_usd = cost_usd + ?, updated = max(updated, ?), "
+    "model = ifnull(?, model)"
+)
 
 
 class LogStore:
@@ -275,7 +279,7 @@ def _read_log(connection: sqlite3.Connection, database: Database) -> "_Loaded":
     """Read the log in chunks: all rows and all entries at once would take twice the memory."""
     path, damage, noted, last = database.path, database.damage, None, 0
     try:
-        noted = from_text(_texts(connection.execute(_META)).get(HEAD_KEY))
+        noted = decoded(_texts(connection.execute(_META)).get(HEAD_KEY, ""), Link)
         connection.execute("SELECT * FROM totals").fetchall()
     except sqlite3.Error as error:
         damage = damage or _damage(error, path)
@@ -401,20 +405,10 @@ def _finish_salvage(path: Path) -> None:
 
 def _bookkeeping(entries: Sequence[AnyEntry]) -> list[Step]:
     updated = max((entry.time for entry in entries if not isinstance(entry, Recorded)), default=0.0)
-    messages = sum(
-        isinstance(entry, Delivered) or (isinstance(entry, Message) and entry.kind in ("", "user_shell"))
-        for entry in entries
-    )
     models = [entry.model for entry in entries if isinstance(entry, Message | ModelSwitched) and entry.model]
-    steps: list[Step] = [
-        (
-            """UPDATE totals SET messages = messages + ?, cost_usd = cost_usd + ?, updated = max(updated, ?),
-               model = ifnull(?, model)""",
-            [(messages, _cost(entries), updated, models[-1] if models else None)],
-        )
-    ]
-    title = _title(entries)
-    if title:
+    totals = (sum(map(is_said, entries)), _cost(entries), updated, models[-1] if models else None)
+    steps: list[Step] = [(_COUNT, [totals])]
+    if title := _title(entries):
         steps.append(("INSERT OR IGNORE INTO meta VALUES ('title', ?)", [(title,)]))
     return steps
 

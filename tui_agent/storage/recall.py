@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -35,7 +34,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.recalled import MatchKind, RecallHit, RecallHits
 from tui_agent.storage.artifacts import RAW_FOLDER, Artifacts
-from tui_agent.storage.errors import Damaged
+from tui_agent.storage.errors import Damaged, StorageError
 from tui_agent.text import call_summary, comparable
 
 RECALL_TOOL: Final = "recall"
@@ -145,9 +144,12 @@ def _passages(entries: Sequence[AnyEntry], artifacts: Artifacts) -> Iterator[_Pa
                         answers[_stem(block.call_id)] = entry
                 if entry.artifact is not None and entry.artifact.path not in paths:
                     passage = _of_file(entry, entry.artifact.path, calls)
-                    if passage.tool != RECALL_TOOL and (text := _saved(artifacts, entry.artifact)) is not None:
-                        paths.add(passage.path)
-                        yield msgspec.structs.replace(passage, text=text)
+                    # Where the file is gone or another, only what the entry itself shows can be found.
+                    with suppress(StorageError, ValueError):
+                        if passage.tool != RECALL_TOOL:
+                            passage = msgspec.structs.replace(passage, text=artifacts.read_now(entry.artifact))
+                            paths.add(passage.path)
+                            yield passage
             case Digested():
                 yield _Passage(seq=entry.seq, time=entry.time, role="digest", text=entry.text)
             case Summarized() | Checkpointed():
@@ -203,15 +205,6 @@ def _of_file(message: Message, path: str, calls: _Calls) -> _Passage:
 
 def _stem(call_id: str) -> str:
     return _UNSAFE.sub("_", call_id)[:_STEM_LENGTH]
-
-
-def _saved(artifacts: Artifacts, artifact: Artifact) -> str | None:
-    """The whole text; None where the file is gone or another: then only what the entry itself shows can be found."""
-    try:
-        data = artifacts.path_of(artifact).read_bytes()
-        return data.decode() if sha256(data).hexdigest() == artifact.sha256 else None
-    except (Damaged, OSError, ValueError):
-        return None
 
 
 def _strings(arguments: str) -> list[str]:
@@ -283,10 +276,8 @@ def _search(
 def _variants(query: str) -> list[str]:
     """The texts that `query` may mean, most literal first: itself, stripped, without quotes."""
     bare = query.strip()
-    found = [query, bare]
-    if len(bare) > 2 and any(bare[0] == pair[0] and bare[-1] == pair[1] for pair in _QUOTES):
-        found.append(bare[1:-1])
-    return [text for text in dict.fromkeys(found) if text]
+    quoted = len(bare) > 2 and any(bare[0] == pair[0] and bare[-1] == pair[1] for pair in _QUOTES)
+    return [text for text in dict.fromkeys((query, bare, bare[1:-1] if quoted else "")) if text]
 
 
 def _quoting(passages: Iterable[_Passage], quotes: Sequence[str]) -> list[_Found]:
@@ -308,9 +299,9 @@ def _with_words(passages: Iterable[_Passage], words: Sequence[str], limit: int) 
     """Stretches with all the words, best first, or else the best ones with some of them; each word also stands for
     longer ones it begins.
     """
-    patterns = [
-        (folded, re.compile(rf"(?<![^\W_]){re.escape(folded)}{_end(folded)}")) for folded in map(comparable, words)
-    ]
+    # A short word stands for itself alone.
+    ends = ((folded, r"(?![^\W_])" if len(folded) < _SHORTEST_PREFIX else "") for folded in map(comparable, words))
+    patterns = [(folded, re.compile(rf"(?<![^\W_]){re.escape(folded)}{end}")) for folded, end in ends]
     counts: list[tuple[_Found, list[int]]] = []
     for number, passage in enumerate(passages):
         for start in range(0, max(1, len(passage.text) - OVERLAP), STRIDE):
@@ -329,10 +320,6 @@ def _with_words(passages: Iterable[_Passage], words: Sequence[str], limit: int) 
 
     ranked = [one for one, _ in sorted(counts, key=worth)]
     return [one for one in ranked if one.match == "all_words"] or ranked[: max(limit, 1) * _POOL]
-
-
-def _end(word: str) -> str:
-    return r"(?![^\W_])" if len(word) < _SHORTEST_PREFIX else ""
 
 
 def _arranged(found: Sequence[_Found], unseen: _Unseen) -> list[tuple[_Found, _Standing]]:

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tui_agent.conversation.entries import AnyEntry, HeadMoved, Lost, UnknownEntry, decode, encode
+from tui_agent.lenient import decoded
 from tui_agent.storage.database import Value
 from tui_agent.text import counted
 
@@ -43,14 +44,6 @@ def beginning(session: str) -> Link:
 
 def as_text(link: Link) -> str:
     return msgspec.json.encode(link).decode()
-
-
-def from_text(text: str | None) -> Link | None:
-    """The link that was noted; None if there is none, or it cannot be read."""
-    try:
-        return msgspec.json.decode(text or "", type=Link)
-    except msgspec.MsgspecError:
-        return None
 
 
 def row_of(entry: AnyEntry) -> tuple[int, int, bytes]:
@@ -86,7 +79,8 @@ class RowReader:
             entry = decode(body)
         except UnknownEntry as error:
             # Its checksum is right, so it is not damaged: a newer version wrote it.
-            self.newer = f"entry {seq} is {_kind(body) or error}"
+            header = decoded(body, _Header)
+            self.newer = f"entry {seq} is {f'of kind {header.entry!r}' if header else error}"
             return []
         if not self._begun:
             self._head, self._begun = (entry.parent if seq == self.seq + 1 else self.seq), True
@@ -148,10 +142,3 @@ _RUNS_SHOWN = 5
 
 class _Header(msgspec.Struct):
     entry: str
-
-
-def _kind(body: bytes) -> str:
-    try:
-        return f"of kind {msgspec.json.decode(body, type=_Header).entry!r}"
-    except msgspec.MsgspecError:
-        return ""

@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from tui_agent.durable import PRIVATE_FILE
+from tui_agent.lenient import decoded_file
+from tui_agent.programs import is_running
 from tui_agent.storage.errors import SessionBusy, explain_os_error
 
 LOCK_NAME: Final = "lock"
@@ -91,26 +93,10 @@ def _lock_patiently(descriptor: int, path: Path) -> None:
         sleep(0.02)
 
 
-def _holder(path: Path) -> Holder | None:
-    """Who signed the lock; None if it cannot be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Holder)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
 def _is_left_behind(path: Path) -> bool:
     """Whether the holder was a process on this machine that has died."""
-    holder = _holder(path)
-    if holder is None or holder.host != socket.gethostname():
-        return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
+    holder = decoded_file(path, Holder)
+    return holder is not None and holder.host == socket.gethostname() and not is_running(holder.pid)
 
 
 def _sign(descriptor: int) -> None:
@@ -120,7 +106,7 @@ def _sign(descriptor: int) -> None:
 
 
 def _busy(folder: Path, path: Path) -> SessionBusy:
-    hint, holder = "Close it there first, or start a new session here.", _holder(path)
+    hint, holder = "Close it there first, or start a new session here.", decoded_file(path, Holder)
     if holder is None:
         return SessionBusy(f"Session {folder.name} is open in another process.", hint)
     elsewhere = f" on {holder.host}" if holder.host != socket.gethostname() else ""

@@ -14,7 +14,8 @@ import msgspec
 
 from tui_agent.conversation.blocks import Text
 from tui_agent.conversation.entries import AnyEntry, Message
-from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, write_file
+from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, sync_folder, threaded, write_file
+from tui_agent.lenient import decoded_file
 from tui_agent.regex import regex
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
@@ -191,18 +192,6 @@ def noted_folder(folder: Path) -> str:
     return os.fsencode(folder).decode("utf-8", "backslashreplace")
 
 
-async def list_sessions(home: Path) -> list[SessionInfo]:
-    """All sessions without subtasks, newest first; damaged ones have a `problem`. Skips empty folders of processes
-    that were killed at their start. Raises `StorageError`.
-    """
-    return await asyncio.to_thread(_list, home)
-
-
-async def last_words(folder: Path) -> str:
-    """The last thing said in a session, by either side, on one line; empty if unknown. Untrusted text."""
-    return await asyncio.to_thread(_last_words, folder)
-
-
 async def rename_session(folder: Path, title: str) -> None:
     """Change a session's title. Raises `StorageError`; `SessionBusy` if it is open."""
     store = await LogStore.open(folder)
@@ -210,11 +199,6 @@ async def rename_session(folder: Path, title: str) -> None:
         await store.set_meta({TITLE: title})
     finally:
         await store.close()
-
-
-async def delete_session(home: Path, session_id: str) -> None:
-    """Delete a session and its subtasks permanently. Raises `StorageError`; `SessionBusy` if it is open."""
-    await asyncio.to_thread(_delete, home, session_id)
 
 
 async def find_session(home: Path, text: str) -> Path:
@@ -242,29 +226,26 @@ async def session_to_resume(home: Path, text: str) -> Path:
     raise Damaged(_lost(folder, _NO_LOG), _advice(folder))
 
 
-async def session_to_continue(home: Path, cwd: Path) -> Path:
-    """The session last used in the folder `cwd` in which something was said; of a damaged one what can be read is
-    saved when it is opened.
+@threaded
+def session_to_continue(home: Path, folder: Path) -> Path:
+    """The session last used in a folder in which something was said; of a damaged one what can be read is saved when
+    it is opened.
 
     Raises `NoSuchSession`, and `Damaged` where the last one cannot be read. Looks at the newest first, and no further
     than it must.
     """
-    return await asyncio.to_thread(_to_continue, home, noted_folder(cwd))
-
-
-def _to_continue(home: Path, cwd: str) -> Path:
-    index = _Index(home)
+    index, cwd = _Index(home), noted_folder(folder)
     newest: SessionInfo | None = None
     lost: list[SessionInfo] = []
-    for changed, folder in sorted(((_changed(folder), folder) for folder in _folders(home)), reverse=True):
+    for changed, place in sorted(((_changed(place), place) for place in _folders(home)), reverse=True):
         # The modification time bounds the last use, so older folders cannot win.
         if newest is not None and newest.updated >= changed:
             break
-        if not index.knows(folder) and _is_of_another(folder, cwd):
+        if not index.knows(place) and _is_of_another(place, cwd):
             continue
-        info = index.info(folder)
+        info = index.info(place)
         if info.problem and not info.messages:
-            if info.cwd in {cwd, ""} and _contents(folder):
+            if info.cwd in {cwd, ""} and _contents(place):
                 lost.append(msgspec.structs.replace(info, updated=changed))
         elif info.cwd == cwd and info.messages and (newest is None or info.updated > newest.updated):
             newest = info
@@ -287,7 +268,9 @@ def _to_continue(home: Path, cwd: str) -> Path:
     raise Damaged(f"{none} {_lost(last.folder, last.problem)}{whose}{more}", f"{_advice(last.folder)} {_LIST}".lstrip())
 
 
-def _last_words(folder: Path) -> str:
+@threaded
+def last_words(folder: Path) -> str:
+    """The last thing said in a session, by either side, on one line; empty if unknown. Untrusted text."""
     try:
         entries = read_newest(log_file(folder), LOOKED_AT)
     except StorageError:
@@ -302,7 +285,9 @@ def _last_words(folder: Path) -> str:
     return ""
 
 
-def _delete(home: Path, session_id: str) -> None:
+@threaded
+def delete_session(home: Path, session_id: str) -> None:
+    """Delete a session and its subtasks permanently. Raises `StorageError`; `SessionBusy` if it is open."""
     folder = session_folder(home, session_id)
     # Whoever has it open keeps it; the lock goes with the folder.
     lock = SessionLock.acquire(folder)
@@ -405,7 +390,11 @@ def _changed(folder: Path) -> float:
     return max(times, default=0.0)
 
 
-def _list(home: Path) -> list[SessionInfo]:
+@threaded
+def list_sessions(home: Path) -> list[SessionInfo]:
+    """All sessions without subtasks, newest first; damaged ones have a `problem`. Skips empty folders of processes
+    that were killed at their start. Raises `StorageError`.
+    """
     index = _Index(home)
     costs: dict[str, float] = {}
     for folder in _folders(home, subtasks=True):
@@ -424,10 +413,8 @@ class _Index:
 
     def __init__(self, home: Path) -> None:
         self._folder, self._path = home / SESSIONS_FOLDER, home / INDEX_NAME
-        self._known: dict[str, _Known] = {}
+        self._known = decoded_file(self._path, dict[str, _Known]) or {}
         self._seen: dict[str, _Known] = {}
-        with suppress(OSError, msgspec.MsgspecError):
-            self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
 
     def knows(self, folder: Path) -> bool:
         """Whether the session in `folder` has not changed since it was last read."""
@@ -445,11 +432,9 @@ class _Index:
         """Keep what was read; errors of the disk are ignored."""
         now = {**self._known, **self._seen}
         if now != self._known:
+            there = {name: now[name] for name in now if name in self._seen or (self._folder / name).exists()}
             with suppress(OSError):
-                write_file(self._path, msgspec.json.encode({name: now[name] for name in now if self._is_there(name)}))
-
-    def _is_there(self, name: str) -> bool:
-        return name in self._seen or (self._folder / name).exists()
+                write_file(self._path, msgspec.json.encode(there))
 
 
 def _folders(home: Path, *, subtasks: bool = False) -> list[Path]:
@@ -468,7 +453,11 @@ def _facts(folder: Path) -> _Facts:
     except StorageError as error:
         problem = error.message if _has_log(folder) else _NO_LOG
         summary = read_damaged_summary(path)
-    created = _created(folder)
+    try:
+        # What the folder's name says; of a name that is no time, when the folder was changed.
+        created = datetime.strptime(folder.name[:15], "%Y%m%d-%H%M%S").timestamp()
+    except (ValueError, OverflowError):
+        created = _changed(folder)
     return _Facts(
         title=summary.meta.get(TITLE, ""),
         cwd=summary.meta.get("cwd", "") or (read_starting_folder(folder) if problem else ""),
@@ -480,14 +469,6 @@ def _facts(folder: Path) -> _Facts:
         cost_usd=summary.cost_usd,
         problem=problem,
     )
-
-
-def _created(folder: Path) -> float:
-    """What the folder's name says; of a name that is no time, when the folder was changed."""
-    try:
-        return datetime.strptime(folder.name[:15], "%Y%m%d-%H%M%S").timestamp()
-    except (ValueError, OverflowError):
-        return _changed(folder)
 
 
 def _size(folder: Path) -> int:

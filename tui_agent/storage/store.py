@@ -39,27 +39,22 @@ class Store(Protocol):
     @property
     def read_only(self) -> str:
         """Why nothing can be appended; empty if it can."""
-        ...
 
     @property
     def notices(self) -> Sequence[str]:
         """Sentences for the user on what was damaged, and what was kept of it."""
-        ...
 
     async def load(self) -> Sequence[AnyEntry]:
         """Every entry, oldest first. Raises `StorageError`."""
-        ...
 
     async def append(self, entries: Sequence[AnyEntry]) -> None:
         """Append stamped entries: all of them if this returns, none if it raises `StorageError`.
 
         Raises `ValueError` if their numbers do not follow the last one.
         """
-        ...
 
     async def close(self) -> None:
         """Release what it holds. Raises `StorageError`."""
-        ...
 
 
 class Texts(Protocol):
@@ -68,19 +63,15 @@ class Texts(Protocol):
     @property
     def folder(self) -> Path:
         """The session's folder; tools keep their own files below it."""
-        ...
 
     async def save(self, name: str, text: str, *, evicted: bool = False) -> Artifact:
         """Save a text durably, before the entry that refers to it. Raises `StorageError`."""
-        ...
 
     async def append_history(self, thread: str, text: str) -> str:
         """Append turns to a history file; returns its path. Raises `StorageError`."""
-        ...
 
     async def read(self, artifact: Artifact) -> str:
         """The whole text. Raises `StorageError`."""
-        ...
 
 
 class MemoryStore:

@@ -27,7 +27,8 @@ from tui_agent.conversation.entries import (
     model_call,
 )
 from tui_agent.durable import to_completion
-from tui_agent.storage.database import Database, Row, Schema, Value, open_database, quarantine, reading
+from tui_agent.lenient import decoded
+from tui_agent.storage.database import Database, Row, Schema, open_database, quarantine, reading
 from tui_agent.storage.errors import Damaged, StorageError, explained
 from tui_agent.storage.rows import Link
 
@@ -200,15 +201,15 @@ class Trace:
         await self._database.close()
 
     def _begin(self) -> None:
-        self._due = None
-        self._writing = asyncio.get_running_loop().create_task(self._write_in_background())
+        async def write() -> None:
+            try:
+                await self._write()
+                self.failure = None
+            except StorageError as error:
+                self.failure = error
 
-    async def _write_in_background(self) -> None:
-        try:
-            await self._write()
-            self.failure = None
-        except StorageError as error:
-            self.failure = error
+        self._due = None
+        self._writing = asyncio.get_running_loop().create_task(write())
 
     async def _write(self) -> None:
         async with self._turn:
@@ -235,7 +236,7 @@ async def _end(database: Database, links: Sequence[Link], *, changed: bool) -> t
     raise Damaged("it is not the trace of this log")
 
 
-def _derived(rows: Iterable[tuple[Value, ...]], at: Link, last: int) -> tuple[list[Row], Link]:
+def _derived(rows: Iterable[Row], at: Link, last: int) -> tuple[list[Row], Link]:
     events: list[Row] = []
     for _, _, body in rows:
         if not isinstance(body, bytes):
@@ -263,9 +264,8 @@ def read_starting_folder(folder: Path) -> str:
     path = folder / TRACE_NAME
     with suppress(StorageError), reading(path, SCHEMA) as connection:
         for (body,) in connection.execute("SELECT body FROM events WHERE kind = 'session' ORDER BY seq LIMIT 9"):
-            with suppress(msgspec.MsgspecError):
-                if cwd := msgspec.json.decode(body, type=_Start).cwd:
-                    return cwd
+            if (start := decoded(body, _Start)) is not None and start.cwd:
+                return start.cwd
     return ""
 
 

@@ -1,6 +1,5 @@
 """Verifies a session: its log by the hash chain, its trace by the log, and the files it names. Changes nothing."""
 
-import errno
 import sqlite3
 import sys
 import zlib
@@ -13,14 +12,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from tui_agent.conversation.entries import AnyEntry, Lost, Message, Recorded, UnknownEntry, decode
+from tui_agent.conversation.entries import AnyEntry, Artifact, Lost, Message, Recorded, UnknownEntry, decode
 from tui_agent.conversation.file_changes import kept_contents
+from tui_agent.lenient import decoded
+from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.database import Row, reading, schema_problems
-from tui_agent.storage.errors import StorageError
+from tui_agent.storage.errors import Damaged, StorageError
 from tui_agent.storage.kept_files import kept_path
 from tui_agent.storage.log import LOG_NAME
 from tui_agent.storage.log import SCHEMA as LOG_SCHEMA
-from tui_agent.storage.rows import HEAD_KEY, Link, beginning, from_text
+from tui_agent.storage.rows import HEAD_KEY, Link, beginning
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import files_folder
 from tui_agent.storage.trace import SCHEMA, TRACE_NAME, rows_of
@@ -134,7 +135,10 @@ class _Check:
                 self.problems.append(f"entry {seq} of the log was lost: the log was damaged")
             elif isinstance(entry, Recorded) and entry.kind == "trace_gap":
                 self.problems.append(f"entry {seq} says that the record before it is not complete: {entry.body}")
-            self._name_files(entry)
+            if isinstance(entry, Message) and entry.artifact is not None:
+                self._files[entry.artifact.path] = seq, entry.artifact.sha256
+            for digest in kept_contents([entry]):
+                self._files.setdefault(kept_path(digest), (seq, digest))
             yield entry, link
 
     def _event_rows(self, trace: sqlite3.Connection | None) -> Iterator[EventRow]:
@@ -160,7 +164,7 @@ class _Check:
             self._events_differ(found, f"another hash than that of entry {entry} of the log")
 
     def _end(self, link: Link, head: tuple[object] | None) -> None:
-        noted = from_text(str(head[0])) if head is not None else None
+        noted = decoded(str(head[0]), Link) if head is not None else None
         said = ""
         if noted is None:
             said = "the link that was noted with the log's newest entry is gone, or was changed; a session of an "
@@ -178,33 +182,20 @@ class _Check:
                 "killed before it wrote them (then they are added when the session is opened)"
             )
 
-    def _name_files(self, entry: AnyEntry) -> None:
-        if isinstance(entry, Message) and entry.artifact is not None:
-            self._files[entry.artifact.path] = entry.seq, entry.artifact.sha256
-        for digest in kept_contents([entry]):
-            self._files.setdefault(kept_path(digest), (entry.seq, digest))
-
     def check_files(self) -> None:
         """Check the files that the log names for being gone or changed."""
-        folder = files_folder(self._folder)
+        files = Artifacts(files_folder(self._folder))
         for path, (seq, digest) in self._files.items():
+            named = f"the file {path}, which entry {seq} names,"
             try:
-                if _sha256(folder, path) != digest:
-                    self.problems.append(
-                        f"the file {path}, which entry {seq} names, is not what was saved: its SHA-256 differs"
-                    )
+                with files.path_of(Artifact(path, 0, digest)).open("rb") as file:
+                    if file_digest(file, "sha256").hexdigest() != digest:
+                        self.problems.append(f"{named} is not what was saved: its SHA-256 differs")
             except OSError as error:
-                self.problems.append(f"the file {path}, which entry {seq} names, cannot be read: {error.strerror}")
+                self.problems.append(f"{named} cannot be read: {error.strerror}")
+            except Damaged:
+                self.problems.append(f"{named} cannot be read: it lies outside of the session")
 
 
 def _range(numbers: list[int]) -> str:
     return f"entry {numbers[0]}" if len(numbers) == 1 else f"entries {numbers[0]} to {numbers[-1]}"
-
-
-def _sha256(folder: Path, path: str) -> str:
-    """Raises OSError, also for what lies outside of the folder."""
-    real = (folder / path).resolve()
-    if not real.is_relative_to(folder.resolve()):
-        raise OSError(errno.EPERM, "it lies outside of the session")
-    with real.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ It is a copy that is brought up to date when a hook runs; the log is what counts
 
 import asyncio
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from tui_agent.agent.extensions.claude_forms import arguments_for_claude, names_
 from tui_agent.conversation.blocks import Block, Reasoning, Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Delivered, Message, Queued, Usage, delivered
 from tui_agent.conversation.log import Log
+from tui_agent.durable import write_file
 from tui_agent.version import __version__
 
 FILE: Final = "transcript.jsonl"
@@ -51,14 +51,11 @@ class HookTranscript:
 
     def _write(self, text: str, *, anew: bool) -> None:
         data = text.encode(errors="replace")
-        if not anew:
-            with self.file.open("ab") as stream:
-                stream.write(data)
+        if anew:
+            write_file(self.file, data, durable=False)
             return
-        written = self.file.with_suffix(".new")
-        with os.fdopen(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+        with self.file.open("ab") as stream:
             stream.write(data)
-        written.replace(self.file)
 
     def _lines(self, entry: AnyEntry) -> Iterator[dict[str, object]]:
         if isinstance(entry, Queued):

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
+from tui_agent.programs import is_running
 from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.gate.workspace import missing, shown
 from tui_agent.tools.threads import Cancellation
@@ -95,22 +96,12 @@ def clear_leftovers(path: Path) -> None:
             left = [entry.name for entry in entries if entry.name.startswith(begins)]
         for name in left:
             process = name.removeprefix(begins).partition("-")[0]
-            if process.isdecimal() and not _runs(int(process)):
+            if process.isdecimal() and not is_running(int(process)):
                 os.unlink(name, dir_fd=folder)
 
 
 def _begin_of_temporary(path: Path) -> str:
     return f".tui-agent-{sha256(os.fsencode(path.name)).hexdigest()[:12]}-"
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 @contextmanager
