@@ -177,23 +177,53 @@ def test_keys_are_shown_as_people_write_them(key: str, shown: str) -> None:
         ("cards=ctrl+i", "Ctrl+I is Tab for most terminals"),
         ("cards=x", "x is for writing in the prompt"),
         ("cards=ctrl+k", "is for writing in the prompt"),
+        ("cards=wrong+l", "there is no key wrong+l"),
+        ("prompt.send=x", "x is for writing in the prompt"),
+        ("completion.take=space", "Space is for writing in the prompt"),
+        ("prompt.yank=ctrl+k", ""),
+        ("prompt.help=x", ""),
+        ("conversation.copy=x", ""),
+        ("conversation.copy=+", ""),
     ],
 )
 def test_what_can_be_bound(entry: str, problem: str) -> None:
     keymap = Keymap([entry])
     assert (problem in " ".join(keymap.problems)) if problem else (keymap.problems == ())
-    assert bool(keymap.changes) == (not problem)
-    assert (keymap.keys("cards") == ("ctrl+l",)) == (not problem)
+    identity, _, key = entry.partition("=")
+    assert keymap.changes == ({} if problem else {identity: key.replace("+", "plus") if key == "+" else key})
+    assert problem or keymap.keys(identity) == tuple(keymap.changes.values())
 
 
-def test_two_actions_of_one_place_cannot_have_one_key() -> None:
-    first, second = "cards=ctrl+l", "context=ctrl+l"
-    keymap = Keymap([first, second])
-    assert len(keymap.problems) == 1
-    assert "Ctrl+L is the key of" in keymap.problems[0]
-    assert len(keymap.changes) == 1
-    assert Keymap([first]).action_of("ctrl+l", "everywhere") == "cards"
-    assert Keymap([first]).action_of("ctrl+l", "prompt") == ""
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        (["cards=ctrl+l", "context=ctrl+l"], "context: Ctrl+L is the key of cards (open or close all cards); give"),
+        (["prompt.yank=ctrl+o"], "prompt.yank: Ctrl+O is the key of cards"),
+        (["conversation.copy=u"], "conversation.copy: u is the key of conversation.undo"),
+        (["preview.edit=y"], "preview.edit: y is the key of preview.accept"),
+        (["prompt.yank=ctrl+v,alt+v"], "prompt.yank: Alt+V is the key of prompt.picture"),
+        (["conversation.copy=i"], ""),  # a key of the context panel
+        (["preview.edit=ctrl+o"], ""),  # above all else
+    ],
+)
+def test_two_actions_cannot_have_one_key_where_both_are(entries: list[str], problem: str) -> None:
+    keymap = Keymap(entries)
+    assert "\n".join(keymap.problems).startswith(problem)
+    assert len(keymap.problems) == bool(problem) == len(entries) - len(keymap.changes)
+
+
+def test_the_keys_of_a_place_are_told() -> None:
+    keymap = Keymap(["cards=alt+c"])
+    assert keymap.action_of("alt+c", "everywhere") == "cards"
+    assert keymap.action_of("alt+c", "prompt") == ""
+    assert keymap.with_alt == {"alt+c", "alt+enter", "alt+z", "alt+shift+z", "alt+v"}
+    helps = {place: keymap.help_text(place).splitlines() for place in ("everywhere", "prompt", "completion", "picker")}
+    assert "Ctrl+_, Ctrl+-       undo typing" in helps["prompt"]
+    told = {
+        place: [sum(line.startswith(key) for line in lines) for key in ["@", "Esc", "Alt+C"]]
+        for place, lines in helps.items()
+    }
+    assert told == {"everywhere": [0, 1, 1], "prompt": [1, 1, 1], "completion": [0, 1, 1], "picker": [0, 1, 0]}
 
 
 def test_a_key_of_the_sessions_is_none_of_the_list_they_stand_in_but_of_other_dialogs() -> None:

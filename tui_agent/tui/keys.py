@@ -80,7 +80,7 @@ class Keymap:
 
     def help_text(self, place: Place) -> str:
         """The help for a place: its own keys, then those that work everywhere and are not taken there."""
-        if place == "everywhere" or place in DIALOGS:
+        if place in DIALOGS:
             return lines(self.rows(place))
         taken = {key for key, _ in self.rows(place)}
         return lines([*self.rows(place), *(row for row in self.rows("everywhere") if row[0] not in taken)])

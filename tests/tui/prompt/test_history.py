@@ -33,10 +33,16 @@ def test_only_texts_that_begin_like_the_draft_are_found() -> None:
     assert history.newer("read c") == "read"
 
 
-def test_a_text_sent_twice_in_a_row_is_kept_once() -> None:
+def test_a_text_sent_twice_in_a_row_is_kept_and_shown_once(tmp_path: Path) -> None:
     history = filled(None, "one", "one", "  ")
     assert history.older("") == "one"
     assert history.older("one") is None
+    (tmp_path / "of_two_processes").write_text('"one two"\n"one"\n"one"\n')
+    history = PromptHistory(tmp_path / "of_two_processes")
+    assert [history.older(shown) for shown in ("one", "one two")] == ["one two", None]
+    history.reset()
+    assert [history.older(shown) for shown in ("", "one")] == ["one", "one two"]
+    assert [history.newer(shown) for shown in ("one two", "one", "")] == ["one", "", None]
 
 
 def test_it_lasts_and_is_private(tmp_path: Path) -> None:
@@ -68,7 +74,7 @@ def test_the_file_gets_the_whole_text_of_a_chip(tmp_path: Path) -> None:
 
 def test_damaged_lines_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    path.write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n"cut off\n')
+    path.write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n' + b"[" * 100_000 + b'\n"cut off\n')
     assert PromptHistory(path).older("") == "good"
 
 
