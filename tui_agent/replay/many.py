@@ -18,7 +18,7 @@ from hashlib import sha256
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Final, NamedTuple, TypeAlias
+from typing import IO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,7 @@ from tui_agent.replay.recorded import AS_RECORDED
 from tui_agent.replay.replaying import OWN, Replay
 from tui_agent.settings import POLICIES, Settings
 from tui_agent.storage.log import LOG_NAME
+from tui_agent.storage.recordings.compressed import SUFFIX, opened
 from tui_agent.storage.recordings.reading import FOLDERS, read_recording
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.sessions import find_session
@@ -35,7 +36,7 @@ from tui_agent.tools.own_process import in_own_process
 from tui_agent.version import __version__
 
 OWN_SESSIONS: Final = "tui-agent"
-KINDS: Final = ("*.jsonl", "*.json", LOG_NAME)
+KINDS: Final = ("*.jsonl", f"*.jsonl{SUFFIX}", "*.json", LOG_NAME)
 """The files in a folder that may be recordings."""
 AHEAD: Final = 4
 """Tasks that are handed to an executor at once, for each of its workers."""
@@ -175,14 +176,24 @@ def _recordings_in(folder: Path) -> list[Path]:
 
 
 def hash_of(path: Path) -> str:
-    """The hash of a recording's content; of a session's log, with what is not yet merged into it."""
+    """The hash of a recording's content, whether it is compressed or not; of a session's log, with what is not yet
+    merged into it.
+    """
     digest = sha256()
     for part in (path, path.with_name(f"{path.name}-wal")):
         if part.is_file():
-            with part.open("rb") as file:
+            with _as_said(part) as file:
                 while data := file.read(1 << 20):
                     digest.update(data)
     return digest.hexdigest()[:HASH_CHARS]
+
+
+def _as_said(path: Path) -> IO[bytes]:
+    """A file's text, or its bytes if they cannot be unpacked, which is said where it is replayed."""
+    try:
+        return opened(path)
+    except UnreadableRecording:
+        return path.open("rb")
 
 
 class Results:

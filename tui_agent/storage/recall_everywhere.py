@@ -22,6 +22,7 @@ from tui_agent.storage.artifacts import Artifacts
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import LogStore
 from tui_agent.storage.recall import search
+from tui_agent.storage.recordings.compressed import head_of
 from tui_agent.storage.recordings.reading import FOLDERS, read_file
 from tui_agent.storage.recordings.recording import UnreadableRecording
 from tui_agent.storage.recordings.taking_over import PROGRAMS
@@ -95,8 +96,8 @@ def _of_others(cwd: str) -> list[tuple[float, Path]]:
     signs = [os.fsencode(text) for text in texts]
     named: list[tuple[float, Path]] = []
     for path in found:
-        with suppress(OSError), path.open("rb") as stream:
-            head = stream.read(HEAD_BYTES)
+        with suppress(OSError, UnreadableRecording):
+            head = head_of(path, HEAD_BYTES)
             if any(sign in head for sign in signs):
                 named.append((path.stat().st_mtime, path))
     return named

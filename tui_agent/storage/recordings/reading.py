@@ -5,6 +5,7 @@ document; its first usable line tells which format it has. Lines that cannot be 
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -20,6 +21,7 @@ from tui_agent.storage.log import LOG_NAME, LogStore
 from tui_agent.storage.recordings.atif import AtifReader
 from tui_agent.storage.recordings.claude_code import ClaudeCodeReader, abandoned
 from tui_agent.storage.recordings.codex import CodexReader, is_codex
+from tui_agent.storage.recordings.compressed import SUFFIX, opened
 from tui_agent.storage.recordings.gemini import GeminiReader
 from tui_agent.storage.recordings.neutral import NeutralReader
 from tui_agent.storage.recordings.opencode import OpencodeReader
@@ -41,7 +43,11 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 FOLDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "claude-code": ("~/.claude/projects/**/*.jsonl",),
-    "codex": ("~/.codex/sessions/**/*.jsonl", "~/.codex/archived_sessions/**/*.jsonl"),
+    "codex": tuple(
+        f"~/.codex/{folder}/**/*.jsonl{compressed}"
+        for folder in ("sessions", "archived_sessions")
+        for compressed in ("", SUFFIX)
+    ),
     "gemini-cli": ("~/.gemini/tmp/*/chats/session-*.json*",),
     "pi": ("~/.pi/agent/sessions/**/*.jsonl",),
 }
@@ -212,8 +218,8 @@ def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]
     A file that is one JSON document over several lines counts as one line.
     """
     try:
-        with path.open("rb") as file:
-            total, done, record, first = path.stat().st_size, 0, 0, True
+        with opened(path) as file:
+            total, done, record, first = os.fstat(file.fileno()).st_size, 0, 0, True
             for number, line in enumerate(file, 1):
                 done += len(line)
                 if progress is not None and done - record >= _PROGRESS_BYTES:
