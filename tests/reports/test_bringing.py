@@ -99,6 +99,46 @@ def test_codex_and_gemini(user: Path) -> None:
     assert settings.mcp.servers["docs"].url == "https://docs.example/mcp"
 
 
+def test_a_server_that_the_other_agent_has_off_is_off_here(user: Path) -> None:
+    servers = {name: {"command": name} for name in ("one", "two", "three")}
+    gemini = {"mcpServers": servers, "mcp": {"allowed": ["one", "two"], "excluded": ["two"], "serverCommand": "x"}}
+    (user / ".gemini/settings.json").write_text(json.dumps(gemini))
+    (user / ".claude.json").write_text(
+        json.dumps(
+            {
+                "mcpServers": {"four": {"command": "four"}, "five": {"command": "five"}},
+                "projects": {str(user.parent / "project"): {"disabledMcpServers": ["five"]}},
+            }
+        )
+    )
+    told, home = taken(user, "gemini")
+    taken(user, "claude-code")
+    found = load_settings(home, None).mcp.servers
+    assert {name: server.enabled for name, server in found.items()} == {
+        "one": True, "two": False, "three": False, "four": True, "five": False,
+    }  # fmt: skip
+    assert "mcp.serverCommand: " in told
+    assert "mcp.allowed" not in told
+
+
+@pytest.mark.parametrize(
+    ("agent", "files", "said"),
+    [
+        ("codex", [".codex/prompts/fix.md", ".codex/hooks.json"], [".codex/prompts: copy", ".codex/hooks.json: they"]),
+        ("gemini", [".gemini/commands/fix.toml", ".gemini/extensions/x/y.json"], [".gemini/commands: write"]),
+        ("claude-code", [".claude/rules/style.md"], [".claude/rules: copy"]),
+    ],
+)
+def test_what_else_is_in_the_folder_is_named(user: Path, agent: str, files: list[str], said: list[str]) -> None:
+    (user / ".codex/skills").mkdir()
+    for name in files:
+        (user / name).parent.mkdir(parents=True, exist_ok=True)
+        (user / name).write_text("x")
+    left = taken(user, agent, write=False)[0].partition("Not taken over:")[2]
+    assert all(each in left for each in said)
+    assert "skills" not in left
+
+
 def test_a_server_of_the_users_stays(user: Path) -> None:
     (user / ".claude.json").write_text(json.dumps({"mcpServers": {"git": {"command": "other"}}}))
     home = user.parent / "home"

@@ -38,7 +38,32 @@ AGENTS: Final[Mapping[str, OtherAgent]] = {
     "codex": OtherAgent("codex", ".codex/config.toml", ".codex/AGENTS.md"),
     "gemini": OtherAgent("Gemini CLI", ".gemini/settings.json", ".gemini/GEMINI.md"),
 }
-_SERVERS: Final = frozenset(("mcpServers", "mcp_servers", "projects"))
+_FILES: Final[Mapping[str, Mapping[str, str]]] = {
+    "claude-code": {
+        "rules": "copy what is to hold everywhere into your own AGENTS.md",
+        "keybindings.json": "set keys in ui.keymap",
+    },
+    "codex": {
+        "hooks.json": "they have the form of ours: copy the file into {home}",
+        "prompts": "copy the files into {home}/commands",
+        "skills": "copy the folders into {home}/skills",
+        "rules": "write them as permissions.allow, ask and deny",
+        "agents": "write them as Markdown files in {home}/agents",
+    },
+    "gemini": {
+        "commands": "write them as Markdown files in {home}/commands",
+        "skills": "copy the folders into {home}/skills",
+        "agents": "copy the files into {home}/agents",
+        "extensions": "their servers and commands are not read: add what you need of them",
+        "policies": "write them as permissions.allow, ask and deny",
+    },
+}
+"""What else other agents have in their folders, and what to do about it."""
+_SERVERS: Final = frozenset(
+    ("mcpServers", "mcp_servers", "projects", "allowMCPServers", "excludeMCPServers"),
+)
+_SWITCHES: Final = ("allowed", "excluded")
+"""The keys of Gemini CLI's section `mcp` that say which servers are used."""
 _LISTS: Final = ("allow", "ask", "deny")
 _GEMINI: Final = {"allow": "allowed", "deny": "exclude"}
 """The names of the lists in the settings of Gemini CLI."""
@@ -72,6 +97,7 @@ class ImportedFiles(msgspec.Struct, frozen=True):
 def import_report(agent: str, user_home: Path, home: Path, project: Path, settings: Settings, *, write: bool) -> str:
     """What `tui-agent import --from AGENT` prints; with `write`, it is done as well. Raises SettingsError."""
     found = _brought(AGENTS[agent], user_home, home, project, settings)
+    left = [*found.left, *_other_files(agent, user_home, home)]
     lines = [*_changes(found, settings)]
     if write:
         _write(found, home, settings)
@@ -79,11 +105,20 @@ def import_report(agent: str, user_home: Path, home: Path, project: Path, settin
     report = (
         [head, *(f"  {line}" for line in lines)] if lines else [f"Nothing new to take over from {AGENTS[agent].name}."]
     )
-    report += ["Not taken over:", *(f"  {line}" for line in found.left)] if found.left else []
+    report += ["Not taken over:", *(f"  {line}" for line in left)] if left else []
     report += found.said
     if lines and not write:
         report.append(f"Nothing was written. `tui-agent import --from {agent} --yes` writes it to your settings.")
     return "\n".join(report)
+
+
+def _other_files(agent: str, user_home: Path, home: Path) -> Iterator[str]:
+    """A sentence for each file and folder that has something in it and is left where it is."""
+    folder = (user_home / AGENTS[agent].settings).parent
+    for name, why in _FILES[agent].items():
+        path = folder / name
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            yield f"{short_path(path)}: {why.format(home=short_path(home))}"
 
 
 def _changes(found: ImportedFiles, settings: Settings) -> Iterator[str]:
@@ -159,7 +194,7 @@ def _others(document: Mapping[str, object]) -> Iterator[str]:
     """The settings that nothing here looks at."""
     known = {"model", "model_provider", "effortLevel", "model_reasoning_effort", "$schema", *_SERVERS}
     for key, value in document.items():
-        lists = {"permissions": _LISTS, "tools": tuple(_GEMINI.values())}.get(key)
+        lists = {"permissions": _LISTS, "tools": tuple(_GEMINI.values()), "mcp": _SWITCHES}.get(key)
         if lists is not None and isinstance(value, dict):
             yield from (f"{key}.{name}" for name in value if name not in lists)
         elif key not in known:

@@ -51,8 +51,27 @@ def _read(agent: str, path: Path, project: Path) -> ForeignServers | None:
             listed.update(section)
     if not listed:
         return None
+    for name, each in listed.items():
+        if isinstance(each, dict) and _is_off(name, document, project):
+            listed[name] = {**each, "enabled": False}
     found = servers_in({"mcpServers": listed}, str(path))
     return ForeignServers(agent, path, found.servers, found.problems)
+
+
+def _is_off(name: str, document: Mapping[str, object], project: Path) -> bool:
+    """Whether the other agent does not use this server here, by a list of its settings."""
+    section, projects = document.get("mcp"), document.get("projects")
+    gemini = section if isinstance(section, dict) else {}
+    own = projects.get(str(project)) if isinstance(projects, dict) else None
+    allowed = gemini.get("allowed", document.get("allowMCPServers"))
+    excluded = (
+        gemini.get("excluded"),
+        document.get("excludeMCPServers"),
+        own.get("disabledMcpServers") if isinstance(own, dict) else None,
+    )
+    return (isinstance(allowed, list) and name not in allowed) or any(
+        isinstance(names, list) and name in names for names in excluded
+    )
 
 
 def read_settings(path: Path) -> object:
