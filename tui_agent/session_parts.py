@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS, Briefing, SectionReader, system_prompt
+from tui_agent.agent.briefing.briefing import (
+    OWN_INSTRUCTIONS,
+    Briefing,
+    SectionReader,
+    included_in_project,
+    system_prompt,
+)
 from tui_agent.agent.briefing.tool_servers import OfferedTools
 from tui_agent.agent.extensions.files import ExtensionFolder, skill_folders
 from tui_agent.agent.extensions.hook_files import read_hooks
@@ -124,12 +130,16 @@ def telemetry_of(settings: Settings, session: str, closing: AsyncExitStack) -> t
 def workspace_of(
     settings: Settings, arguments: Arguments, extensions: Sequence[ExtensionFolder], read_roots: Iterable[Path]
 ) -> Workspace:
-    """The folders of a session. Guarded are the program's own, what git's settings name, and the scripts of hooks."""
+    """The folders of a session. Guarded are the program's own, what git's settings name, the scripts of hooks, and what
+    instruction files name.
+    """
     folders = tuple(map(Path, settings.permissions.folders))
     commands = [hook.command for hook in read_hooks(extensions).hooks]
     bare = Workspace(arguments.folder, folders)
     scripts = (*scripts_in(commands, bare, arguments.project), *run_by_themselves(arguments.project, bare))
-    guarded = (arguments.home, *configured_in(arguments.project), *scripts)
+    names = settings.context.instruction_files if arguments.trusted else ()
+    parts = included_in_project(arguments.project, arguments.folder.resolve(), names)
+    guarded = (arguments.home, *configured_in(arguments.project), *scripts, *parts)
     return Workspace(arguments.folder, folders, read_roots, guarded)
 
 

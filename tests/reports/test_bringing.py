@@ -84,11 +84,12 @@ def test_codex_and_gemini(user: Path) -> None:
     (user / ".codex/config.toml").write_text(
         'model = "gpt-5.1"\napproval_policy = "never"\n[mcp_servers.docs]\nurl = "https://docs.example/mcp"\n'
     )
-    (user / ".codex/AGENTS.md").write_text("Be brief.")
+    (user / ".codex/AGENTS.md").write_text("Be brief. See @more.md")
+    (user / ".codex/more.md").write_text("More.")
     told, home = taken(user, "codex")
     assert load_settings(home, None).model.id == "openai:gpt-5.1"
     assert "approval_policy: " in told
-    assert (home / "AGENTS.md").read_text() == "Be brief."
+    assert (home / "AGENTS.md").read_text() == f"Be brief. See @{user}/.codex/more.md"
     gemini = {"model": {"name": "gemini-2.5-pro"}, "tools": {"allowed": ["run_shell_command(git log)"]}}
     (user / ".gemini/settings.json").write_text("// mine\n" + json.dumps(gemini))
     told, home = taken(user, "gemini", write=False)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tui_agent.agent.briefing.briefing import OWN_INSTRUCTIONS
+from tui_agent.agent.briefing.included import rebased
 from tui_agent.agent.extensions.claude_forms import OURS
 from tui_agent.durable import make_private_folder, write_file
 from tui_agent.models.base import UnknownModel
@@ -139,7 +140,9 @@ def _write(found: ImportedFiles, home: Path, settings: Settings) -> None:
     """Raises SettingsError, and OSError."""
     if found.memory is not None:
         make_private_folder(home)
-        write_file(home / OWN_INSTRUCTIONS, found.memory.read_bytes())
+        text = found.memory.read_bytes().decode("utf-8-sig", "surrogateescape")
+        text = rebased(text, found.memory.parent, short_path(found.memory.parent))
+        write_file(home / OWN_INSTRUCTIONS, text.encode(errors="surrogateescape"))
     if found.model:
         keep_setting(home, "model.id", found.model)
     if found.effort:

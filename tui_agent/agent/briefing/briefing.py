@@ -5,8 +5,9 @@ it started with; a section that changes later reaches the model as a notice.
 """
 
 import asyncio
+import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
+from tui_agent.agent.briefing.included import INCLUDING, included
 from tui_agent.agent.briefing.tool_servers import OfferedTools, bounded
 from tui_agent.agent.extensions.agents import AGENTS, INTRODUCTION, RUN_AGENT, own_agents
 from tui_agent.agent.extensions.files import STYLES, ExtensionFolder, signature, style_text
@@ -67,10 +69,7 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
     Reads files: call it in a thread. The text names files that cannot be read.
     """
     sections: list[str] = []
-    for place in reversed(_places(root, folder)):
-        found = next((place / name for name in names if (place / name).is_file()), None)
-        if found is None:
-            continue
+    for found in _instruction_files(root, folder, names):
         real = found.resolve()
         if not real.is_relative_to(root.resolve()):
             text = f"(not read: it is a link that leads out of the project, to {shown(str(real), 300)})"
@@ -78,7 +77,31 @@ def instructions(root: Path, folder: Path, names: Sequence[str]) -> str:
             text = _beginning(real)
         if text:
             sections.append(f"# {found.relative_to(root)}\n\n{text}")
+            sections += _parts(real, found.name, included(real, root) if found.name in INCLUDING else ())
     return "\n\n".join(sections)
+
+
+def included_in_project(root: Path, folder: Path, names: Sequence[str]) -> list[Path]:
+    """The files of a project that its instruction files name, and that belong to them. Reads files."""
+    files = (file for file in _instruction_files(root, folder, names) if file.name in INCLUDING)
+    return list(dict.fromkeys(part for file in files for part in included(file, root)))
+
+
+def _instruction_files(root: Path, folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    for place in reversed(_places(root, folder)):
+        found = next((place / name for name in names if (place / name).is_file()), None)
+        if found is not None:
+            yield found
+
+
+def _parts(file: Path, named: str, parts: Iterable[Path]) -> Iterator[str]:
+    """The files that belong to an instruction file, up to the length of one."""
+    left = INSTRUCTIONS_LIMIT
+    for each in parts:
+        text, title = _beginning(each), shown(os.path.relpath(each, file.parent), 300)
+        fits = len(text) <= left
+        yield f"# {title} (named in {named})\n\n{text if fits else '(does not fit here: read it when it matters)'}"
+        left -= len(text) if fits else 0
 
 
 def system_prompt(rules: str, sections: PromptSections, folder: Path, today: date) -> str:
@@ -181,6 +204,8 @@ class SectionReader(msgspec.Struct, eq=False):
     """The file of the user's own instructions."""
     own_memory: str = ""
     """The memory section, if the index is as the session's own tool left it; else empty."""
+    _included: tuple[Path, ...] = ()
+    """The files that instruction files name."""
     _seen: tuple[object, ...] = ()
     _sections: PromptSections = PromptSections()
 
@@ -188,25 +213,18 @@ class SectionReader(msgspec.Struct, eq=False):
         """The present sections. Cheap while nothing has changed: no file is read then."""
         files = [place / name for place in _places(self.root, self.folder) for name in self.names]
         files += [self.own] if self.own is not None else []
-        seen = (
-            *map(signature_of, files),
-            *skills_signature(self.skills),
-            signature_of(self.notes.index),
-            *signature(self.extensions, AGENTS, STYLES),
-            self.style,
-        )
-        if seen != self._seen:
+        if self._signature(files) != self._seen:
+            own = included(self.own) if self.own is not None else []
+            self._included = (*own, *included_in_project(self.root, self.folder, self.names))
+            seen = self._signature(files)
             skills = [
                 f"- {skill.name}: {skill.description} ({shown(str(skill.file))})"
                 for skill in find_skills(self.skills)
                 if skill.offered and not skill.problem
             ]
             agents = [f"- {each.name}: {each.description}" for each in own_agents(self.extensions) if not each.problem]
-            own = _beginning(self.own) if self.own is not None and self.own.is_file() else ""
-            theirs = instructions(self.root, self.folder, self.names)
-            title = f"# {OWN_INSTRUCTIONS} of the user, for every project"
             self._sections = PromptSections(
-                "\n\n".join(filter(None, (f"{title}\n\n{own}" if own else "", theirs))),
+                "\n\n".join(filter(None, (self._own(), instructions(self.root, self.folder, self.names)))),
                 bounded(_SKILLS, skills, self.skills_tokens, lambda left: f"[{left:,} more skills do not fit here.]"),
                 self._memory(),
                 agents=bounded(
@@ -217,6 +235,22 @@ class SectionReader(msgspec.Struct, eq=False):
             self.own_memory = self._sections.memory if self.notes.is_own else ""
             self._seen = seen
         return self._sections
+
+    def _signature(self, files: Sequence[Path]) -> tuple[object, ...]:
+        return (
+            *map(signature_of, (*files, *self._included)),
+            *skills_signature(self.skills),
+            signature_of(self.notes.index),
+            *signature(self.extensions, AGENTS, STYLES),
+            self.style,
+        )
+
+    def _own(self) -> str:
+        """The user's own instructions, with the files that they name."""
+        if self.own is None or not self.own.is_file() or not (text := _beginning(self.own)):
+            return ""
+        parts = _parts(self.own, OWN_INSTRUCTIONS, included(self.own))
+        return "\n\n".join((f"# {OWN_INSTRUCTIONS} of the user, for every project\n\n{text}", *parts))
 
     def skills_text(self) -> str:
         found = find_skills(self.skills)
