@@ -275,13 +275,26 @@ def test_of_two_flags_for_one_key_the_later_wins(tmp_path: Path) -> None:
 
 
 def test_rules_of_all_layers_add_up(tmp_path: Path) -> None:
-    home = user_file(tmp_path / "home", {"permissions": {"deny": ["a", "b"]}})
-    write(tmp_path / ".agents" / "config.json", {"permissions": {"deny": ["b", "c"]}})
+    urls = {name: {"url": f"http://{name}/v1"} for name in ("one", "two", "three")}
+    theirs = {"two": urls["three"], "three": urls["three"]}
+    home = user_file(
+        tmp_path / "home",
+        {"permissions": {"deny": ["a", "b"]}, "models": {"endpoints": {"one": urls["one"], "two": urls["two"]}}},
+    )
+    write(
+        tmp_path / ".agents" / "config.json",
+        {"permissions": {"deny": ["b", "c"]}, "models": {"endpoints": theirs}},
+    )
     settings = load_settings(
         home, tmp_path, trusted=True, overrides=[Override("--set", "permissions.deny", "d")], environ={}
     )
     assert settings.permissions.deny == ("a", "b", "c", "d")
     assert settings.source("permissions.deny").endswith(", --set")
+    assert {name: each.url for name, each in settings.models.endpoints.items()} == {
+        "one": "http://one/v1",
+        "two": "http://three/v1",
+        "three": "http://three/v1",
+    }
 
 
 class TestOverrides:

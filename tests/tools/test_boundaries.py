@@ -17,6 +17,7 @@ from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.paging import PageLimits, read_page
 from tui_agent.tools.files.replacing import Replaced, replaced
 from tui_agent.tools.gate.remembered import MAX_RULES, RememberedRules
+from tui_agent.tools.gate.repository import MAX_HOOKS, orders_in
 from tui_agent.tools.gate.rules import proposed
 from tui_agent.tools.gate.shell_line import read_line
 from tui_agent.tools.gate.workspace import Workspace
@@ -267,6 +268,16 @@ def test_two_thousand_rules_of_a_project_are_read(rules: int, kept: int, tmp_pat
     )
     (tmp_path / "rules.json").write_bytes(text)
     assert len(RememberedRules(tmp_path / "rules.json", tmp_path).rules) == kept == 2_000
+
+
+@pytest.mark.parametrize(("samples", "said"), [(MAX_HOOKS, ""), (MAX_HOOKS + 1, "the repository has the hook `")])
+def test_a_hundred_samples_of_hooks_are_looked_at(samples: int, said: str, tmp_path: Path) -> None:
+    (tmp_path / "hooks").mkdir()
+    for name in ("config", *(f"hooks/{number}.sample" for number in range(samples))):
+        (tmp_path / name).touch()
+    found = orders_in(tmp_path)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
 
 
 @pytest.mark.parametrize(

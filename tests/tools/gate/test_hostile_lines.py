@@ -275,6 +275,9 @@ def test_a_work_tree_of_a_repository_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "beside/src").mkdir(exist_ok=True)
     beside = Workspace(Path(os.path.realpath(tmp_path / "beside")))
     assert asked(beside) == set()
+    (workspace.root / ".git/modules").mkdir()
+    assert asked(beside) == set(GIT_LINES)
+    (workspace.root / ".git/modules").rmdir()
     with (workspace.root / ".git/config").open("a") as config:
         config.write(CONFIGS["fsmonitor"])
     assert asked(beside) == set(GIT_LINES)

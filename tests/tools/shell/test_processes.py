@@ -210,14 +210,15 @@ async def start_once(folder: Path) -> None:
 
 
 def test_what_cannot_start_says_so_and_nothing_that_was_started_leaves_a_file_open(tmp_path: Path) -> None:
-    async def missing() -> None:
-        request = Request(["/no/such/program"], str(tmp_path), {})
+    async def missing(program: str, folder: Path) -> None:
+        request = Request([program], str(folder), {})
         await RunningCommand(request, on_output=lambda _: None, own=own or not AVAILABLE).started()
 
     asyncio.run(start_once(tmp_path))
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # noqa: PTH208
-    with pytest.raises(FileNotFoundError):
-        asyncio.run(missing())
+    for program, folder in (("/no/such/program", tmp_path), (BASH, tmp_path / "no such folder")):
+        with pytest.raises(FileNotFoundError):
+            asyncio.run(missing(program, folder))
     asyncio.run(start_once(tmp_path))
     if sys.platform == "linux":
         assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -35,7 +35,7 @@ class Context:
     def __init__(self, folder: Path) -> None:
         self.workspace = Workspace(folder / "work")
         self.artifacts = folder / "session"
-        self.call_id = "toolu_01/../x"
+        self.call_id = "toolu_01/../" + "x" * 300
         self.page_bytes = 50_000
         self.deps: object = None
         self.accesses: tuple[Access, ...] = ()
@@ -80,6 +80,7 @@ async def test_output_then_exit_code(context: Context) -> None:
     assert lines[:3] == [str(context.workspace.root), "red", "b"]
     assert lines[3].startswith("[exit code 0, ")
     assert not answer.is_error
+    assert answer.outcome.notes == 1
     (raw,) = (context.artifacts / "raw").iterdir()
     assert raw.read_bytes() == f"{context.workspace.root}\n\x1b[31mred\x1b[0m\na\rb\n".encode()
     assert raw.stat().st_mode & 0o777 == 0o600
@@ -89,6 +90,7 @@ async def test_a_failure_is_an_error(context: Context) -> None:
     answer = await run(context, "exit 7")
     assert answer.is_error
     assert answer.text.startswith("[no output]\n[exit code 7, ")
+    assert answer.outcome.notes == 2
     assert not (context.artifacts / "raw").exists()
     assert answer.summary.startswith("exit code 7")
 
@@ -102,6 +104,7 @@ async def test_a_timeout_ends_all_of_it_and_keeps_the_output(context: Context) -
         if pid.exists() and pid.read_text():  # else the machine was too busy to come so far
             break
     assert answer.text.startswith("before\n[timeout: ")
+    assert answer.outcome.notes == 1
     await dies(int(pid.read_text()))
 
 

@@ -421,12 +421,16 @@ async def test_an_invalid_certificate_is_named_and_a_valid_one_checked_by_name(
     certificate = _certificate(tmp_path, "localhost")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate)
-    async with server({"/": answer(b"safe", Content_Type="text/plain")}, tls) as served:
-        rules = tuple(f"fetch_url(https://{host}:*/*)" for host in ("localhost", "127.0.0.1"))
+    down = answer(b"", "302 Found", Location="http://localhost:1/")
+    async with server({"/": answer(b"safe", Content_Type="text/plain"), "/down": down}, tls) as served:
+        rules = tuple(
+            f"fetch_url({each}:*/*)" for each in ("https://localhost", "https://127.0.0.1", "http://localhost")
+        )
         named = f"https://localhost:{served.port}/"
         assert "certificate of https://localhost" in await failing(tmp_path, named, *rules)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert (await fetch(tmp_path, named, *rules)).text.endswith("safe")
+        assert "redirects to an address without encryption" in await failing(tmp_path, f"{named}down", *rules)
         text = await failing(tmp_path, f"https://127.0.0.1:{served.port}/", *rules)
         assert "is not valid" in text
 

@@ -53,7 +53,6 @@ class PastTheEnd(ValueError):
     """There is no such line or character; `last` is the number of the last one, or 0."""
 
     def __init__(self, last: int) -> None:
-        super().__init__(last)
         self.last = last
 
 
