@@ -101,6 +101,15 @@ def test_no_row_is_wider_than_the_panel(width: int, window: int) -> None:
         assert cell_len(line) <= width, line
 
 
+@pytest.mark.parametrize("width", [50, 58, 79])
+def test_why_a_step_was_taken_is_not_cut(width: int) -> None:
+    why = "it pays: 9,000 freed tokens outweigh a summary (between turns, from 4,000 on)"
+    step = Step(events.ContextStep(step="cleared", seq=9, before=50_000, after=46_400, reason=why), NOW, counts=True)
+    shown = texts(panel_rows(structs.replace(seen(), steps=(step,)), NOW, lambda _: "", width), width)
+    place = next(place for place, line in enumerate(shown) if "cleared" in line and "50k → 46k" in line)
+    assert why in " ".join(line.strip() for line in shown[place + 1 : place + 4])
+
+
 class Counted(Sequence[Item]):
     """Items that count how many of them were looked at."""
 

@@ -402,6 +402,48 @@ def test_a_boundary_is_a_rule_with_tokens_and_reason() -> None:
     assert line.width == 70
 
 
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (
+            120,
+            [
+                "── ▸ turns summarised · 84k → 21k tokens · cost $0.047, saves $0.0020 a call · {} ───────".format(
+                    "asked for; 5 facts are left out"
+                )
+            ],
+        ),
+        (
+            80,
+            [
+                "── ▸ turns summarised · 84k → 21k · cost $0.047, saves $0.0020 a call ────────",
+                "asked for; 5 facts are left out",
+            ],
+        ),
+        (
+            60,
+            [
+                "── ▸ turns summarised · 84k → 21k ────────────────────────",
+                "cost $0.047, saves $0.0020 a call · asked for; 5 facts",
+                "are left out",
+            ],
+        ),
+    ],
+)
+def test_nothing_that_is_said_of_a_step_is_cut(width: int, lines: list[str]) -> None:
+    boundary = Transcript().add_boundary(
+        "turns summarised",
+        before=84_200,
+        after=21_000,
+        saved="cost $0.047, saves $0.0020 a call",
+        reason="asked for; 5 facts are left out",
+        text="# State",
+    )
+    painted = paint(BlockPainting(boundary, None, width, LOOK))
+    assert [line.text.strip() for line in painted] == lines
+    assert painted[0].width == width
+
+
 def test_a_diff_has_numbers_signs_and_changed_words() -> None:
     diff = unified("a\nx = 1\nc\n", "a\nx = 2\nc\nd\n", "a")
     assert counts(diff) == (2, 1)

@@ -126,7 +126,7 @@ def panel_rows(seen: Overview, now: float, excerpt: Callable[[int], str], width:
         *_ahead(seen.stats, width, focused=focused),
         *_window(seen),
         *titled_rows("Size, call by call", _course(seen)),
-        *titled_rows("Steps", [_step_row(step, now) for step in reversed(seen.steps)]),
+        *titled_rows("Steps", [row for step in reversed(seen.steps) for row in _step_rows(step, now, width)]),
         *titled_rows("MCP servers, in each call", _servers(seen.stats)),
         *titled_rows("Activity", _activity(seen.stats, now, width)),
     ]
@@ -249,8 +249,11 @@ def _draw_course(seen: Overview, number: int, width: int, look: Look) -> Line:
     return lines[number] if number < len(lines) else make_line([Run(" ", look.palette.base)])
 
 
-def _step_row(step: Step, now: float) -> ListRow:
-    return ListRow(partial(_draw_step, step, now), StepKey(step.event.seq))
+def _step_rows(step: Step, now: float, width: int) -> Iterator[ListRow]:
+    """What a step did, and below it why."""
+    yield ListRow(partial(_draw_step, step, now), StepKey(step.event.seq))
+    if step.event.reason:
+        yield from wrapped(step.event.reason, width)
 
 
 def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
@@ -261,15 +264,12 @@ def _draw_step(step: Step, now: float, width: int, look: Look) -> Line:
     sizes = f"{compact_count(event.before)} {glyphs.arrow} {compact_count(event.after)}"
     state = "" if step.counts else f" {glyphs.dot} undone"
     left = f"  {short_age(now - step.time):>{AGE_CELLS}}  {name}{count}{state}"
-    why = one_line(event.reason)
-    room = max(0, width - cell_len(left) - 2 - cell_len(sizes) - 3)
-    reason = f"  {fit(why, room, glyphs.ellipsis)}" if why and room >= 8 else ""
-    pad = " " * max(1, width - cell_len(left) - cell_len(reason) - cell_len(sizes))
-    return make_line([Run(left, style), Run(reason + pad, palette.faint), Run(sizes, palette.muted)])
+    pad = " " * max(1, width - cell_len(left) - cell_len(sizes))
+    return make_line([Run(left, style), Run(pad, palette.base), Run(sizes, palette.muted)])
 
 
 def _activity(stats: ContextStats, now: float, width: int) -> list[ListRow]:
-    deep = f" · {counted(stats.summaries, 'text')}, depth {stats.depth}" if stats.summaries else ""
+    deep = f", {counted(stats.depth, 'time')} over" if stats.depth > 1 else ""
     rows = [
         *_boundary("Summaries", stats.last_compaction, stats.compactions, "focus", now, width),
         *_boundary("Tasks recorded", stats.last_checkpoint, stats.checkpoints, "note", now, width),
