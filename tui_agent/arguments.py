@@ -157,6 +157,9 @@ SETTINGS_FLAGS = (
 
 ELSEWHERE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "help": ("`tui-agent --help` lists options and commands, F1 in the app its keys", ()),
+    "version": ("`tui-agent --version` prints it", ()),
+    "init": ("`/init` in the app writes the instructions of a project", ()),
+    "stats": ("`/stats` and `/cost` in the app show them, `tui-agent trace` those of a session", ()),
     "login": ("keys are set as variables, or entered with `/key` in the app", ()),
     "logout": ("`/key` in the app forgets a key", ()),
     "auth": ("keys are set as variables, or entered with `/key` in the app", ("login", "logout", "list", "status")),

@@ -78,6 +78,7 @@ from tui_agent.storage.sessions import (
     subtask_folder,
     subtask_folders,
 )
+from tui_agent.text import counted
 from tui_agent.tools.agentic import agentic_tools
 from tui_agent.tools.base import Ask
 from tui_agent.tools.files.buffers import Buffers
@@ -384,7 +385,8 @@ async def _open(
     if unsent:
         notices.append(Notice(level="warning", title="Nothing is sent to OpenTelemetry", text=unsent))
     if not arguments.one_shot and not entries and (waiting := await asyncio.to_thread(inbox.waiting)):
-        notices.append(Notice(level="info", title="Memory", text=WAITING.format(waiting), hint="/memory shows them"))
+        text = WAITING.format(counted(waiting, "thing"))
+        notices.append(Notice(level="info", title="Memory", text=text, hint="/memory shows them"))
     if small_parent:
         notices.append(Notice(level="warning", title="Small-tier parent", **structs.asdict(small_parent)))
     session = Session(

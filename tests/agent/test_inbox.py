@@ -165,5 +165,5 @@ async def test_the_next_start_says_that_there_is_something(tmp_path: Path) -> No
             await say(session, "run `touch done`")
     async with talking(tmp_path, UNCONFINED) as session:
         (notice,) = [notice for notice in session.notices if notice.title == "Memory"]
-    assert notice.text.startswith("1 of what came up")
+    assert notice.text == "1 thing from earlier sessions here could be remembered"
     assert notice.hint == "/memory shows them"

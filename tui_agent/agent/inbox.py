@@ -49,8 +49,8 @@ MOST_CHARS: Final = 300
 """What is longer is no one thing to remember."""
 LEAST_CHARS: Final = 12
 PROPOSED: Final = 20
-WAITING: Final = "{} of what came up in sessions of this project could be remembered"
-"""What a start says, with their number."""
+WAITING: Final = "{} from earlier sessions here could be remembered"
+"""What a start says of so many things."""
 AT_END: Final = 4_000_000
 """Bytes of the largest log that is read at a session's end."""
 

@@ -371,13 +371,14 @@ class Host(TerminalApp):
         options: "Iterable[Option]",
         current: str,
         *,
+        text: str = "",
         search: bool = False,
         preview: Callable[[str], None] | None = None,
     ) -> str | None:
-        """Let the user choose an option; None if they cancelled."""
+        """Let the user choose an option; None if they cancelled. `text`: above the options."""
         from tui_agent.tui.dialogs.pickers import PickerScreen
 
-        return await self.question(PickerScreen(title, options, current, search=search, preview=preview))
+        return await self.question(PickerScreen(title, options, current, text=text, search=search, preview=preview))
 
     async def read(self, title: str, text: str, again: "Callable[[], str | None] | None" = None) -> None:
         """Show a text in a dialog; `again`: see `TextScreen`."""

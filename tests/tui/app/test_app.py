@@ -7,6 +7,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from tests.bench.long_session import write_session
 from tests.tui.app_of_parts import until, workers_finished
@@ -320,22 +321,18 @@ async def test_of_a_session_that_cannot_be_opened_nothing_stays_on_the_screen(ar
     await held.close()
 
 
-async def test_an_unknown_model_leads_to_the_list_of_models(arguments: Arguments) -> None:
+@pytest.mark.parametrize("key", ["enter", "escape"])
+async def test_an_unknown_model_leads_to_the_list_of_models_with_the_reason(arguments: Arguments, key: str) -> None:
     app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
     async with app.run_test() as pilot:
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        assert "There is no model" in said(app)
-        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PickerScreen) and app.screen.stands)
+        why = str(app.screen.query_one(".dialog-text", Static).content)
+        assert why.startswith("There is no")
+        assert why.endswith("Esc begins with the offline one.")
+        await pilot.press(key)
         await opened(app, pilot)
         assert app.status.status.model.startswith("offline")
-
-
-async def test_without_another_model_an_unknown_one_is_a_card(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: isinstance(app.screen, PickerScreen))
-        await pilot.press("escape")
-        await until(pilot, lambda: "could not be opened" in said(app))
+        assert "could not be opened" not in said(app)
 
 
 async def test_without_a_key_the_welcome_says_how_to_set_one(arguments: Arguments) -> None:

@@ -9,11 +9,13 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
+from tests.bench.long_session import write_session
 from tests.tui.app_of_parts import OFFLINE, project_of_parts, send, until, workers_finished
 from tui_agent.arguments import Arguments
 from tui_agent.context.changes import StepPreview
 from tui_agent.conversation.view import View
-from tui_agent.settings import ModelSettings, Settings
+from tui_agent.storage.log import LogStore
+from tui_agent.storage.sessions import session_to_resume
 from tui_agent.tui.app.app import TuiAgent
 from tui_agent.tui.cards.blocks import BoundaryBlock, NoticeBlock, ToolBlock
 from tui_agent.tui.context.draft_screen import DraftScreen, EditedText
@@ -398,13 +400,16 @@ async def test_a_resumed_session_shows_its_boundaries(arguments: Arguments) -> N
 
 
 async def test_f2_without_a_session_says_so(arguments: Arguments) -> None:
-    app = TuiAgent(arguments, Settings(model=ModelSettings(id="nonsense:1")))
+    session = await write_session(arguments.home, 3)
+    held = await LogStore.open(await session_to_resume(arguments.home, session))
+    app = TuiAgent(arguments._replace(resume=session), OFFLINE)
     async with app.run_test() as pilot:
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
         await pilot.press("escape")
         await until(pilot, lambda: app.conductor.phase is Phase.VACANT)
         await pilot.press("f2")
         await until(pilot, lambda: titled(app, "There is no session, so there is no context to show"))
+    await held.close()
 
 
 async def test_an_original_that_is_gone_says_so(arguments: Arguments) -> None:

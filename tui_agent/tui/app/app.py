@@ -106,7 +106,8 @@ class TuiAgent(SessionApp):
             await self.mount(self._guide, before=self.status)
         self.on_prompt_area_resized()
         self.conductor.open(self.arguments)
-        if 0 < self.settings.ui.panel_columns <= self.size.width:
+        # In the demonstration, opening the panel is the first step.
+        if self._guide is None and 0 < self.settings.ui.panel_columns <= self.size.width:
             self.steering.toggle(asked_for=False)
         if self.arguments.prompt:
             self.conductor.send(self.arguments.prompt)

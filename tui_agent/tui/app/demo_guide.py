@@ -20,7 +20,7 @@ STEPS: Final = (
     DemoStep(("compact",), "/compact", "what a summary would take away and save; Enter does it"),
     DemoStep(("undo-step",), "/undo-step", "takes that step back: nothing was lost"),
     DemoStep(("rewind",), "/rewind", "go back to any message; the rest stays on its own branch"),
-    DemoStep(("cost",), "/cost", "where the money went, call by call"),
+    DemoStep(("cost",), "/cost", "what the session has cost, and what the next call will"),
 )
 DONE: Final = (
     "it is yours now: ask, run, break things. /policy compares ways to save; Ctrl+D ends it and removes the folder"

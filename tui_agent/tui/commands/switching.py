@@ -360,7 +360,7 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
                 host.say(Level.INFO, missing, "This is a new one.", "/sessions lists those of all folders")
                 wanted = NEW
             elif isinstance(error.__cause__, NoSuchSession):
-                host.say(Level.WARNING, error.message, hint="Esc in the list begins a new one")
+                host.say(Level.WARNING, error.message, hint="a new one begins unless you choose an earlier one")
                 wanted = CHOOSE
             if isinstance(error.__cause__, SessionBusy):
                 wanted = await host.question(busy_question(error.message))
@@ -376,7 +376,9 @@ async def _opened_session(arguments: Arguments, settings: Settings, host: Host, 
 
 
 async def _with_another_model(settings: Settings, host: Host, problem: str) -> Settings | None:
-    """The settings with a model that the user picks in place of an unknown one; None if they pick none."""
+    """The settings with a model that the user picks in place of an unknown one: the offline one, if they pick none.
+    None: another setting names the unknown model.
+    """
     from tui_agent.models.base import UnknownModel
     from tui_agent.models.catalogue import OFFLINE, catalogue_of
     from tui_agent.settings.writing import with_setting
@@ -385,13 +387,12 @@ async def _with_another_model(settings: Settings, host: Host, problem: str) -> S
     try:
         if settings.model.id:
             catalogue_of(settings).resolve(settings.model.id)
-        return None  # another setting names the unknown model
+        return None
     except UnknownModel:
         pass
-    host.say(Level.WARNING, problem)
     options = await asyncio.to_thread(model_options, OFFLINE, settings)
-    name = await host.pick(TITLE, options, "", search=True)
-    return with_setting(settings, "model.id", name, "the list of models") if name else None
+    name = await host.pick(TITLE, options, OFFLINE, text=f"{problem} Esc begins with the offline one.", search=True)
+    return with_setting(settings, "model.id", name or OFFLINE, "the list of models")
 
 
 async def learn_model(agent: "Agent", host: Host) -> None:
