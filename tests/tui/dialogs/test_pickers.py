@@ -8,6 +8,7 @@ from textual import events
 from textual.app import App
 from textual.widgets import Input, OptionList
 
+from tui_agent.resources import styles_folder
 from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen, _without_stubs
 from tui_agent.tui.dialogs.questions import CHOOSE, LEAVE, NEW, busy_question, stop_question
 
@@ -18,6 +19,12 @@ MODELS = (
     *(Option(f"model-{number}", f"model-{number}", "$1 small") for number in range(20)),
     Option("old", "ancient-model", "$9 large", folded=True),
 )
+
+
+class StyledApp(App[None]):
+    """Has the style sheet of dialogs."""
+
+    CSS_PATH = styles_folder() / "dialogs.tcss"
 
 
 def marked(picker: PickerScreen) -> str:
@@ -90,6 +97,21 @@ async def test_sentences_are_broken_anew_where_the_width_is_another_one() -> Non
             await pilot.pause()
             assert str(choices.get_option_at_index(0).prompt).count("\n") == lines - 1
             assert choices.highlighted == 1
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40), (160, 50)])
+async def test_what_its_keys_do_is_in_view_below_a_text_of_any_length(size: tuple[int, int]) -> None:
+    app = StyledApp()
+    async with app.run_test(size=size) as pilot:
+        many = [Option(str(number), f"setting-{number}", "its value") for number in range(90)]
+        picker = PickerScreen("Settings: " + "value and origin, " * 5, many, text="/a/long/folder" * 9, search=True)
+        app.push_screen(picker)
+        await pilot.pause()
+        frame, choices = picker.query_one(".dialog").region, picker.query_one(OptionList).region
+        keys = picker.query_one(".dialog-keys").region
+        assert keys.height
+        assert choices.bottom < keys.y < keys.bottom < frame.bottom <= size[1]
+        assert choices.height > 4
 
 
 async def test_page_keys_where_no_choice_shows() -> None:

@@ -295,7 +295,7 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
     assumed = "?" if profile.source == "default" else " "
     window = f"{compact_count(profile.window)}{assumed}" if profile.window else ""
     prices = profile.prices
-    cost = f"{_price(prices.input):>5} / {_price(prices.output)}" if prices is not None else ""
+    cost = f"{_price(prices.input):>6} / {_price(prices.output)}" if prices is not None else ""
     if profile.local:
         size = f"{profile.size / 1e9:.1f} GB" if profile.size else ""
         able = ("loaded" * profile.loaded, "tools" if profile.tools else "no tools", "vision" * profile.images)
@@ -303,7 +303,7 @@ def _model_facts(profile: "ModelProfile", catalogue: "Catalogue") -> str:
     absent = catalogue.provider_of(profile.name).missing()
     lacks = "no key" if catalogue.missing_key(profile.name) else "not installed" if absent else ""
     # What is lacking comes before the tier, which a narrow list may cut.
-    return f"{cost:<13} {window:>5}  {f'{lacks}  ' if lacks else ''}{tier}".rstrip()
+    return f"{cost:<14} {window:>5}  {f'{lacks}  ' if lacks else ''}{tier}".rstrip()
 
 
 def _price(usd: float) -> str:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
-from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.agent.commands.context_text import changes, how_sent
@@ -17,7 +15,7 @@ from tui_agent.text import clock_text, money_text, one_line
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import SIGNS, Bar, Column, bar_line, strip_lines
 from tui_agent.tui.context.rows import PanelRows, plain_row, share_rows, title_rows, wrapped
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.reading import TextScreen
 from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import ASCII, Glyphs
@@ -32,8 +30,6 @@ T = TypeVar("T")
 STRIP_ROWS: Final = 4
 READ_AT_ONCE: Final = 200
 """Calls whose signs the strip shows at once; those of more are read while their sizes are shown."""
-OTHER_LINES: Final = 10
-"""Lines of the dialog besides the rows of a call, with its margins."""
 
 
 class CallsScreen(Dialog[int | None]):
@@ -55,22 +51,17 @@ class CallsScreen(Dialog[int | None]):
         self._columns = [Column(tokens, " ", "muted", True) for tokens in past.calls.tokens()]
         self._strip = RowList(glyphs, in_dialog=True, keys_elsewhere=True, id="calls-strip")
         self._rows = RowList(glyphs, in_dialog=True, id="calls-rows")
-        self._keys_line = Static("", markup=False, classes="dialog-keys")
+        self._keys_line = dialog_keys()
         self._seen: ViewAtCall | None = None
         self._working = False
 
     @override
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield dialog_title("What the model saw")
-            yield self._strip
-            yield self._rows
-            yield self._keys_line
+        yield framed([dialog_title("What the model saw"), self._strip], self._rows, [self._keys_line])
 
     def on_mount(self) -> None:
         """Show the call that was asked for."""
         self._rows.focus()
-        self._strip.styles.height = STRIP_ROWS
         if len(self._columns) <= READ_AT_ONCE:
             self._columns = self._all_columns()
         else:
@@ -161,9 +152,6 @@ class CallsScreen(Dialog[int | None]):
 
     def _draw(self) -> None:
         self._strip.show([ListRow(partial(self._draw_strip, place)) for place in range(STRIP_ROWS)])
-        height = self.app.size.height
-        low = height < LOW_SCREEN
-        self._rows.styles.height = max(1, height - OTHER_LINES - (0 if low else 2))
         if self._seen is not None:
             seen, width = self._seen, self._rows.measure
             figures = list(call_rows(seen, len(self._past.calls), self._window, width))
@@ -171,7 +159,6 @@ class CallsScreen(Dialog[int | None]):
                 figures += title_rows(f"In the conversation: {len(seen.items):,}", "tokens  age")
             self._rows.show(PanelRows(figures, seen.items, seen.call.time, self._excerpt))
         self._keys_line.update(self._keys_text())
-        self._keys_line.display = not low
 
     def _draw_strip(self, place: int, width: int, look: Look) -> Line:
         return strip_lines(self._columns, self._number - 1, width, look)[place]

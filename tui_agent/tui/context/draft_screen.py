@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 TITLES: Final = {"summary": "Use this summary?", "checkpoint": "Use this record?"}
 COUNT_AFTER_S: Final = 0.2
 """Seconds without a key until an edited text is counted again."""
-OTHER_LINES: Final = 12
-"""Lines of the dialog besides its figures; on a low screen the figures get a quarter."""
 WHY_CELLS: Final = 200
 
 
@@ -102,10 +100,6 @@ class DraftScreen(Dialog[Draft | None]):
         self._area.focus()
         self._draw()
 
-    def on_resize(self) -> None:
-        """Keep at least half of a low screen for the text."""
-        self._draw()
-
     def on_text_area_changed(self) -> None:
         """Count the text again once the user pauses."""
         if self._counting is not None:
@@ -162,10 +156,7 @@ class DraftScreen(Dialog[Draft | None]):
 
     def _draw(self) -> None:
         if isinstance(self._draft, Draft):
-            rows = draft_rows(self._draft, self._preview)
-            self._rows.show(rows)
-            height = self.app.size.height
-            self._rows.styles.height = min(len(rows), max(height // 4, height - OTHER_LINES))
+            self._rows.show(draft_rows(self._draft, self._preview))
         self._why.update(one_line(self._problem, WHY_CELLS))
         self._why.display = bool(self._problem)
         self._keys_line.update(self._keys_text())

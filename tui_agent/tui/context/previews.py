@@ -8,7 +8,6 @@ from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import Input
 from typing_extensions import override
 
@@ -21,7 +20,7 @@ from tui_agent.text import counted, money_text
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.context.drawing import before_after_line
 from tui_agent.tui.context.rows import ItemKey, item_rows, plain_row, titled_rows
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 
@@ -40,8 +39,6 @@ FIRST: Final = {
     "compact": "older turns are summarised",
 }
 """What happens first with another model, by the mark that the request passes."""
-OTHER_LINES: Final = 11
-"""Lines of the dialog besides its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +79,15 @@ class PreviewScreen(Dialog[Accepted | None]):
 
     @override
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._title)
-            yield self._rows
-            if self._step in ASKED_FOR:
-                yield Input(self._focus, placeholder=ASKED_FOR[self._step], compact=True, select_on_focus=False)
-            yield self._keys_line
+        asked = ASKED_FOR.get(self._step) if self._step is not None else None
+        field = [Input(self._focus, placeholder=asked, compact=True, select_on_focus=False)] if asked else []
+        yield framed([dialog_title(self._title)], self._rows, [*field, self._keys_line])
 
     def on_mount(self) -> None:
         """Give the focus to the figures."""
         self._rows.focus()
         self._draw()
         self._rows.action_edge(-1)
-
-    def on_resize(self) -> None:
-        """Make the dialog as high as its rows, if there is room."""
-        self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Accept on Enter in the focus field."""
@@ -159,7 +149,6 @@ class PreviewScreen(Dialog[Accepted | None]):
         else:
             rows = preview_rows(seen, time.time(), self._excerpt, free=self._free)
         self._rows.show(rows)
-        self._rows.styles.height = min(len(rows), max(3, self.app.size.height - OTHER_LINES))
         self._tell("")
 
     def _tell(self, why: str) -> None:

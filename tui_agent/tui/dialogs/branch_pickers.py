@@ -8,14 +8,13 @@ import msgspec
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import Input
 from typing_extensions import override
 
 from tui_agent.agent.branches import Branch, EarlierPrompt
 from tui_agent.text import one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.fields import Field
 from tui_agent.tui.dialogs.row_list import ListRow, RowList, Rows
 from tui_agent.tui.fuzzy import holds
@@ -28,8 +27,6 @@ SEARCHED_CHARS: Final = 400
 """Characters of a message that are searched and shown."""
 LEAST_EXTRA: Final = 8
 """The fewest cells in which further text is shown beside the words."""
-OTHER_LINES, OTHER_LINES_LOW = 10, 3
-"""Lines of the dialog besides its rows, with its margins; on a low screen it has no margins and names no keys."""
 
 
 class Columns(msgspec.Struct, frozen=True):
@@ -97,22 +94,15 @@ class PlacePicker(Dialog[str | None]):
     @override
     def compose(self) -> ComposeResult:
         keys = f"{self.key('picker.choose')} {self._does}, {self.key('picker.cancel')} cancels"
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._title)
-            yield Field(placeholder="type to search")
-            yield self._rows
-            yield dialog_keys(f"Type to search, {keys}")
+        # It stays as high while the search finds less.
+        self._rows.styles.height = max(1, self._count)
+        head = (dialog_title(self._title), Field(placeholder="type to search"))
+        yield framed(head, self._rows, [dialog_keys(f"Type to search, {keys}")])
 
     def on_mount(self) -> None:
         """Mark the first place."""
         self._show(range(self._count))
         self.query_one(Input).focus()
-
-    def on_resize(self) -> None:
-        """Make the dialog as high as the list, if there is room."""
-        height = self.app.size.height
-        room = max(1, height - (OTHER_LINES if height >= LOW_SCREEN else OTHER_LINES_LOW))
-        self._rows.styles.height = min(max(1, self._count), room)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the places that contain every typed word."""

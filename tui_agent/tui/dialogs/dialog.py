@@ -1,12 +1,15 @@
 """The base class of dialogs: modal screens that take keys only once they are composed, and close only once."""
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from textual import events
 from textual.await_complete import AwaitComplete
+from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
 from textual.widgets import Static
 from typing_extensions import override
 
@@ -75,6 +78,13 @@ class Dialog(ModalScreen[ScreenResultType]):
         # Textual pops whichever screen is on top, and ends the program if only the app's own is left. `is_current` does
         # not help: it also holds for a dialog that is visible behind another one.
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+
+def framed(head: Iterable[Widget], body: Widget, foot: Iterable[Widget]) -> Vertical:
+    """A dialog as high as what is in it, if there is room: else `body` scrolls between `head` and `foot`."""
+    body.add_class("dialog-body")
+    top, bottom = Vertical(*head, classes="dialog-head"), Vertical(*foot, classes="dialog-foot")
+    return Vertical(top, body, bottom, classes="dialog")
 
 
 def dialog_title(title: str) -> Static:

@@ -7,14 +7,13 @@ from typing import ClassVar, Final
 import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from typing_extensions import override
 
 from tui_agent.agent.files import DOES, plan_title
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tools.files.put_back import FileStep, PutBack
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.diffs import DiffLines, visible_diff
 from tui_agent.tui.painting.glyphs import Glyphs
@@ -27,8 +26,6 @@ MAX_ROWS: Final = 2_000
 """The most lines of diffs that are shown, in total."""
 MAX_LINE: Final = 1_000
 """The most characters of a line that are shown."""
-OTHER_LINES, OTHER_LINES_LOW = 10, 3
-"""Lines of the dialog besides its rows, with its margins; on a low screen it names no keys."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -82,10 +79,7 @@ class FilesScreen(Dialog[str | None]):
 
     @override
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._title)
-            yield self._rows
-            yield self._keys_line
+        yield framed([dialog_title(self._title)], self._rows, [self._keys_line])
 
     def on_mount(self) -> None:
         """Give the focus to the diff."""
@@ -123,12 +117,8 @@ class FilesScreen(Dialog[str | None]):
             for row in piece.rows(width)
         ]
         self._rows.show(rows)
-        height = self.app.size.height
-        low = height < LOW_SCREEN
-        self._rows.styles.height = min(len(rows), max(1, height - (OTHER_LINES_LOW if low else OTHER_LINES)))
         theirs = f"\n{self._theirs_text()}" if self._planned.theirs else ""
         self._keys_line.update(self._keys_text() + theirs)
-        self._keys_line.display = not low
 
     def _keys_text(self) -> str:
         key = self.key

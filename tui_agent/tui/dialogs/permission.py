@@ -41,22 +41,14 @@ MAX_REASON: Final = 600
 TINY_SCREEN: Final = 7
 """A screen with fewer lines shows only title and choices; the command is then in the title."""
 
-OTHER_LINES: Final = 8
-"""Lines of the panel besides preview and answers: padding, margins, title, the count of hidden lines, and the keys or a
-text field.
-"""
-
-SNUG_OTHER_LINES: Final = 2
-"""The same without padding: title, count of hidden lines. The key to focus it, or a field, adds one."""
-
-LOW_OTHER_LINES: Final = 4
-"""The same on a low screen, with its answers on two lines."""
+LEAST_LINES: Final = 3
+"""Besides title and answers, the panel has at least a line of the call, the count of hidden ones, and the keys."""
 
 MAX_SHARE: Final = 75
 """The most of the screen's height that the panel takes, in percent."""
 
 AIRY_LINES: Final = 18
-"""With at least this many lines the panel has padding; five of them are then left for the preview."""
+"""With at least this many lines the panel has padding."""
 
 OUTSIDE_LINES: Final = 6
 """Lines of the screen outside panel and conversation: margins, the framed prompt, the status bar."""
@@ -135,10 +127,11 @@ class PermissionPanel(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         yield Static(id="permission-title")
         yield self._rows
-        yield Static(id="permission-more")
-        yield Static(id="permission-choices")
-        yield Static(id="permission-keys")
-        yield Input(id="permission-reason", compact=True)
+        with Vertical(id="permission-foot"):
+            yield Static(id="permission-more")
+            yield Static(id="permission-choices")
+            yield Static(id="permission-keys")
+            yield Input(id="permission-reason", compact=True)
 
     def on_mount(self) -> None:
         """Track which lines have been in view."""
@@ -346,9 +339,8 @@ class PermissionPanel(Vertical, can_focus=True):
             title += Content.styled(f"\n{self._reason}", "$foreground 68%")
         self.query_one("#permission-title", Static).update(title)
         keys = self.query_one("#permission-keys", Static)
-        keys.display = not self._low and not self.query_one(Input).display and not self._keys_are_obvious
+        keys.display = not self._low and not self.query_one(Input).display
         self._paint_choices()
-        self._bound_preview()
         self._track_view()
 
     def _headline(self) -> str:
@@ -362,11 +354,11 @@ class PermissionPanel(Vertical, can_focus=True):
         return f"{self._tiny_first + 1}/{len(self._broken)} {self._broken.text(self._tiny_first)}"
 
     @property
-    def _reason_lines(self) -> int:
-        """Lines of the reason, and of a title that takes more than one."""
+    def _title_lines(self) -> int:
+        """Lines of the title and the reason."""
         title = f"{self._answers.title} {self._title}" if self._answers.kind == "call" else ""
         reason = len(_wrapped(self._reason, self._label_width())) if self._reason else 0
-        return len(_wrapped(title, self._label_width())) - 1 + reason
+        return len(_wrapped(title, self._label_width())) + reason
 
     @property
     def _max_lines(self) -> int:
@@ -380,18 +372,15 @@ class PermissionPanel(Vertical, can_focus=True):
         return self._max_lines < AIRY_LINES
 
     @property
-    def _keys_are_obvious(self) -> bool:
-        """Whether the line of keys gives way to the call: with the focus, the numbers of the choices say enough."""
-        answers = sum(len(self._below_label(choice)) for choice in self._answers.choices) + len(self._wrapped_rules())
-        lines = SNUG_OTHER_LINES + 1 + self._reason_lines + answers + len(self._broken)
-        return self._snug and self.has_focus_within and lines > self._max_lines
+    def _spare_lines(self) -> int:
+        """Lines left below the whole labels of the answers and a line of the call; negative: they do not fit."""
+        answers = sum(len(self._below_label(choice)) for choice in self._answers.choices)
+        return self._max_lines - self._title_lines - answers - LEAST_LINES
 
     @property
     def _low(self) -> bool:
-        if self.app.size.height < LOW_SCREEN:
-            return True
-        choices = sum(len(self._below_label(choice)) for choice in self._answers.choices)
-        return self._max_lines <= SNUG_OTHER_LINES + choices + self._reason_lines
+        """Whether the answers are short."""
+        return self.app.size.height < LOW_SCREEN or self._spare_lines < 0
 
     @property
     def _tiny(self) -> bool:
@@ -426,19 +415,6 @@ class PermissionPanel(Vertical, can_focus=True):
             self._broken, self._of_call = whole, len(of_call)
             self._rows.show(whole)
 
-    def _bound_preview(self) -> None:
-        answers = 0 if self._low else sum(len(self._label_lines(choice)) for choice in self._answers.choices)
-        self._rows.styles.height = max(1, min(len(self._broken), self._room() - answers))
-
-    def _room(self) -> int:
-        """Lines left for the preview and the answers; on a low screen, for the preview."""
-        if self._low:
-            return self._max_lines - LOW_OTHER_LINES
-        others = OTHER_LINES
-        if self._snug:
-            others = SNUG_OTHER_LINES + (self.query_one(Input).display or not self._keys_are_obvious)
-        return self._max_lines - others - self._reason_lines
-
     def _track_view(self) -> None:
         """Record which lines are in view, and show how many are below them."""
         if self._tiny:
@@ -448,7 +424,8 @@ class PermissionPanel(Vertical, can_focus=True):
         self._seen = max(self._seen, min(last, len(self._broken)))
         more = self.query_one("#permission-more", Static)
         below = len(self._broken) - last
-        more.display = below > 0 and not self._tiny
+        # Without this line, all others may be in view.
+        more.display = len(self._broken) > self._rows.size.height + more.display and below > 0 and not self._tiny
         lines = f"{below:,} more line{'s' * (below > 1)}"
         must = self.hidden and self._answers.need_all_seen
         unseen = f"{lines}, PgDn or Enter shows them" + (" before you can say yes" if must else "")
@@ -520,9 +497,7 @@ class PermissionPanel(Vertical, can_focus=True):
         choice = next((each for each in self._answers.choices if each.names_rules), None)
         if choice is None or self._rule_fits_its_choice(choice):
             return True
-        # At least one line must be left for the preview.
-        most = min(MAX_CHOICE_LINES, self._room() - len(self._answers.choices) - 1)
-        return len(self._wrapped_rules()) <= most
+        return len(self._wrapped_rules()) <= min(MAX_CHOICE_LINES, self._spare_lines)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

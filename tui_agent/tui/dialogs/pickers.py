@@ -9,23 +9,21 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as ListOption
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.fields import Field
 from tui_agent.tui.fuzzy import SCATTERED, ranked, score
 from tui_agent.tui.painting.lines import fit
 
 MAX_SHOWN: Final = 200
 """The most characters shown of a title, a label or a description."""
-OTHER_LINES: Final = 8
-"""Lines of the dialog besides the list and the text above it, with its margins."""
 WIDTH: Final = 76
 """Width of the dialog in cells, if the screen is wide enough."""
 NARROW: Final = 80
@@ -144,17 +142,15 @@ class PickerScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         if self._says is not None:
             self._text = self._says(self.key)
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._title)
-            if self._text:
-                yield Static(Content(self._text), classes="dialog-text")
-            if self._search:
-                yield Field(placeholder="type to search")
-            yield ChoiceList(compact=True)
-            keys = f"{self.key('picker.choose')} chooses, {self.key('picker.cancel')} cancels"
-            folded = len(self._options) - len(self._at_rest)
-            search = f"Type to search ({folded} more), " if folded else "Type to search, "
-            yield dialog_keys(search + keys if self._search else keys)
+        head: list[Widget] = [dialog_title(self._title)]
+        if self._text:
+            head.append(Static(Content(self._text), classes="dialog-text"))
+        if self._search:
+            head.append(Field(placeholder="type to search"))
+        keys = f"{self.key('picker.choose')} chooses, {self.key('picker.cancel')} cancels"
+        folded = len(self._options) - len(self._at_rest)
+        search = f"Type to search ({folded} more), " if folded else "Type to search, "
+        yield framed(head, ChoiceList(compact=True), [dialog_keys(search + keys if self._search else keys)])
 
     def on_mount(self) -> None:
         """Mark the option to start at."""
@@ -162,13 +158,12 @@ class PickerScreen(Dialog[str | None]):
         self.query_one(Input if self._search else OptionList).focus()
 
     def on_resize(self) -> None:
-        """Make the dialog as high as the list, if there is room; wrap descriptions for a new width."""
-        room = max(1, self.app.size.height - OTHER_LINES - 2 * self._search - len(self._text.splitlines()))
+        """Wrap descriptions for a new width. The dialog stays as high while a search finds less."""
         # A dialog that is being removed has no list any more.
         for choices in self.query(OptionList):
             self._fill(choices.highlighted or 0)
             shown = map(choices.get_option_at_index, range(choices.option_count))
-            choices.styles.height = min(sum(str(option.prompt).count("\n") + 1 for option in shown), room)
+            choices.styles.height = sum(str(option.prompt).count("\n") + 1 for option in shown)
 
     def _fill(self, marked: int) -> None:
         """Fill the list with the options shown now, and mark the next one from index `marked` that is no heading."""

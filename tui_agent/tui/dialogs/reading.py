@@ -10,27 +10,24 @@ from typing import ClassVar, Final
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 from typing_extensions import override
 
 from tui_agent.text import clean, displayed, one_line
 from tui_agent.tui.actions import bindings
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, Dialog, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import Dialog, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.row_list import ListRow, RowList
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, Run, breaks, make_line
 from tui_agent.tui.painting.palette import Look
+from tui_agent.tui.painting.sections import FIRST_COLUMN
 
 MAX_CHARS: Final = 400_000
 """The most characters shown; of a longer text, its beginning."""
 AGAIN_S: Final = 1.0
 """Seconds between two updates of a growing text."""
-OTHER_LINES: Final = 4
-"""Lines of the help besides its text: padding, a blank line, and the keys."""
-MAX_SHARE: Final = 96
-"""The most of the screen's height that a dialog takes, in percent."""
 LEAST_COLUMN: Final = 20
 """With fewer cells left for it, the second column continues below the first."""
 HANGING: Final = "    "
@@ -71,10 +68,8 @@ class TextScreen(Reading):
     @override
     def compose(self) -> ComposeResult:
         more = f"the first {MAX_CHARS:,} characters, {self._cut:,} more are kept; " if self._cut > 0 else ""
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._title)
-            yield self._rows
-            yield dialog_keys(f"{more}Up/Down scroll, {self.key('reading.close')} closes")
+        keys = dialog_keys(f"{more}Up/Down scroll, {self.key('reading.close')} closes")
+        yield framed([dialog_title(self._title)], self._rows, [keys])
 
     def on_mount(self) -> None:
         """Give the focus to the text."""
@@ -99,15 +94,20 @@ class TextScreen(Reading):
         if width != self._width:
             to_end = self._again is not None and self._rows.is_vertical_scroll_end
             self._width = width
-            self._rows.show(
-                [
-                    ListRow(partial(_draw_text, line[start:end]))
-                    for line in self._lines
-                    for start, end, _ in breaks(line, width)
-                ]
-            )
+            self._rows.show([ListRow(partial(_draw_text, row)) for line in self._lines for row in hung(line, width)])
             if to_end:
                 self._rows.scroll_end(animate=False)
+
+
+def hung(line: str, width: int) -> list[str]:
+    """A line broken into rows of `width` cells; those after the first begin where its second column does."""
+    first, *others = breaks(line, width)
+    if not others:
+        return [line]
+    column = FIRST_COLUMN.match(line)
+    begin = column.end() if column is not None and column.end() <= width // 2 else 0
+    rest = line[others[0][0] :]
+    return [line[: first[1]], *(" " * begin + rest[start:end] for start, end, _ in breaks(rest, width - begin))]
 
 
 def _lines_of(text: str) -> list[str]:
@@ -127,20 +127,11 @@ class HelpScreen(Reading):
 
     @override
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            with VerticalScroll():
-                for title in self.sections:
-                    yield dialog_title(title)
-                    yield Static(classes="dialog-text")
-            yield dialog_keys(f"{self.key('reading.close')} closes")
+        texts = (each for title in self.sections for each in (dialog_title(title), Static(classes="dialog-text")))
+        yield framed([], VerticalScroll(*texts), [dialog_keys(f"{self.key('reading.close')} closes")])
 
     def on_resize(self) -> None:
-        """Make the dialog as high as its text, if there is room."""
-        height = self.app.size.height
-        others = OTHER_LINES if height >= LOW_SCREEN else 0
-        # A dialog that is being removed has no text any more.
-        for place in self.query(VerticalScroll):
-            place.styles.max_height = max(1, height * MAX_SHARE // 100 - others)
+        """Wrap the lines for the new width."""
         self.call_after_refresh(self._explain)
 
     def _explain(self) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
@@ -15,18 +15,14 @@ from typing_extensions import override
 
 from tui_agent.settings.brought import BroughtFile
 from tui_agent.text import clean, displayed, short_path
-from tui_agent.tui.dialogs.dialog import LOW_SCREEN, QUIET_S, dialog_keys, dialog_title
+from tui_agent.tui.dialogs.dialog import QUIET_S, dialog_keys, dialog_title, framed
 from tui_agent.tui.dialogs.pickers import ChoiceList, Option, PickerScreen
 
 TRUST, NO_TRUST = "trust", "no"
 FIRST: Final = "Trust this project?"
 AGAIN: Final = "Trust this project again?"
-OTHER_LINES: Final = 9
-"""Lines of the dialog besides the text and the answers, with its margins."""
 TAKEN: Final = ("page_up", "page_down", "cursor_up", "cursor_down")
 """Actions of a list that the dialog takes over."""
-LOW_LINES: Final = 3
-"""The same on a low screen, where margins and the names of keys are left out."""
 
 
 class TrustAnswers(ChoiceList):
@@ -71,12 +67,8 @@ class TrustScreen(PickerScreen):
 
     @override
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield dialog_title(self._heading)
-            with VerticalScroll(can_focus=False):
-                yield Static(Content(self._brings), classes="dialog-text")
-            yield TrustAnswers(compact=True)
-            yield dialog_keys()
+        brings = VerticalScroll(Static(Content(self._brings)), can_focus=False)
+        yield framed([dialog_title(self._heading)], brings, [TrustAnswers(compact=True), dialog_keys()])
 
     @override
     def on_mount(self) -> None:
@@ -87,15 +79,7 @@ class TrustScreen(PickerScreen):
 
     @override
     def on_resize(self) -> None:
-        """Give the answers all their lines, and the text what is left."""
-        for choices in self.query(OptionList):
-            self._fill(choices.highlighted or 0)
-            shown = map(choices.get_option_at_index, range(choices.option_count))
-            lines = sum(str(option.prompt).count("\n") + 1 for option in shown)
-            choices.styles.height = lines
-            height = self.app.size.height
-            others = OTHER_LINES if height >= LOW_SCREEN else LOW_LINES
-            self.query_one(VerticalScroll).styles.max_height = max(1, height - lines - others)
+        super().on_resize()
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:

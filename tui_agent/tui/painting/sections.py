@@ -17,7 +17,7 @@ TEXT_LINES: Final = 60
 TEXT_CHARACTERS: Final = 4000
 """Characters of one section; a longer line is cut into several."""
 
-_FIRST_COLUMN: Final = regex(r" *\S+(?: \S+)* {2,}(?=\S)| +(?=\S)", re.ASCII)
+FIRST_COLUMN: Final = regex(r" *\S+(?: \S+)* {2,}(?=\S)| +(?=\S)", re.ASCII)
 """Matches a first column with the blanks after it, or else the indent of a line."""
 
 Draw = Callable[[int, Look], list[Line]]
@@ -120,7 +120,7 @@ def _draw_text(
     first = (Run(" " * indent, base),)
     painted: list[Line] = []
     for line in lines:
-        column = _FIRST_COLUMN.match(line) if columns else None
+        column = FIRST_COLUMN.match(line) if columns else None
         hang = column.end() if column and column.end() <= (width - indent) // 2 else 0
         painted += (
             _hanging(line, hang, ink, first, width) if hang else wrap([Run(line, ink)], width, first=first, rest=first)
