@@ -1,4 +1,4 @@
-"""Session files of Gemini CLI, pi and opencode, in the forms that these programs write."""
+"""Session files of Gemini CLI, pi and opencode, and ATIF, in the forms that these programs write."""
 
 import json
 from pathlib import Path
@@ -180,3 +180,48 @@ def test_opencode(tmp_path: Path) -> None:
     assert [message.usage for message in recording.metered] == [Usage(7807, 7680, 0, 199, 103)] * 2
     assert (recording.messages[2].outcome.exit_code, recording.messages[2].duration_ms) == (2, 1250)
     assert [(each.first, each.last) for each in recording.log if isinstance(each, Summarized)] == [(1, 4)]
+
+
+def test_atif_with_an_answer_in_several_steps(tmp_path: Path) -> None:
+    """As programs write it that make a step of each call, and count as prompt what was not written to the cache."""
+    metrics = [
+        {
+            "prompt_tokens": 60,
+            "completion_tokens": 9,
+            "cached_tokens": 50,
+            "extra": {"cache_creation_input_tokens": 40},
+        },
+        {
+            "prompt_tokens": 130,
+            "completion_tokens": 5,
+            "cached_tokens": 100,
+            "extra": {"cache_creation_input_tokens": 30},
+        },
+    ]
+
+    def step(number: int, text: str, call: str = "") -> dict[str, object]:
+        made = [{"tool_call_id": call, "function_name": "Read", "arguments": {"path": call}}]
+        told = {"results": [{"source_call_id": call, "content": f"of {call}"}]}
+        used = {"source": "agent", "message": text, "metrics": metrics[number]}
+        return {**used, **({"tool_calls": made, "observation": told} if call else {})}
+
+    user = {"source": "user", "message": "Look."}
+    steps = [user, step(0, "I look."), step(0, "", "a"), step(0, "", "b"), step(1, "Seen."), user, step(1, "Again.")]
+    numbered = [{"step_id": number, **each} for number, each in enumerate(steps, 1)]
+    document = {"schema_version": "ATIF-v1.2", "agent": {"model_name": "claude-haiku-4-5"}, "steps": numbered}
+    path = tmp_path / "trajectory.json"
+    path.write_text(json.dumps(document))
+    recording = read_file(path)
+    assert said(recording) == [
+        "user: Look.",
+        'assistant: I look. Read({"path":"a"})=a Read({"path":"b"})=b',
+        "user: a->of a",
+        "user: b->of b",
+        "assistant: Seen.",
+        "user: Look.",
+        "assistant: Again.",
+    ]
+    used = [message.usage for message in recording.messages if message.usage is not None]
+    assert [(each.input_tokens, each.cache_read_tokens, each.cache_write_tokens) for each in used] == [
+        (100, 50, 40), (130, 100, 30), (130, 100, 30),
+    ]  # fmt: skip

@@ -4,7 +4,9 @@ One JSON document with `steps` of the sources `system`, `user` and `agent`; the 
 step holds its calls and, under `observation`, their results. `prompt_tokens` counts what was read from the cache; what
 was written to it stands in `metrics.extra`, where it is told at all. As `tui-agent trace --atif` writes them, a
 compaction is a step of the system with `extra.compaction`, and what the program told the model is one with
-`extra.kind`. Subagents' trajectories are conversations of their own.
+`extra.kind`. Subagents' trajectories are conversations of their own. Some programs write an answer with several calls
+as several steps, each with the metrics of the whole: since every prompt has the answers before it, two calls never have
+the same.
 """
 
 import msgspec
@@ -28,6 +30,9 @@ class AtifReader(RecordingReader):
         super().__init__(builder)
         self._model = ""
         self._places: dict[int, int] = {}
+        self._call = 0
+        self._metrics: object = None
+        """What the newest step says of its call, if that was the agent's."""
 
     @override
     def take(self, number: int, line: bytes) -> None:
@@ -37,6 +42,8 @@ class AtifReader(RecordingReader):
 
     def _step(self, number: int, step: Json) -> None:
         time, builder, content = step["timestamp"].seconds, self.builder, step["message"]
+        if step["source"].text != "agent":
+            self._metrics = None
         match step["source"].text:
             case "system":
                 extra = step["extra"].loose
@@ -68,8 +75,11 @@ class AtifReader(RecordingReader):
             ToolCall(call["tool_call_id"].text, call["function_name"].text, call["arguments"].arguments)
             for call in calls
         ]
-        usage = self.builder.usage(number, step["metrics"], _used)
-        self.builder.answer(number, blocks, time, model=step["model_name"].text or self._model, usage=usage)
+        metrics = step["metrics"]
+        self._call += not (metrics["prompt_tokens"].count and metrics.value == self._metrics)
+        self._metrics = metrics.value
+        usage, model = self.builder.usage(number, metrics, _used), step["model_name"].text or self._model
+        self.builder.answer(number, blocks, time, answer_id=str(self._call), model=model, usage=usage)
         for place, result in enumerate(results):
             # A result may leave out which call it answers where the step has as many calls as results.
             implied = calls[place]["tool_call_id"].text if len(calls) == len(results) else ""
@@ -94,7 +104,9 @@ def _used(metrics: Json) -> Usage:
     if not given:
         return Usage()
     written, thoughts = extra["cache_creation_input_tokens"].count, extra["reasoning_tokens"].count
-    return Usage(given, metrics["cached_tokens"].count, written, metrics["completion_tokens"].count, thoughts)
+    read = metrics["cached_tokens"].count
+    whole = given + written if given < read + written else given  # some leave out what was written
+    return Usage(whole, read, written, metrics["completion_tokens"].count, thoughts)
 
 
 def _block(part: Json) -> Block | None:
