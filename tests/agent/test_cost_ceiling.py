@@ -12,7 +12,6 @@ from tests.servers.anthropic import AnthropicServer
 from tests.servers.script import Call, ParsedRequest, Script, Step
 from tui_agent.agent import events
 from tui_agent.agent.turn.guards import (
-    UNLIMITED,
     CostCeiling,
     CostCeilingReached,
     Limits,
@@ -53,7 +52,7 @@ def test_a_bound_that_is_met_counts_as_reached() -> None:
         CostCeiling(Limits(max_usd=1.0), spent(0.5, 0.5)).check()
     with pytest.raises(CostCeilingReached, match="session"):
         CostCeiling(Limits(max_usd=None, max_session_usd=1.0), spent(3.0)).check()
-    CostCeiling(UNLIMITED, spent(1_000.0)).check()
+    CostCeiling(Limits(None, None, None), spent(1_000.0)).check()
 
 
 def test_once_reached_it_stays_so_with_the_same_words_in_the_next_turn() -> None:
@@ -138,7 +137,7 @@ def test_unknown_prices_are_told_once_and_only_where_there_is_a_ceiling() -> Non
     assert "not known" in ceiling.unwatched(UNPRICED)
     assert ceiling.unwatched(UNPRICED) == ""
     assert ceiling.unwatched(PRICED) == ""
-    assert CostCeiling(UNLIMITED, UsageTracker()).unwatched(UNPRICED) == ""
+    assert CostCeiling(Limits(None, None, None), UsageTracker()).unwatched(UNPRICED) == ""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.servers.server import Reply, compact
 from tests.servers.wire import Exchange, Request
 from tui_agent.agent import events
 from tui_agent.agent.agent import Agent, SessionParts
-from tui_agent.agent.turn.guards import UNLIMITED
+from tui_agent.agent.turn.guards import Limits
 from tui_agent.context.effects import Answer, AskModel
 from tui_agent.context.engine import ContextEngine
 from tui_agent.conversation.blocks import Text, ToolCall, ToolDefinition
@@ -297,7 +297,7 @@ async def played(script: Script, settings: Settings, model: Heard, small: Heard,
         system=SYSTEM,
         context=engine,
         permissions="allow",
-        limits=UNLIMITED,
+        limits=Limits(None, None, None),
         session=SessionParts(small=lambda _: small),
     )
     for call in script.calls:

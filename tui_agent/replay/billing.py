@@ -8,7 +8,8 @@ common prefix with a recent request, above a minimum; there is nothing to mark.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -56,7 +57,6 @@ class PromptPart:
 
     @property
     def shown(self) -> str:
-        """The text of this part."""
         return self.text or (self.recorded.text if self.recorded is not None else "")
 
     def depth(self, mention: int) -> int:
@@ -79,9 +79,9 @@ class RequestParts:
         self.edges: tuple[int, ...] = ()
         self.cache_hours: CacheHours = ""
         self._ends = [fixed]
-        self._held: dict[int, int] = {}
-        self._verbatim: dict[int, int] = {}
-        self._fetchable: dict[int, int] = {}
+        self._held = Counter[int]()
+        self._verbatim = Counter[int]()
+        self._fetchable = Counter[int]()
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -96,7 +96,6 @@ class RequestParts:
         return self._ends[place - 1] if place else 0
 
     def append(self, part: PromptPart) -> None:
-        """Add a part at the end."""
         self.parts.append(part)
         self._ends.append(self._ends[-1] + part.tokens)
         self._count(part, 1)
@@ -131,24 +130,22 @@ class RequestParts:
             self.splice(start, len(old) - end, new[start : len(new) - end])
 
     def mark_sent(self) -> None:
-        """Record that the request has been sent."""
         self.unchanged = self.sent = len(self.parts)
 
     def holds(self, mention: int) -> bool:
-        """Whether a mention occurs in the prompt."""
-        return mention in self._held
+        return self._held[mention] > 0
 
     def depth(self, mention: int) -> int:
         """The least number of summaries that a mention in the prompt has passed through: 0 verbatim, 1 a summary of
         turns.
         """
-        if mention in self._verbatim:
+        if self._verbatim[mention]:
             return 0
         return min((part.depth(mention) for part in self.parts if mention in part.mentions), default=0)
 
     def leads_to(self, result: RecordedMessage) -> bool:
         """Whether something in the prompt says where to fetch the result."""
-        return result.index in self._fetchable
+        return self._fetchable[result.index] > 0
 
     def _resize(self, start: int) -> None:
         self.unchanged = min(self.unchanged, start)
@@ -159,19 +156,11 @@ class RequestParts:
             self._ends.append(total)
 
     def _count(self, part: PromptPart, change: int) -> None:
-        _add(self._held, part.mentions, change)
-        if part.kind not in _WRITTEN:
-            _add(self._verbatim, part.mentions, change)
-        _add(self._fetchable, (result.index for result in part.fetchable), change)
-
-
-def _add(counts: dict[int, int], keys: Iterable[int], change: int) -> None:
-    for key in keys:
-        count = counts.get(key, 0) + change
-        if count:
-            counts[key] = count
-        else:
-            del counts[key]
+        for mention in part.mentions:
+            self._held[mention] += change
+            self._verbatim[mention] += change if part.kind not in _WRITTEN else 0
+        for result in part.fetchable:
+            self._fetchable[result.index] += change
 
 
 def common(one: list[T], other: list[T]) -> int:
@@ -191,7 +180,6 @@ class CacheUse(msgspec.Struct, frozen=True):
     for_an_hour: int = 0
 
     def usage(self, output: int) -> Usage:
-        """The usage of a call with this prompt."""
         return Usage(self.total, self.read, self.written, output, cache_write_hour_tokens=self.for_an_hour)
 
 

@@ -67,11 +67,8 @@ def replay_report(
         try:
             target.write_text(plot(recording.name, dots(replay.outcomes)), encoding="utf-8")
         except OSError as error:
-            why = error.strerror or str(error)
-            problem = (
-                f"--plot: {target} cannot be written: {why}. Nothing was drawn; without --plot the figures are printed."
-            )
-            raise UnreadableRecording(problem) from error
+            why = f"{error.strerror or error}. Nothing was drawn; without --plot the figures are printed."
+            raise UnreadableRecording(f"--plot: {target} cannot be written: {why}") from error
     return document(replay) if as_json else table(replay)
 
 

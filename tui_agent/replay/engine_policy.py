@@ -8,33 +8,14 @@ the usage of the simulated call, so that the engine measures sizes as it does in
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 import msgspec
 
+from tui_agent.context import effects
 from tui_agent.context.compaction.facts import Source
 from tui_agent.context.compaction.material import fact_sources
 from tui_agent.context.economics import LONGEST_SUMMARY
-from tui_agent.context.effects import (
-    Answer,
-    Append,
-    ArchiveTurns,
-    AskModel,
-    AskWriter,
-    AwaitWriting,
-    BeforeSummary,
-    Effect,
-    Outcome,
-    Refusal,
-    SaveText,
-    ShrinkImages,
-    Shrunk,
-    StepDone,
-    Steps,
-    StepStarted,
-    WriteInBackground,
-    carry_out,
-)
 from tui_agent.context.engine import ContextEngine
 from tui_agent.context.layers.limits import Evicted, Uncut
 from tui_agent.context.requests import Prepared
@@ -75,16 +56,16 @@ class EnginePolicy:
             clock=lambda: self._now,
         )
         self.prompt = RequestParts(setup.script.fixed)
-        self.compactions = self.before_expiry = 0
-        self.clearings = 0
-        self.texts: dict[str, str] = {}
+        self.compactions = self.before_expiry = self.clearings = 0
+        self._memory = effects.MemoryHost(self.engine, self._ask)
+        self.texts = self._memory.texts
         self.summaries: list[str] = []
         self.prepared: Prepared | None = None
         """The request of the newest call."""
         self._shown = ShownBlocks(setup.script)
         self._covered = 0, 0, 0
         self._recoveries = 0
-        self._background: tuple[Steps[None], Effect] | None = None
+        self._background: tuple[effects.Steps[None], effects.Effect] | None = None
         self._ready_at, self._ready_after = 0.0, 0
         self.engine.extend([ModelSwitched(model=self._ledger.profile.name), setup.script.prefix])
 
@@ -167,47 +148,33 @@ class EnginePolicy:
 
     # What the engine asks for
 
-    def _carry_out(self, steps: Steps[T]) -> T:
-        return carry_out(steps, self._perform)
+    def _carry_out(self, steps: effects.Steps[T]) -> T:
+        return effects.carry_out(steps, self._perform)
 
-    def _perform(self, effect: Effect) -> Outcome:
+    def _perform(self, effect: effects.Effect) -> effects.Outcome:
         match effect:
-            case Append():
-                self.engine.extend(effect.entries)
-                return len(self.engine.view.log)
-            case AskModel():
-                return self._ask(effect)
-            case AskWriter():
-                return Refusal("a replay has no writers of its own")
-            case SaveText():
+            case effects.SaveText():
                 return self._save(effect.name, effect.text, evicted=True)
-            case ArchiveTurns():
-                path = f"conversation_history/{effect.thread}.md"
-                self.texts[path] = self.texts.get(path, "") + effect.text
-                return None
-            case ShrinkImages():
-                return Shrunk(tuple(map(halved, effect.images)))
-            case WriteInBackground():
+            case effects.ShrinkImages():
+                return effects.Shrunk(tuple(map(halved, effect.images)))
+            case effects.WriteInBackground():
                 self._background = effect.steps, (started := next(effect.steps))
-                tokens = started.writes if isinstance(started, StepStarted) and started.writes else LONGEST_SUMMARY
+                tokens = (
+                    started.writes if isinstance(started, effects.StepStarted) and started.writes else LONGEST_SUMMARY
+                )
                 self._ready_at, self._ready_after = self._now + tokens / WRITING_SPEED, MAX_BACKGROUND_CALLS
                 return None
-            case AwaitWriting():
+            case effects.AwaitWriting():
                 self._finish_background(awaited=True)
-                return None
-            case BeforeSummary():
-                return None
-            case StepStarted():
+            case effects.StepStarted():
                 self._covered = effect.first, effect.last, effect.writes
-                return None
-            case StepDone():
-                if effect.entry is not None:
-                    compacted = effect.step in ("summary", "checkpoint")
-                    self.compactions += compacted
-                    self.clearings += not compacted
-                return None
+            case effects.StepDone() if effect.entry is not None:
+                compacted = effect.step in ("summary", "checkpoint")
+                self.compactions += compacted
+                self.clearings += not compacted
             case _:
-                assert_never(effect)
+                pass
+        return self._memory(effect)
 
     def _finish_background(self, *, awaited: bool = False) -> None:
         """Finish the background summary; `awaited`: a call has to wait for it."""
@@ -227,7 +194,7 @@ class EnginePolicy:
         data = text.encode()
         return Artifact(path, len(data), sha256(data).hexdigest(), evicted)
 
-    def _ask(self, asked: AskModel) -> Answer:
+    def _ask(self, asked: effects.AskModel) -> effects.Answer:
         """Generate a text by rule, and bill it."""
         ledger, request = self._ledger, asked.request
         profile = ledger.small if asked.who == "small" and ledger.small is not None else ledger.profile
@@ -252,7 +219,7 @@ class EnginePolicy:
         if asked.purpose == "digest":
             self._shown.digests.append(text)
         signed = write_opaque(signed=text) if request.summarize is not None else ""
-        return Answer(text, profile.name, used, cost_usd(used, profile.prices), signed)
+        return effects.Answer(text, profile.name, used, cost_usd(used, profile.prices), signed)
 
     def _covered_sources(self, said: Sequence[Block]) -> tuple[list[Source], int]:
         """What the summary in progress replaces, and the tokens it may take; for a merge, only what is in its own
@@ -266,7 +233,6 @@ class EnginePolicy:
         return fact_sources(groups), tokens
 
     def _show(self, request: ModelRequest) -> None:
-        """Set the prompt to this request."""
         self.prompt.cache_hours = request.cache_hours
         self._shown.show(self.prompt, self.engine.view, request.messages, request.cache_edges)
 

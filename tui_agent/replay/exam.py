@@ -141,11 +141,8 @@ def _budget(planned: Planned, asked: int, profile: ModelProfile) -> tuple[float,
     usual, most = [first, *[later] * (asked - 1)], [longest] * asked
     usual += [Usage(size, output_tokens=writes) for size, writes in planned.summaries]
     most += [Usage(size, output_tokens=_limit(writes)) for size, writes in planned.summaries]
-    return _cost(usual, profile), _cost(most, profile)
-
-
-def _cost(used: Sequence[Usage], profile: ModelProfile) -> float:
-    return sum(cost_usd(each, profile.prices) or 0.0 for each in used)
+    costs = [sum(cost_usd(each, profile.prices) or 0.0 for each in used) for used in (usual, most)]
+    return costs[0], costs[1]
 
 
 def _limit(writes: int) -> int:
@@ -199,10 +196,8 @@ class Examiner:
         def write(sources: Sequence[Source], tokens: int, factor: float) -> str:
             return asyncio.run_coroutine_threadsafe(self._summary(sources, tokens), loop).result()
 
-        def run() -> ReplayOutcome:
-            return plan.replay.run([planned.outcome.policy], plan.profile, plan.window, write)[0]
-
-        return await asyncio.to_thread(run)
+        policy = [planned.outcome.policy]
+        return (await asyncio.to_thread(plan.replay.run, policy, plan.profile, plan.window, write))[0]
 
     async def _summary(self, sources: Sequence[Source], tokens: int) -> str:
         said = "\n\n".join(
@@ -262,18 +257,18 @@ def budget_text(plan: ExamPlan) -> str:
 
 
 def questions_text(plan: ExamPlan) -> str:
-    """The questions with their answers."""
     return "\n\n".join(
         f"{number}. ({each.about}) {each.text}\n   = {each.answer}" for number, each in enumerate(plan.asked, 1)
     )
 
 
 def table(plan: ExamPlan, sat: Sequence[ExamResult], spent_usd: float) -> str:
-    """The results as a table, beside those of the replay."""
     kinds = [about for about in ABOUT if any(each.about == about for each in plan.asked)]
     rows: list[Sequence[str]] = [("policy", "right", *kinds, "unknown", "wrong", "tokens", "cost", "evidence", "sum")]
     for each in sorted(sat, key=lambda each: -each.scored("right")):
-        counts = [_right_of(each, plan, about) for about in kinds]
+        answers = list(zip(each.replies, plan.asked, strict=True))
+        scores = ([reply.score for reply, asked in answers if asked.about == about] for about in kinds)
+        counts = [f"{about.count('right')}/{len(about)}" for about in scores]
         outcome = each.outcome
         replayed = (
             (money_text(outcome.bill.total), f"{outcome.evidence.share:.3f}", f"{outcome.compactions:,}")
@@ -292,11 +287,6 @@ _NOTE: Final = (
     "tokens: in the window at the end. cost, evidence, sum: what the replay says of the session:\n"
     "its dollars, the evidence in view, and its compactions (docs/replay.md)."
 )
-
-
-def _right_of(sat: ExamResult, plan: ExamPlan, about: str) -> str:
-    scores = [reply.score for reply, each in zip(sat.replies, plan.asked, strict=True) if each.about == about]
-    return f"{scores.count('right')}/{len(scores)}"
 
 
 def document(plan: ExamPlan, sat: Sequence[ExamResult], spent_usd: float) -> str:

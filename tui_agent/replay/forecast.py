@@ -17,7 +17,7 @@ import msgspec
 from tui_agent.conversation.entries import ContextEntry, Usage
 from tui_agent.conversation.profile import ModelProfile, Prices
 from tui_agent.models.usage import cost_usd
-from tui_agent.replay.script import MeasuredSizes, RecordedCall, Script
+from tui_agent.replay.script import MeasuredSizes, Script
 from tui_agent.storage.recordings.recording import Recording, is_metered
 
 CLOSE_READ: Final = 0.05
@@ -140,12 +140,10 @@ class Accuracy:
 
     @property
     def predicted(self) -> Usage:
-        """The sum of the predicted usage."""
         return sum((call.predicted for call in self.calls), Usage())
 
     @property
     def recorded(self) -> Usage:
-        """The sum of the recorded usage."""
         return sum((call.recorded for call in self.calls), Usage())
 
     @property
@@ -211,7 +209,8 @@ def _steps(recording: Recording, measured: MeasuredSizes, script: Script, used: 
         before = last.input_tokens if last is not None else 0
         added = total if edited else total - simulated_last
         kept = min(simulated.cache_read_tokens, total)
-        moment: Moment = "edit" if edited else _moment(call) if starts else "step"
+        sent_beside = any(message.is_result for message in call.arrived)
+        moment: Moment = "edit" if edited else "step" if not starts else "insert" if sent_beside else "prompt"
         if last is not None and not edited:
             if kept < _LOST * min(simulated_last, total):
                 moment, kept = "pause", before
@@ -220,10 +219,6 @@ def _steps(recording: Recording, measured: MeasuredSizes, script: Script, used: 
         yield _Step(call.number, moment, recorded, simulated, before, added, turn, max(0, kept), edited, starts)
         turn = 0 if edited else (0 if starts else turn) + max(0, recorded.input_tokens - before)
         last, simulated_last, last_seq, starts = recorded, simulated.input_tokens, message.seq, False
-
-
-def _moment(call: RecordedCall) -> Moment:
-    return "insert" if any(message.is_result for message in call.arrived) else "prompt"
 
 
 def habits(steps: Sequence[_Step], *, trust: float = 0.0) -> ClientHabits:
@@ -275,15 +270,14 @@ def _compared(steps: Sequence[_Step], found: ClientHabits, profile: ModelProfile
         )
         costs = [cost_usd(usage, profile.prices) or 0.0 for usage in (predicted, step.recorded)]
         calls.append(ComparedCall(step.number, predicted, step.recorded, costs[0], costs[1], likely))
-    losses = {moment: _losses([step for step in steps if step.moment == moment and step.before]) for moment in MOMENTS}
+    losses: dict[Moment, CacheLosses] = {}
+    for moment in MOMENTS:
+        here = [step for step in steps if step.moment == moment and step.before]
+        lost = [step.kept - step.recorded.cache_read_tokens for step in here if _is_lost(step)]
+        losses[moment] = CacheLosses(len(here), len(lost), sum(lost))
     shrunk = tuple(
         step.number
         for step in steps
         if not step.edited and step.recorded.input_tokens < (1 - _SHRUNK) * min(step.before, step.expected)
     )
     return Accuracy(profile.id, profile.prices, tuple(calls), losses, shrunk)
-
-
-def _losses(steps: Sequence[_Step]) -> CacheLosses:
-    lost = [step for step in steps if _is_lost(step)]
-    return CacheLosses(len(steps), len(lost), sum(step.kept - step.recorded.cache_read_tokens for step in lost))

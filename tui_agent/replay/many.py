@@ -22,6 +22,7 @@ from typing import IO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from tui_agent.lenient import decoded
 from tui_agent.replay.billing import WRITING_SPEED
 from tui_agent.replay.forecast import error_of
 from tui_agent.replay.recorded import AS_RECORDED
@@ -143,7 +144,11 @@ def find(named: Sequence[str], agents: Sequence[str], home: Path) -> list[Record
     paths: dict[Path, None] = {}
     for name in named:
         for path in _matches(name) or [_session(name, home)]:
-            paths.update(dict.fromkeys(_recordings_in(path) if path.is_dir() else [path]))
+            found_in = [path]
+            if path.is_dir():
+                log = path / LOG_NAME
+                found_in = [log] if log.is_file() else sorted(each for kind in KINDS for each in path.rglob(kind))
+            paths.update(dict.fromkeys(found_in))
     for agent in agents:
         for pattern in [str(home / "sessions" / "*" / LOG_NAME)] if agent == OWN_SESSIONS else FOLDERS[agent]:
             paths.update(dict.fromkeys(_matches(pattern)))
@@ -167,12 +172,6 @@ def _session(name: str, home: Path) -> Path:
         return asyncio.run(find_session(home, name)) / LOG_NAME
     except StorageError as error:
         raise UnreadableRecording(f"{name} is no file, folder or session. {error.message}") from error
-
-
-def _recordings_in(folder: Path) -> list[Path]:
-    if (folder / LOG_NAME).is_file():
-        return [folder / LOG_NAME]
-    return sorted(path for kind in KINDS for path in folder.rglob(kind))
 
 
 def hash_of(path: Path) -> str:
@@ -205,20 +204,14 @@ class Results:
         data = path.read_bytes() if path.exists() else b""
         self._torn = bool(data) and not data.endswith(b"\n")
         for line in data.splitlines():
-            try:
-                self.add(msgspec.json.decode(line, type=Result))
-            except msgspec.DecodeError:
-                continue
-
-    def add(self, result: Result) -> None:
-        """Keep a result in memory."""
-        self.known[result.key] = result
+            if (result := decoded(line, Result)) is not None:
+                self.known[result.key] = result
 
     def write(self, results: Iterable[Result]) -> None:
         """Keep results, and append them to the file."""
         lines = b""
         for result in results:
-            self.add(result)
+            self.known[result.key] = result
             lines += msgspec.json.encode(result) + b"\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
@@ -254,14 +247,13 @@ def replayed(task: ReplayTask) -> list[Result]:
             recording=task.recording, policy=policy, model=model, window=window, version=version, problem=problem
         )
 
+    problem = "not readable"
     try:
         replay = Replay(read_recording(task.path, Path(task.path).parent), task.settings)
-    except UnreadableRecording:
-        return [nothing(policy, "not readable") for policy in task.policies]
-    try:
+        problem = "prices not known"
         profile = replay.profile(task.model)
     except UnreadableRecording:
-        return [nothing(policy, "prices not known") for policy in task.policies]
+        return [nothing(policy, problem) for policy in task.policies]
     results: list[Result] = []
     for policy in task.policies:
         if policy == AS_RECORDED and not replay.tells_requests:

@@ -60,7 +60,6 @@ class Dot(msgspec.Struct, frozen=True):
 
 
 def dots(outcomes: Iterable[ReplayOutcome]) -> list[Dot]:
-    """These outcomes as dots."""
     return [
         Dot(
             each.policy,
@@ -123,7 +122,6 @@ class Axis(msgspec.Struct, frozen=True):
     ticks: tuple[float, ...]
 
     def place(self, value: float) -> float:
-        """The pixel position of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def label(self, tick: float) -> str:

@@ -6,6 +6,7 @@ recently and most often used names as densely as in real summaries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from tui_agent.context.compaction.facts import Source, collect
@@ -110,7 +111,6 @@ class KeepingPolicy:
         self._mark_edges()
 
     def after(self, call: RecordedCall, used: Usage) -> None:
-        """Append the answer."""
         self._add(call.answer)
         self._unanswered = {block.id for block in call.answer.message.blocks if isinstance(block, ToolCall)}
 
@@ -119,7 +119,6 @@ class KeepingPolicy:
         self.prompt.append(PromptPart(kind, message.tokens, message.mentions, recorded=message))
 
     def shrink(self, call: RecordedCall) -> None:
-        """Make the prompt smaller if that is due."""
         if self._shrink is not None:
             self._shrink(self, call)
 
@@ -193,7 +192,6 @@ class KeepingPolicy:
         return min(start, newest) if start == len(parts) else start
 
     def _summary_of(self, parts: Sequence[PromptPart], *, fetchable: bool) -> PromptPart:
-        """The summary that replaces these parts."""
         tokens = expected_summary(sum(part.tokens for part in parts))
         text = self._write([_source(part) for part in parts], tokens, self.script.factor)
         results: dict[int, RecordedMessage] = {}
@@ -303,17 +301,13 @@ def claude_api(policy: KeepingPolicy, call: RecordedCall) -> None:
         policy.compact(call, 0)
 
 
-def _shrunk_by(shrink: Shrink) -> MakePolicy:
-    return lambda setup: KeepingPolicy(setup, shrink)
-
-
 COMPARED: Mapping[str, MakePolicy] = {
-    "summary-85": _shrunk_by(summary_only),
-    "langchain": _shrunk_by(langchain),
-    "opencode": _shrunk_by(opencode),
-    "gemini-cli": _shrunk_by(gemini_cli),
-    "codex": _shrunk_by(codex),
-    "pi": _shrunk_by(pi),
-    "claude-api": _shrunk_by(claude_api),
+    "summary-85": partial(KeepingPolicy, shrink=summary_only),
+    "langchain": partial(KeepingPolicy, shrink=langchain),
+    "opencode": partial(KeepingPolicy, shrink=opencode),
+    "gemini-cli": partial(KeepingPolicy, shrink=gemini_cli),
+    "codex": partial(KeepingPolicy, shrink=codex),
+    "pi": partial(KeepingPolicy, shrink=pi),
+    "claude-api": partial(KeepingPolicy, shrink=claude_api),
 }
 """The compared policies by name."""

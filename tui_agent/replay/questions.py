@@ -16,6 +16,7 @@ import msgspec
 
 from tui_agent.context.compaction.facts import count_mentions
 from tui_agent.conversation.blocks import Text
+from tui_agent.lenient import decoded
 from tui_agent.replay.billing import PromptPart
 from tui_agent.replay.script import RecordedMessage, Script, commands_of
 from tui_agent.text import clean
@@ -59,9 +60,6 @@ class _Path(msgspec.Struct):
     absolute_path: str = ""
 
 
-_path = msgspec.json.Decoder(_Path)
-
-
 def questions(script: Script) -> list[Question]:
     """All questions that the session answers without doubt, oldest first; its last answer has left no window yet."""
     spoken = [message for call in script.calls for message in (*call.arrived, call.answer)][:-1]
@@ -69,17 +67,20 @@ def questions(script: Script) -> list[Question]:
     places: dict[str, set[str]] = defaultdict(set)
     found: list[Question] = []
     for message in spoken:
-        where, printed_by = _path_of(message), _command_of(message)
+        where, printed_by = _path_of(message), next(commands_of(message.call), "") if message.call is not None else ""
+        which: dict[About, str] = {"file": where, "command": printed_by}
         about: About = "reported" if message.is_result else "said"
         about = "concluded" if message.message.role == "assistant" else about
         for line in dict.fromkeys(_lines(_said(message))):
             places[line].add(where or printed_by or "")
             for answer in _exact(line):
-                gaps[line.replace(answer, GAP)].add(answer)
-                found.append(Question(about, _with_gap(about, line, answer), answer, line, message.index))
-            for kind, answer in (("file", where), ("command", printed_by)):
+                left_out = line.replace(answer, GAP)
+                gaps[left_out].add(answer)
+                asked = f"{_WHO[about]} this line:\n{left_out}\nWhich exact text stands in place of {GAP}?"
+                found.append(Question(about, asked, answer, line, message.index))
+            for kind, answer in which.items():
                 if answer and answer not in line and len(answer) <= LONGEST_ANSWER and "\n" not in answer:
-                    found.append(_which("file" if kind == "file" else "command", line, answer, message.index))
+                    found.append(Question(kind, f"{_WHICH[kind]}\n{line}", answer, line, message.index))
     return [each for each in found if _is_sure(each, gaps, places)]
 
 
@@ -173,27 +174,15 @@ _WHO: Final[Mapping[About, str]] = {
 }
 
 
-def _with_gap(about: About, line: str, answer: str) -> str:
-    return f"{_WHO[about]} this line:\n{line.replace(answer, GAP)}\nWhich exact text stands in place of {GAP}?"
-
-
-def _which(about: About, line: str, answer: str, place: int) -> Question:
-    asked = (
-        "Which file has this line (its path)?" if about == "file" else "Which command that you ran printed this line?"
-    )
-    return Question(about, f"{asked}\n{line}", answer, line, place)
+_WHICH: Final[Mapping[About, str]] = {
+    "file": "Which file has this line (its path)?",
+    "command": "Which command that you ran printed this line?",
+}
 
 
 def _path_of(message: RecordedMessage) -> str:
     """The file that a result shows; empty if it is not one."""
     if message.call is None or not any(word in message.call.name.casefold() for word in ("read", "view", "cat")):
         return ""
-    try:
-        given = _path.decode(message.call.arguments)
-    except msgspec.DecodeError:
-        return ""
+    given = decoded(message.call.arguments, _Path) or _Path()
     return given.file_path or given.path or given.filename or given.absolute_path
-
-
-def _command_of(message: RecordedMessage) -> str:
-    return next(commands_of(message.call), "") if message.call is not None else ""

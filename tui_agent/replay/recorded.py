@@ -5,16 +5,8 @@ from itertools import accumulate
 from typing import Final
 
 from tui_agent.context.layers.clearing import protected_tokens
+from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Block, Reasoning
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Checkpointed,
-    Cleared,
-    Digested,
-    Summarized,
-    UnattributedCall,
-    Usage,
-)
 from tui_agent.conversation.request import RequestMessage
 from tui_agent.conversation.sizes import NOTHING, size_of_block, total_size
 from tui_agent.conversation.view import View
@@ -46,7 +38,7 @@ class AsRecorded:
         self._script, self._ledger = setup[:2]
         self._log = recording.log
         self._protected = protected
-        self._tells_summaries = any(isinstance(entry, UnattributedCall) for entry in recording.log)
+        self._tells_summaries = any(isinstance(entry, entries.UnattributedCall) for entry in recording.log)
         self._view = View()
         self._shown = ShownBlocks(setup.script)
         # Tokens of system prompt and tools that the first call read from the cache, written by another session.
@@ -61,7 +53,6 @@ class AsRecorded:
         self.clearings = 0
 
     def before(self, call: RecordedCall) -> None:
-        """Add all that was recorded before this call."""
         if call.number == 1 and self._shared:
             self._ledger.cache.seed(1, call.time)
             self.prompt.unchanged = 1
@@ -72,32 +63,32 @@ class AsRecorded:
             self._take(self._log[len(self._view.log)], call.time)
         self._request()
 
-    def after(self, call: RecordedCall, used: Usage) -> None:
+    def after(self, call: RecordedCall, used: entries.Usage) -> None:
         """Add the answer, which is the next entry of the log."""
 
-    def _take(self, entry: AnyEntry, now: float) -> None:
+    def _take(self, entry: entries.AnyEntry, now: float) -> None:
         match entry:
-            case Summarized() | Checkpointed():
+            case entries.Summarized() | entries.Checkpointed():
                 self._show()
                 self._shown.will_cover(self._view, entry.first, entry.last)
                 if not self._tells_summaries:
                     written = text_tokens(entry.text, factor=self._script.factor)
                     # If its usage is not recorded, assume that the prompt was in the cache.
-                    self._bill(entry.usage or Usage(cache_read_tokens=1, output_tokens=written), "", now)
+                    self._bill(entry.usage or entries.Usage(cache_read_tokens=1, output_tokens=written), "", now)
                 self.compactions += 1
-            case UnattributedCall(purpose="summary" | "digest"):
+            case entries.UnattributedCall(purpose="summary" | "digest"):
                 self._show()
                 self._bill(entry.usage, entry.model, now)
-            case Digested():
+            case entries.Digested():
                 self._shown.digests.append(entry.text)
                 self.clearings += 1
-            case Cleared():
+            case entries.Cleared():
                 self.clearings += 1
             case _:
                 pass
         self._view.apply(entry)
 
-    def _bill(self, usage: Usage, model: str, now: float) -> None:
+    def _bill(self, usage: entries.Usage, model: str, now: float) -> None:
         """Bill a summary: as a continuation of the running request if it read the cache, else as a separate request."""
         ledger = self._ledger
         if usage.cache_read_tokens:
@@ -189,7 +180,7 @@ def measure(recording: Recording) -> MeasuredSizes | None:
     return MeasuredSizes(fixed, factor, sizes, surprises)
 
 
-def _usual_factor(recording: Recording, metered: Mapping[int, Usage]) -> float:
+def _usual_factor(recording: Recording, metered: Mapping[int, entries.Usage]) -> float:
     """`Script.factor`: the median over what each request added; 1 if that is implausible."""
     grown: list[tuple[float, int]] = []
     view, earlier, edits, tokens = View(), NOTHING, 0, 0

@@ -113,11 +113,9 @@ class Script:
 
     @property
     def tokens(self) -> int:
-        """The tokens of all messages."""
         return sum(message.tokens for call in self.calls for message in (*call.arrived, call.answer))
 
     def tokens_of(self, block: Block) -> int:
-        """The tokens of a block."""
         known = self.sizes.get(block)
         return block_tokens((block,), self.factor) if known is None else known
 
@@ -128,10 +126,9 @@ class Script:
     @property
     def kinds(self) -> dict[int, str]:
         """What each needed mention is: a path, a name, a number, …"""
-        kinds = (
-            (number, next((fact.kind for fact in count_mentions(text)), None)) for text, number in self.numbers.items()
-        )
-        return {number: kind or "name" for number, kind in kinds}
+        return {
+            number: next((fact.kind for fact in count_mentions(text)), "name") for text, number in self.numbers.items()
+        }
 
     def mentions_of(self, block: Block) -> frozenset[int]:
         """The needed mentions in a recorded block."""
@@ -189,7 +186,11 @@ def make_script(recording: Recording, measured: MeasuredSizes | None = None) -> 
     if not recording.timed:
         cold = f"{ASSUMED_COLD_SHARE:.0%} of the calls after a pause of {ASSUMED_PAUSE_S / 60:.0f} minutes"
         assumed = (*assumed, f"no times recorded: {ASSUMED_GAP_S:.0f} s between calls, {cold}")
-    outputs = [_output_tokens(message, factor) for message in recording.messages]
+    # As recorded, else estimated; reasoning is billed as output.
+    outputs = [
+        (message.usage.output_tokens if message.usage is not None else 0) or block_tokens(_as_texts(message), factor)
+        for message in recording.messages
+    ]
     return Script(
         calls=tuple(_model_calls(recorded, outputs, needs, recording.timed)),
         prefix=prefix,
@@ -210,12 +211,8 @@ def _without_reasoning(message: Message) -> Message:
     return msgspec.structs.replace(message, blocks=kept or (Text("(thinking)"),))
 
 
-def _output_tokens(message: Message, factor: float) -> int:
-    """The output tokens of an answer, including reasoning: as recorded, else estimated."""
-    if message.usage is not None and message.usage.output_tokens:
-        return message.usage.output_tokens
-    blocks = (Text(block.text) if isinstance(block, Reasoning) else block for block in message.blocks)
-    return block_tokens(blocks, factor)
+def _as_texts(message: Message) -> Iterator[Block]:
+    return (Text(block.text) if isinstance(block, Reasoning) else block for block in message.blocks)
 
 
 def text_of(blocks: Iterable[Block]) -> str:

@@ -1,7 +1,7 @@
 """All policies by name, and replaying a script under one: what is sent, what it costs, and what stays in view."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -133,7 +133,7 @@ def simulate(
     window = window or profile.window
     ledger = Billing(profile, small, window)
     policy = make(PolicySetup(script, ledger, window, write))
-    search = _Search(script, policy, ledger)
+    search = _Search(script, policy, ledger, script.kinds)
     usages: list[Usage] = []
     for call in script.calls:
         waited_for = ledger.bill.awaited_tokens
@@ -161,13 +161,10 @@ class _Search:
     script: Script
     policy: ReplayPolicy
     ledger: Billing
+    kinds: Mapping[int, str]
     evidence: Evidence = field(default_factory=Evidence)
     fetched: set[int] = field(default_factory=set)
     edits: int = 0
-    kinds: dict[int, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.kinds = self.script.kinds
 
     def look_for_what_is_needed(self, call: RecordedCall) -> None:
         """Count what is in view, and fetch again what is not."""

@@ -76,7 +76,7 @@ def table(report: Replay) -> str:
             lines.append(
                 f"not compared with the recorded usage, which is {model_name}'s: --model {model_name} does that"
             )
-        lines += aligned([_HEADINGS, *(_row(outcome) for outcome in here)])
+        lines += aligned([_HEADINGS, *map(_row, here)])
         lines += [
             f"{each.policy}: {each.bill.calls_over_window:,} of its calls would not have fitted the window"
             for each in here

@@ -83,9 +83,6 @@ class Limits(msgspec.Struct, frozen=True):
     max_session_usd: float | None = None
 
 
-UNLIMITED = Limits(None, None, None)
-
-
 class CallLimitReached(ModelError):
     """The turn has made as many calls of the model as it may."""
 
