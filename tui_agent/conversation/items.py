@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import overload
 
 import msgspec
 from typing_extensions import override
@@ -12,6 +11,7 @@ from tui_agent.conversation.entries import Summarized
 from tui_agent.conversation.fold import Fold
 from tui_agent.conversation.sizes import NOTHING, Category, TextSize, total_size
 from tui_agent.conversation.states import ItemState, MessageState
+from tui_agent.lazy import LazySequence
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -32,7 +32,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class Items(Sequence[Item]):
+class Items(LazySequence[Item]):
     """The items of a rendered fold, oldest first, each made from the current state when it is accessed.
 
     Their number is fixed on creation, which visits each state once.
@@ -57,19 +57,8 @@ class Items(Sequence[Item]):
     def __len__(self) -> int:
         return self._starts[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Item]: ...
-
     @override
-    def __getitem__(self, index: int | slice) -> Item | list[Item]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        place = index + len(self) if index < 0 else index
-        if not 0 <= place < len(self):
-            raise IndexError(f"there is no item {index} among {len(self)}")
+    def element(self, place: int) -> Item:
         state = bisect_right(self._starts, place) - 1
         return list(items_of(self._fold, self._states[state]))[place - self._starts[state]]
 

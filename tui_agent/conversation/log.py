@@ -55,7 +55,9 @@ class Log:
     @classmethod
     def of(cls, entries: Iterable[AnyEntry]) -> "Log":
         """A new log of these entries. If they are all entries of another log, it is copied without decoding them."""
-        return entries.whole_log() or cls(entries) if isinstance(entries, Entries) else cls(entries)
+        if isinstance(entries, Entries) and len(entries) == len(entries.log):
+            return entries.log.copy()
+        return cls(entries)
 
     @property
     def head(self) -> int:
@@ -217,10 +219,10 @@ class Log:
 class Entries(Sequence[AnyEntry]):
     """A selection of a log's entries by their `numbers` (ascending), each decoded when it is accessed."""
 
-    __slots__ = ("_log", "numbers")
+    __slots__ = ("log", "numbers")
 
     def __init__(self, log: Log, numbers: Sequence[int]) -> None:
-        self._log = log
+        self.log = log
         self.numbers = numbers
 
     def after(self, seq: int) -> "Entries":
@@ -236,12 +238,8 @@ class Entries(Sequence[AnyEntry]):
         """The entries of one or two types; the others are not decoded."""
         wanted = (kind, other)
         for number in self.numbers:
-            if self._log.kind(number) in wanted:
-                yield self._log[number]
-
-    def whole_log(self) -> Log | None:
-        """A copy of the log if these are all of its entries, else None."""
-        return self._log.copy() if len(self.numbers) == len(self._log) else None
+            if self.log.kind(number) in wanted:
+                yield self.log[number]
 
     @override
     def __len__(self) -> int:
@@ -256,12 +254,12 @@ class Entries(Sequence[AnyEntry]):
     @override
     def __getitem__(self, index: int | slice) -> "AnyEntry | Entries":
         if isinstance(index, slice):
-            return Entries(self._log, self.numbers[index])
-        return self._log[self.numbers[index]]
+            return Entries(self.log, self.numbers[index])
+        return self.log[self.numbers[index]]
 
     @override
     def __iter__(self) -> Iterator[AnyEntry]:
-        return map(self._log.__getitem__, self.numbers)
+        return map(self.log.__getitem__, self.numbers)
 
 
 @lru_cache(_CACHED_BLOCKS)

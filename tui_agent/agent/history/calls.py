@@ -4,9 +4,8 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
-from functools import lru_cache
 from itertools import product
-from typing import Final, overload
+from typing import Final
 
 import msgspec
 from typing_extensions import override
@@ -16,23 +15,14 @@ from tui_agent.agent.history.as_events import step_event
 from tui_agent.context.cache_watch import WORDING
 from tui_agent.context.counting import estimate
 from tui_agent.context.effects import step_of
+from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Block, Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    ContextEntry,
-    HeadMoved,
-    Message,
-    ModelSwitched,
-    Prefix,
-    Recorded,
-    UnattributedCall,
-    Usage,
-)
 from tui_agent.conversation.items import Item
 from tui_agent.conversation.log import Log, usage_of
 from tui_agent.conversation.request import ReasoningPolicy, RequestMessage
 from tui_agent.conversation.sizes import Category
 from tui_agent.conversation.view import View
+from tui_agent.lazy import LazySequence
 from tui_agent.models.errors import redact
 from tui_agent.text import counted
 
@@ -71,7 +61,7 @@ class CallRecord(msgspec.Struct, frozen=True):
     before: int
     time: float
     model: str
-    usage: Usage
+    usage: entries.Usage
     cost_usd: float | None
     prefix_hash: str
     present: bool
@@ -122,7 +112,7 @@ class ViewAtCall(msgspec.Struct, frozen=True):
     dropped: int
 
 
-class Calls(Sequence[CallRecord]):
+class Calls(LazySequence[CallRecord]):
     """Every answered call of a session, on all branches, oldest first; each is read when it is asked for.
 
     `log` must not be appended to: it is a copy.
@@ -131,23 +121,18 @@ class Calls(Sequence[CallRecord]):
     def __init__(self, log: Log) -> None:
         self._log = log
         self._present = set(log.path().numbers)
-        self._moves = [seq for seq in range(1, len(log) + 1) if log.kind(seq) is HeadMoved]
-        self._read = lru_cache(maxsize=None)(self._record)
+        self._moves = [seq for seq in range(1, len(log) + 1) if log.kind(seq) is entries.HeadMoved]
+        self._read: dict[int, CallRecord] = {}
 
     @override
     def __len__(self) -> int:
         return len(self._log.answers)
 
-    @overload
-    def __getitem__(self, index: int) -> CallRecord: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[CallRecord]: ...
-
     @override
-    def __getitem__(self, index: int | slice) -> CallRecord | list[CallRecord]:
-        places = range(len(self))[index]
-        return self._read(places) if isinstance(places, int) else list(map(self._read, places))
+    def element(self, place: int) -> CallRecord:
+        if place not in self._read:
+            self._read[place] = self._record(place)
+        return self._read[place]
 
     def tokens(self) -> Sequence[int]:
         """The input tokens of each call, without reading any."""
@@ -155,17 +140,23 @@ class Calls(Sequence[CallRecord]):
 
     def _record(self, place: int) -> CallRecord:
         log, answers = self._log, self._log.answers
-        answer = log.message(answers[place]) or Message(role="assistant", blocks=())
+        answer = log.message(answers[place]) or entries.Message(role="assistant", blocks=())
         since, before = self._since(answer)
         earlier = answers[place - 1] if place else 0
         moves = self._moves[bisect_right(self._moves, earlier) : bisect_right(self._moves, answer.seq)]
         moved = log[moves[-1]] if moves else None
-        misses = [_miss(entry.body) for entry in since if isinstance(entry, Recorded) and entry.kind == "cache_miss"]
+        misses = [
+            _miss(entry.body) for entry in since if isinstance(entry, entries.Recorded) and entry.kind == "cache_miss"
+        ]
         lost, lost_usd = misses[-1] if misses else ("", 0.0)
         others = [
-            entry for entry in since if isinstance(entry, UnattributedCall) and entry.purpose in ("summary", "digest")
+            entry
+            for entry in since
+            if isinstance(entry, entries.UnattributedCall) and entry.purpose in ("summary", "digest")
         ]
-        changed = [_IN_FRONT[type(entry)] for entry in since if isinstance(entry, Prefix | ModelSwitched)]
+        changed = [
+            _IN_FRONT[type(entry)] for entry in since if isinstance(entry, entries.Prefix | entries.ModelSwitched)
+        ]
         elsewhere = answer.elsewhere if answer.usage is None else None
         return CallRecord(
             number=place + 1,
@@ -174,12 +165,12 @@ class Calls(Sequence[CallRecord]):
             before=before,
             time=answer.time,
             model=elsewhere.model if elsewhere else answer.model,
-            usage=usage_of(answer) or Usage(),
+            usage=usage_of(answer) or entries.Usage(),
             cost_usd=answer.cost_usd,
             prefix_hash=answer.prefix_hash,
             present=answer.seq in self._present,
-            steps=tuple(step_event(step_of(entry)) for entry in since if isinstance(entry, ContextEntry)),
-            moved=moved.reason if isinstance(moved, HeadMoved) else "",
+            steps=tuple(step_event(step_of(entry)) for entry in since if isinstance(entry, entries.ContextEntry)),
+            moved=moved.reason if isinstance(moved, entries.HeadMoved) else "",
             changed=tuple(dict.fromkeys(changed)) if before else (),
             lost=lost,
             lost_usd=lost_usd,
@@ -187,22 +178,25 @@ class Calls(Sequence[CallRecord]):
             elsewhere=elsewhere is not None,
         )
 
-    def _since(self, answer: Message) -> tuple[list[AnyEntry], int]:
+    def _since(self, answer: entries.Message) -> tuple[list[entries.AnyEntry], int]:
         """What else stands between an answer and the one before it on its branch, and the number of that one's call."""
         log, answers = self._log, self._log.answers
-        found: list[AnyEntry] = []
+        found: list[entries.AnyEntry] = []
         seq = answer.parent
         while seq:
             place = bisect_left(answers, seq)
             if place < len(answers) and answers[place] == seq:
                 return found[::-1], place + 1
-            if not issubclass(log.kind(seq), Message):
+            if not issubclass(log.kind(seq), entries.Message):
                 found.append(log[seq])
             seq = log.parent(seq)
         return found[::-1], 0
 
 
-_IN_FRONT: Final[dict[type[AnyEntry], str]] = {Prefix: "system prompt or the tools", ModelSwitched: "model"}
+_IN_FRONT: Final[dict[type[entries.AnyEntry], str]] = {
+    entries.Prefix: "system prompt or the tools",
+    entries.ModelSwitched: "model",
+}
 
 
 def _miss(body: str) -> tuple[str, float]:

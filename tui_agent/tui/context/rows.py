@@ -111,9 +111,9 @@ class PanelRows(Rows):
         return len(self._made) + len(self._items)
 
     @override
-    def row(self, place: int) -> ListRow:
+    def element(self, place: int) -> ListRow:
         if place < len(self._made):
-            return super().row(place)
+            return super().element(place)
         return _item_row(self._items[len(self) - 1 - place], self._now, self._excerpt)
 
 

@@ -59,7 +59,7 @@ class PlaceRows(Rows):
         return len(self._places)
 
     @override
-    def row(self, place: int) -> ListRow:
+    def element(self, place: int) -> ListRow:
         return self._row(self._places[place])
 
 

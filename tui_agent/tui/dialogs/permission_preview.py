@@ -132,7 +132,7 @@ class Lines(Rows):
         return self._starts[-1]
 
     @override
-    def row(self, place: int) -> ListRow:
+    def element(self, place: int) -> ListRow:
         part, at = self._at(place)
         return ListRow(lambda width, look: part.draw(*at, width, look))
 

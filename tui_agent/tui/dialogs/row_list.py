@@ -1,7 +1,7 @@
 """A list that paints only the rows in view, with a cursor that stops only at rows that can be chosen."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Final, overload
+from typing import ClassVar, Final
 
 import msgspec
 from rich.segment import Segment
@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from typing_extensions import override
 
+from tui_agent.lazy import LazySequence
 from tui_agent.tui.actions import bindings
 from tui_agent.tui.painting.glyphs import Glyphs
 from tui_agent.tui.painting.lines import Line, crop
@@ -33,7 +34,7 @@ class ListRow(msgspec.Struct, frozen=True):
     key: object = None
 
 
-class Rows(Sequence[ListRow]):
+class Rows(LazySequence[ListRow]):
     """A sequence that can create its rows on access. This base class holds rows that exist already."""
 
     def __init__(self, rows: Sequence[ListRow] = ()) -> None:
@@ -47,21 +48,8 @@ class Rows(Sequence[ListRow]):
     def __len__(self) -> int:
         return len(self._made)
 
-    @overload
-    def __getitem__(self, index: int) -> ListRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ListRow]: ...
-
     @override
-    def __getitem__(self, index: int | slice) -> ListRow | list[ListRow]:
-        if isinstance(index, slice):
-            return [self.row(place) for place in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"there is no row {index} among {len(self)}")
-        return self.row(index % len(self))
-
-    def row(self, place: int) -> ListRow:
+    def element(self, place: int) -> ListRow:
         """The row at an index."""
         return self._made[place]
 
