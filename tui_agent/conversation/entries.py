@@ -635,7 +635,6 @@ def tool_result(
     stop_reason: str = "",
     outcome: Outcome = NO_OUTCOME,
 ) -> Message:
-    """The message that carries one tool result."""
     return Message(
         role="user",
         kind="tool_result",

@@ -45,12 +45,7 @@ from tui_agent.conversation.entries import (
 )
 from tui_agent.conversation.log import Log
 from tui_agent.conversation.sizes import NOTHING, size_of_block, size_of_text
-from tui_agent.conversation.states import (
-    MessageState,
-    ResultState,
-    annex_of,
-    state_of_message,
-)
+from tui_agent.conversation.states import MessageState, ResultState, annex_of, state_of_message
 
 AnEntry = TypeVar("AnEntry", bound=AnyEntry)
 
@@ -341,26 +336,13 @@ class Fold:
         self.edits_since_call -= 1
         self.active.discard(seq)
         self.words_stale = True
-        touched: list[MessageState] = []
-        match entry:
-            case Cleared() | Digested():
-                self._take_back_state(seq)
-                touched = self._groups_of(entry.results)
-            case Restored() | Shortened() | Pinned():
-                touched = self._groups_of(entry.items)
-                self._pins = [each for each in self._pins if each is not entry and each.seq != seq]
-            case Summarized() | Checkpointed():
-                if entry.signed:
-                    self._take_back_state(seq)
-                touched = self.states_between(entry.first, entry.last)
-            case Undone():
-                for target in reversed(self._switched.pop(seq)):
-                    self.active ^= {target}
-                    if not isinstance(self.context[target], Undone):
-                        self._reconsider(self.context[target], active=target in self.active)
-            case WordsEdited():
-                pass
-        for state in touched:
+        self._take_back_state(seq)
+        self._pins = [each for each in self._pins if each.seq != seq]
+        for target in reversed(self._switched.pop(seq, ())):
+            self.active ^= {target}
+            if not isinstance(self.context[target], Undone):
+                self._reconsider(self.context[target], active=target in self.active)
+        for state in self._states_of(entry):
             for result in state.results.values():
                 result.covers = tuple(each for each in result.covers if each.seq != seq)
             state.shortenings = tuple(each for each in state.shortenings if each.seq != seq)
@@ -391,28 +373,37 @@ class Fold:
 
     def _reconsider(self, entry: AnyContextEntry, *, active: bool) -> None:
         """Update every state that an entry is about, once it is in force or no longer is."""
-        states: list[MessageState] = []
+        states = self._states_of(entry)
+        # A digest, or what marks the place of the additions to a signed summary.
+        if (own := self.state_at(entry.seq)) is not None:
+            own.shown = active
+            states.append(own)
         match entry:
-            case Cleared() | Digested():
-                states = self._groups_of(entry.results)
-                if (digest := self.state_at(entry.seq)) is not None:
-                    digest.shown = active
-                    states.append(digest)
-            case Restored() | Pinned() | Shortened():
-                states = self._groups_of(entry.items)
-            case Summarized() | Checkpointed():
-                states, self.words_stale = self.states_between(entry.first, entry.last), True
-                if (annex := self.state_at(entry.seq)) is not None:
-                    annex.shown = active
-                    states.append(annex)
-            case WordsEdited():
+            case Summarized() | Checkpointed() | WordsEdited():
                 self.words_stale = True
-            case Undone() if entry.target < entry.seq:
-                self._set_active(entry.target, active=not active)
             case Undone():
+                target = self.context.get(entry.target) if entry.target < entry.seq else None
+                if target is not None and (target.seq in self.active) == active:
+                    self.active ^= {target.seq}
+                    self.words_stale = True
+                    self._switched[next(reversed(self.context))].append(target.seq)
+                    self._reconsider(target, active=not active)
+            case _:
                 pass
         for state in states:
             self._recompute(state)
+
+    def _states_of(self, entry: AnyContextEntry) -> list[MessageState]:
+        """The states that an entry is about."""
+        match entry:
+            case Cleared() | Digested():
+                return self._groups_of(entry.results)
+            case Restored() | Pinned() | Shortened():
+                return self._groups_of(entry.items)
+            case Summarized() | Checkpointed():
+                return self.states_between(entry.first, entry.last)
+            case WordsEdited() | Undone():
+                return []
 
     def words(self) -> KeptWords:
         """The user's own words to show. Words of messages that the request contains anyway, pinned or restored, are
@@ -465,14 +456,6 @@ class Fold:
 
     def state_of(self, seq: int) -> MessageState | None:
         return self._state_by_result.get(seq) or self.state_at(seq)
-
-    def _set_active(self, seq: int, *, active: bool) -> None:
-        entry = self.context.get(seq)
-        if entry is not None and (seq in self.active) != active:
-            (self.active.add if active else self.active.discard)(seq)
-            self.words_stale = True
-            self._switched[next(reversed(self.context))].append(seq)
-            self._reconsider(entry, active=active)
 
     def _recompute(self, state: MessageState) -> None:
         """Update whether a state is pinned and which boundary hides it."""

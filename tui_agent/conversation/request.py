@@ -184,7 +184,7 @@ class Rendering:
         self._read_words(fold)
         self._forget(fold)
         start = min(fold.dirty, len(self._running))
-        totals = self._running[start - 1] if start else _Totals(0, 0, self._root, self._root, NOTHING)
+        totals = self._after_states(start)
         self._rewind(start, totals)
         for state in fold.states[start:]:
             for seq in state.opened_boundaries:
@@ -207,12 +207,10 @@ class Rendering:
 
     def until(self, fold: Fold, index: int) -> RequestStart:
         """The request up to and including the state at `index`."""
-        if index < 0:
-            return RequestStart((), WITH_REASONING + self._root.hex(), NOTHING, True)
-        totals, written = self._running[index], self.write(fold)
-        messages = tuple(written[: totals.messages])
+        totals = self._after_states(index + 1)
+        messages = tuple(self.write(fold)[: totals.messages])
         whole = not messages or len(messages[-1].blocks) == totals.blocks
-        return RequestStart(messages, WITH_REASONING + totals.prefix.hex(), totals.size, whole)
+        return RequestStart(messages, totals.hashes[0], totals.size, whole)
 
     def before_tail(self, fits: Callable[[TextSize], bool]) -> "RequestHead":
         """The part before the tail, which is as many of the newest states as `fits` accepts by their total size.
@@ -220,18 +218,15 @@ class Rendering:
         Costs O(log n) in the conversation's length.
         """
         first = bisect_left(range(len(self._running)), True, key=lambda index: fits(self.after(index)))
-        if not first:
-            return RequestHead(0, NOTHING, 0, self._end.size)
-        totals = self._running[first - 1]
+        totals = self._after_states(first)
         return RequestHead(totals.messages, totals.results, totals.result_count, self.after(first - 1))
 
     def after(self, index: int) -> TextSize:
-        """The total size of the messages after the state at `index`."""
-        return self._end.size.minus(self._running[index].size)
+        """The total size of the messages after the state at `index`; -1: of all."""
+        return self._after_states(len(self._running)).size.minus(self._after_states(index + 1).size)
 
-    @property
-    def _end(self) -> _Totals:
-        return self._running[-1] if self._running else _Totals(0, 0, self._root, self._root, NOTHING)
+    def _after_states(self, count: int) -> _Totals:
+        return self._running[count - 1] if count else _Totals(0, 0, self._root, self._root, NOTHING)
 
     def _read_prefix(self, fold: Fold) -> None:
         seq = fold.prefix.seq if fold.prefix else 0

@@ -35,15 +35,7 @@ from tui_agent.conversation.request import (
     role_of_last,
 )
 from tui_agent.conversation.sizes import Category, TextSize, total_size
-from tui_agent.conversation.states import (
-    INTERRUPTED_SIZE,
-    Counts,
-    ItemState,
-    blocks_of,
-    calls_in,
-    render,
-    shown_calls,
-)
+from tui_agent.conversation.states import INTERRUPTED_SIZE, Counts, ItemState, blocks_of, calls_in, render, shown_calls
 
 __all__ = ["Item", "Items", "LiveResult", "MeasuredCall", "ReasoningPolicy", "RequestMessage", "View"]
 
@@ -172,7 +164,6 @@ class View:
 
     @property
     def message_count(self) -> int:
-        """How many messages the next request has."""
         return self._rendered().messages
 
     @property
