@@ -117,6 +117,18 @@ async def to_completion(work: Coroutine[None, None, Result]) -> Result:
     return result
 
 
+def uncancelled(
+    work: Callable[Parameters, Coroutine[None, None, Result]],
+) -> Callable[Parameters, Coroutine[None, None, Result]]:
+    """A coroutine function that runs to its end even if cancelled; see `to_completion`."""
+
+    @wraps(work)
+    async def whole(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return await to_completion(work(*args, **kwargs))
+
+    return whole
+
+
 def threaded(work: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[None, None, Result]]:
     """A function that works in a thread, to be awaited."""
 

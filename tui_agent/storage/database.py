@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 import aiosqlite
 import msgspec
 
-from tui_agent.durable import PRIVATE_FILE, to_completion
+from tui_agent.durable import PRIVATE_FILE, to_completion, uncancelled
 from tui_agent.storage.errors import FULL_HINT, PERMISSION_HINT, Damaged, DiskFull, ReadOnly, StorageError, explained
 
 BUSY_TIMEOUT_S = 5.0
@@ -92,6 +92,7 @@ class Database:
 
         return await asyncio.to_thread(done)
 
+    @uncancelled
     async def write(self, steps: Sequence[Step]) -> None:
         """Run `steps` as one transaction: committed if this returns, rolled back if it raises `StorageError`.
 
@@ -101,9 +102,6 @@ class Database:
             raise ReadOnly(self.read_only)
         if self._closed:
             raise StorageError(f"{self.path} is already closed; nothing was written.")
-        await to_completion(self._transaction(steps))
-
-    async def _transaction(self, steps: Sequence[Step]) -> None:
         async with self._turn:
             with explained_database(self.path):
                 try:
@@ -116,16 +114,14 @@ class Database:
                         await self._connection.execute("ROLLBACK")
                     raise
 
+    @uncancelled
     async def close(self) -> None:
         """Wait for running statements, then close. May be called again."""
         if not self._closed:
             self._closed = True
-            await to_completion(self._close())
-
-    async def _close(self) -> None:
-        async with self._turn:
-            with explained_database(self.path):
-                await self._connection.close()
+            async with self._turn:
+                with explained_database(self.path):
+                    await self._connection.close()
 
 
 async def open_database(

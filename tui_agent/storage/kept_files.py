@@ -14,8 +14,6 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Final, ParamSpec
 
-import msgspec
-
 from tui_agent.durable import PRIVATE_FOLDER, make_private_folder, write_file
 from tui_agent.storage.errors import explained
 
@@ -31,13 +29,6 @@ DIGEST_LENGTH: Final = 64
 def kept_path(digest: str) -> str:
     """The path of a saved content, relative to the session's folder."""
     return f"{KEPT_FOLDER}/{digest[:2]}/{digest[2:]}"
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """The offset and size of a content in the stash, in bytes."""
-
-    start: int
-    size: int
 
 
 def _failure_as_reason(keeps: Callable[Parameters, str]) -> Callable[Parameters, str]:
@@ -66,7 +57,8 @@ class KeptFiles:
         self._digests: set[str] | None = None
         self._kept_bytes = 0
         self._stash: IO[bytes] | None = None
-        self._stashed: dict[str, _Place] = {}
+        self._stashed: dict[str, tuple[int, int]] = {}
+        """The size and the offset of each content in the stash, in bytes."""
         self._stashed_bytes = 0
         self._lock = Lock()
 
@@ -89,7 +81,7 @@ class KeptFiles:
                 self._stash = TemporaryFile(dir=self._session, buffering=0)  # noqa: SIM115 - it lives as long as this
             if os.pwrite(self._stash.fileno(), content, self._stashed_bytes) < len(content):
                 return NO_ROOM
-            self._stashed[digest] = _Place(self._stashed_bytes, len(content))
+            self._stashed[digest] = len(content), self._stashed_bytes
             self._stashed_bytes += len(content)
             return ""
 
@@ -102,7 +94,7 @@ class KeptFiles:
             place = self._stashed.get(digest)
             if place is None or self._stash is None:
                 return GONE
-            content = os.pread(self._stash.fileno(), place.size, place.start)
+            content = os.pread(self._stash.fileno(), *place)
             return self._keep(content, digest) if sha256(content).hexdigest() == digest else GONE
 
     def read(self, digest: str) -> bytes | None:

@@ -13,16 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import structs
 
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Message,
-    ModelSwitched,
-    Recorded,
-    model_call,
-    typed_in,
-)
+from tui_agent.conversation.entries import AnyEntry, Message, ModelSwitched, Recorded, model_call, typed_in
 from tui_agent.conversation.log import Entries, Log, is_said
-from tui_agent.durable import make_private_folder, sync_folder, to_completion
+from tui_agent.durable import make_private_folder, sync_folder, uncancelled
 from tui_agent.lenient import decoded
 from tui_agent.storage.database import (
     Database,
@@ -164,6 +157,7 @@ class LogStore:
         self._loaded = True
         return entries
 
+    @uncancelled
     async def append(self, entries: Sequence[AnyEntry]) -> None:
         """Add stamped entries in one transaction: on disk when this returns, none of them when it raises.
 
@@ -175,10 +169,8 @@ class LogStore:
         if not self._loaded:
             await self.load()
         check_numbers(entries, self.last_seq)
-        if entries:
-            await to_completion(self._append(entries))
-
-    async def _append(self, entries: Sequence[AnyEntry]) -> None:
+        if not entries:
+            return
         rows, link = list(map(row_of, entries)), self._link
         for _, _, body in rows:
             link = link.following(body)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -81,20 +81,13 @@ async def search(
     stopped = threading.Event()
 
     def passages() -> Iterator[_Passage]:
-        for passage in _passages(entries, artifacts):
-            if stopped.is_set():
-                raise _Stopped
-            yield passage
+        return takewhile(lambda _: not stopped.is_set(), _passages(entries, artifacts))
 
     try:
         return await asyncio.to_thread(_search, passages, artifacts.folder, valid_text(query), limit, unseen)
     except asyncio.CancelledError:
         stopped.set()
         raise
-
-
-class _Stopped(Exception):
-    """The search was cancelled."""
 
 
 # What is searched

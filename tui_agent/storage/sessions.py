@@ -19,14 +19,7 @@ from tui_agent.lenient import decoded_file
 from tui_agent.regex import regex
 from tui_agent.storage.artifacts import safe_name
 from tui_agent.storage.errors import Damaged, StorageError, explained
-from tui_agent.storage.log import (
-    LOG_NAME,
-    LogStore,
-    log_file,
-    read_damaged_summary,
-    read_newest,
-    read_summary,
-)
+from tui_agent.storage.log import LOG_NAME, LogStore, log_file, read_damaged_summary, read_newest, read_summary
 from tui_agent.storage.session_lock import LOCK_NAME, SessionLock
 from tui_agent.storage.trace import TRACE_NAME, read_starting_folder
 
@@ -308,12 +301,9 @@ def _lost(folder: Path, problem: str) -> str:
 
 
 def _advice(folder: Path) -> str:
-    steps: list[str] = []
-    if _has_log(folder):
-        steps.append(f"Go on with what can still be read of it: tui-agent -r {folder.name}.")
-    if (folder / TRACE_NAME).exists():
-        steps.append(f"Print its record: tui-agent trace {folder.name}.")
-    return " ".join(steps)
+    go_on = f"Go on with what can still be read of it: tui-agent -r {folder.name}." if _has_log(folder) else ""
+    look = f"Print its record: tui-agent trace {folder.name}." if (folder / TRACE_NAME).exists() else ""
+    return f"{go_on} {look}".strip()
 
 
 def _contents(folder: Path) -> list[str]:

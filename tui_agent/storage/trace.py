@@ -13,20 +13,9 @@ from typing import Final
 
 import msgspec
 
+from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Image, Reasoning, Text, ToolCall, ToolResult
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Checkpointed,
-    ContextEntry,
-    Message,
-    Partial,
-    Recorded,
-    Summarized,
-    UnattributedCall,
-    decode,
-    model_call,
-)
-from tui_agent.durable import to_completion
+from tui_agent.durable import uncancelled
 from tui_agent.lenient import decoded
 from tui_agent.storage.database import Database, Row, Schema, open_database, quarantine, reading
 from tui_agent.storage.errors import Damaged, StorageError, explained
@@ -66,30 +55,30 @@ class TraceEvent(msgspec.Struct, frozen=True):
     body: str
 
 
-def events_of(entry: AnyEntry) -> list[TraceEvent]:
+def events_of(entry: entries.AnyEntry) -> list[TraceEvent]:
     """The events of an entry: of a message its texts, reasoning, calls, results and usage, of others the entry itself.
 
     The parts of a streaming reply have none, since its message has them.
     """
     match entry:
-        case Message():
+        case entries.Message():
             return [TraceEvent(0, entry.time, kind, _encoded(body)) for kind, body in _of_message(entry)]
-        case UnattributedCall():
+        case entries.UnattributedCall():
             return [TraceEvent(0, entry.time, "model_usage", _encoded({"seq": entry.seq, **_used(entry)}))]
-        case Recorded():
+        case entries.Recorded():
             return [TraceEvent(0, entry.time, entry.kind, entry.body)]
-        case Partial():
+        case entries.Partial():
             return []
-        case Summarized() | Checkpointed():
+        case entries.Summarized() | entries.Checkpointed():
             kind = "context_compaction"
-        case ContextEntry():
+        case entries.ContextEntry():
             kind = "context"
         case _:
             kind = "session"
     return [TraceEvent(0, entry.time, kind, _encoded(entry))]
 
 
-def rows_of(entry: AnyEntry, link: Link, last: int) -> list[Row]:
+def rows_of(entry: entries.AnyEntry, link: Link, last: int) -> list[Row]:
     """The rows of an entry's events; `link` is the entry's, `last` the number of the event before them."""
     return [
         (place, event.time, event.kind, event.body, link.seq, link.hash)
@@ -101,7 +90,7 @@ def _encoded(body: object) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def _of_message(message: Message) -> Iterator[tuple[str, dict[str, object]]]:
+def _of_message(message: entries.Message) -> Iterator[tuple[str, dict[str, object]]]:
     said: dict[str, object] = {"seq": message.seq, "role": message.role}
     text = "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
     pictures = sum(isinstance(block, Image) for block in message.blocks)
@@ -126,8 +115,8 @@ def _of_message(message: Message) -> Iterator[tuple[str, dict[str, object]]]:
         yield "model_usage", {**said, **_used(message), **ended}
 
 
-def _used(entry: AnyEntry) -> dict[str, object]:
-    call = model_call(entry)
+def _used(entry: entries.AnyEntry) -> dict[str, object]:
+    call = entries.model_call(entry)
     if call is None:
         return {}
     fields = {"model": call.model, "cost_usd": call.cost_usd, "purpose": call.purpose}
@@ -188,9 +177,15 @@ class Trace:
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(BATCH_DELAY_S, self._begin)
 
+    @uncancelled
     async def write(self) -> None:
         """Write what the log has beyond the trace. Raises `StorageError`; then the next call goes on from there."""
-        await to_completion(self._write())
+        async with self._turn:
+            while rows := await self._rows(self._at.seq, CHUNK_ENTRIES):
+                events, at = await asyncio.to_thread(_derived, rows, self._at, self._events)
+                if events:
+                    await self._database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", events)])
+                self._at, self._events = at, self._events + len(events)
 
     async def close(self) -> None:
         """Write what is missing, and close. What cannot be written is added when the session is next opened."""
@@ -203,21 +198,13 @@ class Trace:
     def _begin(self) -> None:
         async def write() -> None:
             try:
-                await self._write()
+                await self.write()
                 self.failure = None
             except StorageError as error:
                 self.failure = error
 
         self._due = None
         self._writing = asyncio.get_running_loop().create_task(write())
-
-    async def _write(self) -> None:
-        async with self._turn:
-            while rows := await self._rows(self._at.seq, CHUNK_ENTRIES):
-                events, at = await asyncio.to_thread(_derived, rows, self._at, self._events)
-                if events:
-                    await self._database.write([("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", events)])
-                self._at, self._events = at, self._events + len(events)
 
 
 _NEW: Final = "The trace of this session was not what it should be ({why}). It was kept as {kept} and written anew."
@@ -242,7 +229,7 @@ def _derived(rows: Iterable[Row], at: Link, last: int) -> tuple[list[Row], Link]
         if not isinstance(body, bytes):
             raise Damaged("The log has an entry that cannot be read.")
         at = at.following(body)
-        events += rows_of(decode(body), at, last + len(events))
+        events += rows_of(entries.decode(body), at, last + len(events))
     return events, at
 
 

@@ -58,15 +58,16 @@ def verify(folder: Path) -> VerifyReport:
         trace: sqlite3.Connection | None = None
         try:
             if (folder / TRACE_NAME).exists():
-                trace = opened.enter_context(reading(folder / TRACE_NAME, SCHEMA))
-                trace.execute("BEGIN")
-                checked.problems += schema_problems(trace, SCHEMA) if _version(trace) == SCHEMA.version else ()
+                found = opened.enter_context(reading(folder / TRACE_NAME, SCHEMA))
+                found.execute("BEGIN")
+                if found.execute("PRAGMA user_version").fetchone() == (SCHEMA.version,):
+                    trace = found
+                    checked.problems += schema_problems(trace, SCHEMA)
+                else:
+                    checked.problems.append(f"{TRACE_NAME} is of another version of the program than the log")
             log = opened.enter_context(reading(folder / LOG_NAME, LOG_SCHEMA))
             log.execute("BEGIN")
             checked.problems += (f"{LOG_NAME}: {problem}" for problem in schema_problems(log, LOG_SCHEMA))
-            if trace is not None and _version(trace) != SCHEMA.version:
-                checked.problems.append(f"{TRACE_NAME} is of another version of the program than the log")
-                trace = None
             checked.check(log, trace)
         except (StorageError, sqlite3.Error) as error:
             checked.problems.append(f"it cannot be read further: {error}")
@@ -75,10 +76,6 @@ def verify(folder: Path) -> VerifyReport:
     if len(problems) > _PROBLEMS_SHOWN:
         problems[_PROBLEMS_SHOWN:] = [f"and {len(problems) - _PROBLEMS_SHOWN} more"]
     return VerifyReport(checked.entries, checked.events, tuple(problems))
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 class _Check:

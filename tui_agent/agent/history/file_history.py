@@ -15,7 +15,7 @@ from tui_agent.agent.record import Record
 from tui_agent.conversation.entries import FileChange, FilesChanged, FilesKept, file_change
 from tui_agent.conversation.file_changes import files_since, newest_changes, newest_user_message, unfinished
 from tui_agent.conversation.log import Log
-from tui_agent.durable import in_thread, to_completion
+from tui_agent.durable import in_thread, to_completion, uncancelled
 from tui_agent.tools.base import Access, ToolFailure
 from tui_agent.tools.files.confined import clear_leftovers
 from tui_agent.tools.files.put_back import GONE, FileStep, PutBack, as_change, plan, put_back
@@ -101,13 +101,6 @@ class FileHistory:
     def plan(self, log: Log, seq: int) -> PutBack:
         """Plan putting files back to their state before entry `seq`. Slow: reads files."""
         return plan(seq, files_since(log, seq), self._folders, self._kept.read)
-
-    async def put_back(self, planned: PutBack, record: Record, *, overwrite: bool = False) -> PutBackDone:
-        """Carry out a plan, except for files that changed since. `overwrite`: also files that somebody else changed.
-
-        The present contents are saved first. Raises `StorageError`, and then nothing was changed.
-        """
-        return await to_completion(self._put_back(planned, record, overwrite))
 
     def newest(self, log: Log, *, redo: bool = False) -> PutBack | None:
         """Plan undoing the newest turn that changed files; with `redo`, undoing the last put-back.
@@ -203,7 +196,12 @@ class FileHistory:
 
     # Putting back
 
-    async def _put_back(self, planned: PutBack, record: Record, overwrite: bool) -> PutBackDone:
+    @uncancelled
+    async def put_back(self, planned: PutBack, record: Record, *, overwrite: bool = False) -> PutBackDone:
+        """Carry out a plan, except for files that changed since. `overwrite`: also files that somebody else changed.
+
+        The present contents are saved first. Raises `StorageError`, and then nothing was changed.
+        """
         steps = planned.steps if overwrite else planned.ours
         failed: list[tuple[str, str]] = []
         ready: list[FileStep] = []

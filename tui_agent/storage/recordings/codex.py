@@ -145,7 +145,6 @@ class CodexReader(RecordingReader):
 
 
 def is_codex(line: bytes) -> bool:
-    """Whether a usable line is one of codex."""
     record = Json.decode(line).loose
     kind = record["type"].text
     return (kind in ENVELOPES and bool(record["payload"])) or kind in ITEMS

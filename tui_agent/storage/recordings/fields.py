@@ -113,7 +113,6 @@ def blocks_of(content: Json, read: Callable[[Json], Block | None]) -> list[Block
 
 
 def words(blocks: Iterable[Block], between: str = "\n") -> str:
-    """The texts among blocks."""
     return between.join(block.text for block in blocks if isinstance(block, Text))
 
 

@@ -194,22 +194,20 @@ def _format_of(line: bytes) -> Format:
     return "pi" if kind.type == "session" else "claude-code"
 
 
+_READERS: Final[Mapping[Format, Callable[[ConversationBuilder], RecordingReader]]] = {
+    "codex": CodexReader,
+    "gemini-cli": GeminiReader,
+    "opencode": OpencodeReader,
+    "atif": AtifReader,
+}
+
+
 def _reader(form: Format, builder: ConversationBuilder, path: Path) -> RecordingReader:
-    match form:
-        case "claude-code":
-            return ClaudeCodeReader(builder, abandoned(line for _, line in _lines(path, None)))
-        case "pi":
-            return PiReader(builder, branch_left(line for _, line in _lines(path, None)))
-        case "codex":
-            return CodexReader(builder)
-        case "gemini-cli":
-            return GeminiReader(builder)
-        case "opencode":
-            return OpencodeReader(builder)
-        case "atif":
-            return AtifReader(builder)
-        case _:
-            return NeutralReader(builder)
+    if form == "claude-code":
+        return ClaudeCodeReader(builder, abandoned(line for _, line in _lines(path, None)))
+    if form == "pi":
+        return PiReader(builder, branch_left(line for _, line in _lines(path, None)))
+    return _READERS.get(form, NeutralReader)(builder)
 
 
 def _lines(path: Path, progress: Progress | None) -> Iterator[tuple[int, bytes]]:

@@ -141,7 +141,6 @@ class ConversationBuilder:
         return usage if usage != Usage() else None
 
     def user(self, line: int, blocks: Sequence[Block], time: float) -> None:
-        """Add a message of the user."""
         said = _without_blank_texts(blocks)
         if not said:
             self.problem(line, "a user's message without text")
@@ -268,7 +267,9 @@ class ConversationBuilder:
         self._close()
         log, numbers = Log(), list[int]()
         latest = next((message.time for message in self.messages if message.time), 0.0) if self.timed else 0.0
-        uncached = any(_counts_uncached(message.usage) for message in self.messages)
+        used = [message.usage for message in self.messages if message.usage is not None]
+        # One that is smaller than its parts can only be without them: then all are.
+        uncached = any(each.input_tokens < each.cache_read_tokens + each.cache_write_tokens for each in used)
         for place in range(len(self.messages) + 1):
             for edit in self._edits:
                 if edit.after == place:
@@ -276,8 +277,9 @@ class ConversationBuilder:
             if place < len(self.messages):
                 message = self.messages[place]
                 latest = max(latest, message.time)
-                if uncached and message.usage is not None:
-                    message = msgspec.structs.replace(message, usage=_whole_prompt(message.usage))
+                if uncached and (usage := message.usage) is not None:
+                    whole = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+                    message = msgspec.structs.replace(message, usage=msgspec.structs.replace(usage, input_tokens=whole))
                 log.append(log.stamp(message, latest))
                 numbers.append(len(log))
         return log
@@ -329,13 +331,3 @@ def usage_of_uncached(given: int, read: int, written: int, output: int, reasonin
     """The usage of a call whose input counts neither what was read from the cache nor what was written to it."""
     whole = given + read + written
     return Usage(whole, read, written, output, reasoning) if whole else Usage()
-
-
-def _counts_uncached(usage: Usage | None) -> bool:
-    """Whether this can only be a usage whose `input_tokens` counts neither what was read nor what was written."""
-    return usage is not None and usage.input_tokens < usage.cache_read_tokens + usage.cache_write_tokens
-
-
-def _whole_prompt(usage: Usage) -> Usage:
-    whole = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    return msgspec.structs.replace(usage, input_tokens=whole)

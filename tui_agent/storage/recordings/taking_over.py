@@ -91,6 +91,7 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
     log = Log()
     shown: dict[int, int] = {}
     for entry in recording.log:
+        before = sum(shown.values())
         match entry:
             case Message():
                 blocks = tuple(_carried(block) for block in entry.blocks)
@@ -100,22 +101,18 @@ def _entries(recording: Recording, program: str) -> list[AnyEntry]:
                 )
                 shown[entry.seq] = sum(map(_tokens, blocks))
             case Summarized():
-                before = sum(shown.values())
                 shown = {seq: size for seq, size in shown.items() if not entry.first <= seq <= entry.last}
                 shown[entry.seq] = len(entry.text) // CHARACTERS_A_TOKEN
-                kept = msgspec.structs.replace(
-                    entry, usage=None, before=before, after=sum(shown.values()), reason=f"{program} did it."
-                )
+                kept = msgspec.structs.replace(entry, usage=None)
             case Cleared():
-                before = sum(shown.values())
-                shown |= {
-                    seq: len(text) // CHARACTERS_A_TOKEN for seq, text in zip(entry.results, entry.texts, strict=False)
-                }
-                kept = msgspec.structs.replace(
-                    entry, before=before, after=sum(shown.values()), reason=f"{program} did it."
-                )
+                texts = zip(entry.results, entry.texts, strict=False)
+                shown |= {seq: len(text) // CHARACTERS_A_TOKEN for seq, text in texts}
+                kept = entry
             case _:
                 continue
+        if isinstance(kept, Summarized | Cleared):
+            after, reason = sum(shown.values()), f"{program} did it."
+            kept = msgspec.structs.replace(kept, before=before, after=after, reason=reason)
         log.append(log.stamp(kept, entry.time))
     log.append(log.stamp(notice(_IMPORT_NOTICE.format(program=program)), time.time()))
     return list(log)
