@@ -50,12 +50,10 @@ class ActiveModel:
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of the active model."""
         return self.model.profile
 
     @property
     def changed(self) -> ModelChanged:
-        """The event that tells of it."""
         return ModelChanged(model=self.profile.name, window=self.profile.window, tier=self.profile.tier)
 
     @property

@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, overload
@@ -256,7 +256,7 @@ class Agent:
         )
         hooks.ways = hooks.ways or HookConnections(self._judge, self._look, self._use)
         self._kept, self._workspace, self._deps, self._around = kept, workspace, deps, around
-        self._listeners: list[Callable[[events.AgentEvent], None]] = []
+        self._listeners: list[events.Emit] = []
         self.turns: Final = Turns(parts, lock, kept.texts, self._tell)
         sources = (kept.recall, kept.recall_elsewhere) if isinstance(kept, DiskPersistence) else (None, None)
         self.context: Final = AgentContext(parts, self.turns, kept.texts, *sources)
@@ -291,9 +291,7 @@ class Agent:
 
     # Turns
 
-    def run(
-        self, prompt: str = "", images: tuple[Image, ...] = (), *, typed: str = ""
-    ) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(self, prompt: str = "", images: tuple[Image, ...] = (), *, typed: str = "") -> events.EventStream:
         """Run one turn and yield its events as they happen; the last one is `TurnFinished`.
 
         `typed`: what the user typed, if that is not the prompt, such as a slash command; people are shown this.
@@ -354,7 +352,6 @@ class Agent:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running."""
         return self.turns.busy
 
     def interrupt(self) -> bool:
@@ -414,7 +411,6 @@ class Agent:
 
     @property
     def profile(self) -> ModelProfile:
-        """What is known of the active model."""
         return self._active.profile
 
     @property
@@ -496,7 +492,7 @@ class Agent:
         undeferred = (definition for definition in offered if not definition.deferred)
         return (*self.briefing.tools, *undeferred)
 
-    def listen(self, listener: Callable[[events.AgentEvent], None]) -> None:
+    def listen(self, listener: events.Emit) -> None:
         """Subscribe to events outside a turn, such as those of `compact`, `context.undo` and `branches.rewind`."""
         self._listeners.append(listener)
 

@@ -234,12 +234,8 @@ class AgentContext:
         engine = self._engine
         window, limits = engine.window.tokens, engine.thresholds
         layers = [each for each in (limits.clear, limits.compact) if window and each.tokens and not each.rests]
-        return WindowFill(
-            tokens=engine.tokens,
-            window=window,
-            measured=engine.meter.measured,
-            starts=tuple(sorted(((each.layer, each.tokens / window) for each in layers), key=lambda each: each[1])),
-        )
+        starts = tuple((each.layer, each.tokens / window) for each in sorted(layers, key=lambda each: each.tokens))
+        return WindowFill(engine.tokens, window, engine.meter.measured, starts)
 
     def items(self) -> list[Item]:
         """Every message and result with its size and state, oldest first."""
@@ -398,7 +394,6 @@ class AgentContext:
     # Other changes
 
     async def use_policy(self, name: PolicyName) -> None:
-        """Switch to another context policy."""
         async with self._turns.held():
             self._engine.settings = with_policy(self._engine.settings, name)
 

@@ -1,6 +1,6 @@
 """The events of a running agent, for front ends: typed, frozen, in the order they happen."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -301,6 +301,7 @@ AgentEvent: TypeAlias = (
 
 Emit: TypeAlias = Callable[[AgentEvent], None]
 """What is called with each event as it happens."""
+EventStream: TypeAlias = AsyncGenerator[AgentEvent, None]
 
 _encoder = msgspec.json.Encoder()
 

@@ -10,6 +10,7 @@ from tui_agent.agent.record import Record
 from tui_agent.agent.turn.turns import Turns
 from tui_agent.conversation.entries import notice
 from tui_agent.durable import in_thread
+from tui_agent.text import counted
 from tui_agent.tools.files.put_back import FileStep, PutBack
 
 FILES_PUT_BACK: Final = "[the user has put files back as they were: {names}. Read them again before you change them.]"
@@ -71,9 +72,9 @@ def plan_title(planned: PutBack) -> str:
     """The number of files, in a few words."""
     gone = sum(step.does == "remove" for step in planned.ours)
     back = len(planned.ours) - gone
-    parts = [f"{_files(back)} can be put back"] if back or not gone else []
+    parts = [f"{counted(back, 'file')} can be put back"] if back or not gone else []
     if gone:
-        parts.append(f"{_files(gone)} will be deleted")
+        parts.append(f"{counted(gone, 'file')} will be deleted")
     if planned.theirs:
         parts.append(f"{len(planned.theirs):,} changed by somebody else")
     if planned.impossible:
@@ -90,7 +91,7 @@ def plan_text(planned: PutBack) -> str:
 
 
 def title_of_done(done: PutBackDone) -> str:
-    return f"{_files(len(done.done))} put back" if done.done else "No file was put back"
+    return f"{counted(len(done.done), 'file')} put back" if done.done else "No file was put back"
 
 
 def done_text(planned: PutBack, done: PutBackDone) -> str:
@@ -106,10 +107,6 @@ def done_text(planned: PutBack, done: PutBackDone) -> str:
 
 def _done(step: FileStep) -> str:
     return f"{step.name}: {DOES[step.does]}"
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"
 
 
 def _listed(title: str, files: list[tuple[str, str]]) -> str:

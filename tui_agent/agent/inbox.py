@@ -26,6 +26,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, ToolResult
 from tui_agent.conversation.entries import AnyEntry, Message, Queued
 from tui_agent.conversation.tool_facts import TOOL_FACTS
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.lenient import decoded, decoded_file
 from tui_agent.storage.errors import StorageError
 from tui_agent.storage.log import log_file, read_entries, read_summary
 from tui_agent.storage.sessions import logs_of, stamp_of
@@ -147,9 +148,7 @@ class MemoryProposals:
         return self._load().read.get(key) == _digest(change)
 
     def _load(self) -> _Kept:
-        with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(self._file.read_bytes(), type=_Kept)
-        return _Kept()
+        return decoded_file(self._file, _Kept) or _Kept()
 
     def _save(self, kept: _Kept) -> None:
         make_private_folder(self._file.parent)
@@ -201,7 +200,7 @@ def _seen_in(stamp: tuple[int, ...], entries: Iterable[AnyEntry]) -> _Seen:
                 continue
             if entry.stop_reason == "denied":
                 corrections += _split(block.text.partition(REFUSED_BECAUSE)[2])
-            given = _given(call)
+            given = decoded(call.arguments, _Given) or _Given()
             if call.name in _RUN and entry.outcome.exit_code == 0:
                 commands.append(given.command)
             if call.name in _READ and len(calls) <= FIRST_CALLS and (path := given.path or given.file_path):
@@ -229,12 +228,6 @@ class _Given(msgspec.Struct):
 
 _RUN, _READ = ((name, *TOOL_FACTS[name].claude) for name in ("run_command", "read_file"))
 """The tools' names, in sessions taken over from other agents too."""
-
-
-def _given(call: ToolCall) -> _Given:
-    with suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(call.arguments, type=_Given)
-    return _Given()
 
 
 def _only_reads(command: str) -> bool:

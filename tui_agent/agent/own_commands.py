@@ -27,6 +27,7 @@ from tui_agent.agent.extensions.placeholders import Here, Placeholders, as_it_st
 from tui_agent.agent.turn.goals import DONE, GOAL, Goal
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.turns import Turns
+from tui_agent.durable import threaded
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.choice import configured_model, named_model
@@ -77,10 +78,6 @@ class OwnCommands:
         self._extensions = extensions
         self._here = here
         self._offered = parts.offered
-
-    async def listed(self) -> str:
-        """A listing of the user's and the project's extensions and their sources, for people."""
-        return await asyncio.to_thread(self._listed)
 
     async def styles(self) -> tuple[MarkdownFile, ...]:
         return await asyncio.to_thread(markdown_files, self._extensions, STYLES)
@@ -185,7 +182,9 @@ class OwnCommands:
             if _SERVERS_PROMPT.fullmatch(prompt.name)
         ]
 
-    def _listed(self) -> str:
+    @threaded
+    def listed(self) -> str:
+        """A listing of the user's and the project's extensions and their sources, for people."""
         if not self._extensions:
             return "There are no folders for extensions here."
         hooks = self._parts.hooks.look()

@@ -120,12 +120,7 @@ class DiskPersistence(Persistence):
     texts: Artifacts
 
     def __init__(
-        self,
-        store: "LogStore",
-        view: View,
-        texts: Artifacts,
-        tracker: UsageTracker | None,
-        subtasks: SubtaskFolders,
+        self, store: "LogStore", view: View, texts: Artifacts, tracker: UsageTracker | None, subtasks: SubtaskFolders
     ) -> None:
         super().__init__(view, store=store, texts=texts, tracker=tracker)
         self.folder = store.folder

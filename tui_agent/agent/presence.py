@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from tui_agent.durable import make_private_folder, write_file
+from tui_agent.lenient import decoded
 from tui_agent.regular import read_bytes
 from tui_agent.storage.session_lock import SessionLock
 from tui_agent.storage.sessions import SESSIONS_FOLDER
@@ -64,8 +65,9 @@ def statuses(home: Path) -> Mapping[str, SessionStatus]:
     found: dict[str, SessionStatus] = {}
     for path in sorted((home / FOLDER).glob("*.json")):
         if SessionLock.is_held(home / SESSIONS_FOLDER / path.stem):
-            with suppress(OSError, msgspec.MsgspecError):
-                found[path.stem] = msgspec.json.decode(read_bytes(path, MOST_BYTES), type=SessionStatus)
+            with suppress(OSError):
+                if (status := decoded(read_bytes(path, MOST_BYTES), SessionStatus)) is not None:
+                    found[path.stem] = status
     return found
 
 
@@ -155,8 +157,8 @@ class Presence:
         )
 
     def _taken(self) -> Instruction | None:
-        with suppress(OSError, msgspec.MsgspecError):
-            message = msgspec.json.decode(read_bytes(self._instructions, MOST_BYTES), type=Instruction)
+        with suppress(OSError):
+            message = decoded(read_bytes(self._instructions, MOST_BYTES), Instruction)
             self._instructions.unlink()
             return message
         return None

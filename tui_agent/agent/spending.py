@@ -18,17 +18,10 @@ import msgspec
 
 from tui_agent.context.cache_watch import SLACK_SHARE, SLACK_TOKENS, WORDING, Part
 from tui_agent.conversation.blocks import ToolCall, ToolResult
-from tui_agent.conversation.entries import (
-    AnyEntry,
-    Checkpointed,
-    ContextEntry,
-    Message,
-    Prefix,
-    Summarized,
-    model_call,
-)
+from tui_agent.conversation.entries import AnyEntry, Checkpointed, ContextEntry, Message, Prefix, Summarized, model_call
 from tui_agent.conversation.profile import MILLION, Rates
 from tui_agent.durable import write_file
+from tui_agent.lenient import decoded, decoded_file
 from tui_agent.models.base import UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.prices import look_up
@@ -125,7 +118,9 @@ def spending(home: Path, *, days: int, by: By, today: date | None = None) -> Spe
         if day < first:
             continue
         if kind == wanted:
-            lines[_group(by, project, day, name)] += sums
+            server = name.split("__")[1] if name.startswith(PREFIX) else OWN_TOOLS
+            groups: dict[By, str] = {"project": project or "(unknown)", "day": day, "server": server}
+            lines[groups.get(by, name)] += sums
         if kind == "miss":
             misses[name] += sums
         usd += sums.usd if kind == "model" else 0.0
@@ -147,24 +142,10 @@ def spending(home: Path, *, days: int, by: By, today: date | None = None) -> Spe
     )
 
 
-def _group(by: By, project: str, day: str, name: str) -> str:
-    match by:
-        case "project":
-            return project or "(unknown)"
-        case "day":
-            return day
-        case "server":
-            return name.split("__")[1] if name.startswith(PREFIX) else OWN_TOOLS
-        case _:
-            return name
-
-
 def _sums(home: Path) -> tuple[list[_Kept], int]:
     """The sums of each session and subtask, and how many logs could not be read."""
-    path, known, unreadable = home / SUMS_NAME, dict[str, _Kept](), 0
-    with suppress(OSError, msgspec.MsgspecError):
-        known = msgspec.json.decode(path.read_bytes(), type=dict[str, _Kept])
-    now: dict[str, _Kept] = {}
+    path, unreadable = home / SUMS_NAME, 0
+    known, now = decoded_file(path, dict[str, _Kept]) or {}, dict[str, _Kept]()
     for folder, stamp in stamped_logs(home):
         each = known.get(folder.name)
         if each is None or each.stamp != stamp:
@@ -264,10 +245,8 @@ class _Run(msgspec.Struct):
 
 def _program(call: ToolCall) -> str:
     """The program that a command starts, without variables before it; empty if the tool runs none."""
-    with suppress(msgspec.DecodeError):
-        words = [word for word in msgspec.json.decode(call.arguments, type=_Run).command.split() if "=" not in word]
-        return Path(words[0]).name if words else ""
-    return ""
+    run = decoded(call.arguments, _Run) or _Run()
+    return next((Path(word).name for word in run.command.split() if "=" not in word), "")
 
 
 def as_json(found: Spending) -> str:

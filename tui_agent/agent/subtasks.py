@@ -7,7 +7,7 @@ as they happen, pass the session's permission gate and stop at the session's cos
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from typing import Protocol
 
@@ -45,7 +45,7 @@ class SubtaskHost(Protocol):
     @property
     def tracker(self) -> UsageTracker: ...
 
-    def run(self, prompt: str = "") -> AsyncGenerator[events.AgentEvent, None]: ...
+    def run(self, prompt: str = "") -> events.EventStream: ...
 
     async def queue(self, text: str) -> int: ...
 

@@ -1,20 +1,19 @@
 """What the model is told of MCP servers: tool definitions in every request, and a line on each server."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from tui_agent.context.counting import estimate
 from tui_agent.context.deferring import arranged, tokens_of
 from tui_agent.context.stats import ServerUse
 from tui_agent.conversation.blocks import ToolDefinition
-from tui_agent.conversation.profile import Prices
+from tui_agent.conversation.profile import FREE, Prices
 from tui_agent.conversation.sizes import size_of_text
 from tui_agent.regex import regex
 from tui_agent.settings import McpSettings
-from tui_agent.text import one_line
+from tui_agent.text import counted, one_line
 from tui_agent.tools.base import Tool, ToolFailure
 from tui_agent.tools.mcp.servers import ServerStatus, ToolServers
 from tui_agent.tools.mcp.tools import CallTool, FindTool
@@ -39,7 +38,7 @@ _MENTION: Final = regex(r"(?:^|(?<=[\s(]))@([A-Za-z0-9][A-Za-z0-9_-]{0,39}):([^\
 _AFTER: Final = ".,;:!?)"
 
 
-class ServerWeight(msgspec.Struct, frozen=True):
+class ServerWeight(NamedTuple):
     """The tokens of a server's tool definitions: `sent` in every request, `saved` because they are looked up."""
 
     sent: int
@@ -107,16 +106,16 @@ class OfferedTools:
 
     def uses(self, definitions: Sequence[ToolDefinition], prices: Prices | None) -> tuple[ServerUse, ...]:
         """What each server's tools take and cost in each call, if `definitions` are sent."""
-        rate = 0.0 if prices is None else (prices.input if prices.cache_read is None else prices.cache_read)
+        prices = prices or FREE
         return tuple(
             ServerUse(
                 name=name,
-                sent=weight.sent,
-                saved=weight.saved,
-                sent_usd=weight.sent * rate / 1_000_000,
-                saved_usd=weight.saved * rate / 1_000_000,
+                sent=sent,
+                saved=saved,
+                sent_usd=prices.of_input(sent, sent),
+                saved_usd=prices.of_input(saved, saved),
             )
-            for name, weight in self.weights(definitions).items()
+            for name, (sent, saved) in self.weights(definitions).items()
         )
 
     def weights(self, definitions: Sequence[ToolDefinition]) -> dict[str, ServerWeight]:
@@ -140,7 +139,7 @@ def _line(status: ServerStatus, room: int, *, names: bool) -> str:
         return f"- {status.name}: not asked yet what it offers."
     known, room = status.known, room - len(status.name)
     said = one_line(known.instructions, max(40, room // 2)) if known.instructions else ""
-    text = f"- {status.name}: {len(known.tools):,} tool{'s' * (len(known.tools) != 1)}"
+    text = f"- {status.name}: {counted(len(known.tools), 'tool')}"
     if names and known.tools:
         shown = one_line(", ".join(tool.name for tool in known.tools), max(40, room - len(said)))
         text += f" ({shown})"

@@ -3,7 +3,7 @@
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import CommandReply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of, refused
 from tui_agent.text import sentence
 
 if TYPE_CHECKING:
@@ -29,14 +29,12 @@ async def rewind(agent: "Agent", argument: str) -> CommandReply:
         takes = (
             "/rewind takes the number of a message of yours, and then files, both or diff; without one it lists them"
         )
-        return CommandReply(takes, failed=True)
+        return refused(takes)
     try:
         agent.branches.prompt(seq)
         return await _rewound(agent, seq, what.strip())
     except ValueError as error:
-        return CommandReply(
-            "Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.", failed=True
-        )
+        return refused("Nothing was taken back", f"{sentence(str(error))} /rewind lists your messages.")
 
 
 async def _rewound(agent: "Agent", seq: int, what: str) -> CommandReply:
@@ -60,10 +58,10 @@ async def _rewound(agent: "Agent", seq: int, what: str) -> CommandReply:
 
 async def undo(agent: "Agent", what: str) -> CommandReply:
     if what not in UNDONE:
-        return CommandReply(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}", failed=True)
+        return refused(f"/undo takes nothing, or one of {', '.join(filter(None, UNDONE))}")
     newest = agent.branches.newest_prompt()
     if not newest:
-        return CommandReply("There is nothing to undo", failed=True)
+        return refused("There is nothing to undo")
     return await _rewound(agent, newest, UNDONE[what])
 
 
@@ -71,10 +69,10 @@ async def undo_edits(agent: "Agent", argument: str) -> CommandReply:
     from tui_agent.agent.files import NOTHING, NOTHING_TO_REDO, done_text, plan_text, plan_title, title_of_done
 
     if argument not in {"", "diff", "redo"}:
-        return CommandReply("/undo-edits takes nothing, or diff, or redo", failed=True)
+        return refused("/undo-edits takes nothing, or diff, or redo")
     planned = await agent.files.newest(redo=argument == "redo")
     if planned is None or not planned:
-        return CommandReply(NOTHING_TO_REDO if argument == "redo" else NOTHING, failed=True)
+        return refused(NOTHING_TO_REDO if argument == "redo" else NOTHING)
     if argument == "diff":
         return CommandReply(plan_title(planned), plan_text(planned))
     done = await agent.files.put_back(planned)
@@ -84,11 +82,11 @@ async def undo_edits(agent: "Agent", argument: str) -> CommandReply:
 async def fork(agent: "Agent", number: str) -> CommandReply:
     seq = number_of(number) if number else None
     if number and seq is None:
-        return CommandReply("/fork takes the number of a message, or nothing for the newest", failed=True)
+        return refused("/fork takes the number of a message, or nothing for the newest")
     try:
         place = await agent.branches.fork(seq)
     except ValueError as error:
-        return CommandReply("No branch was begun", f"{sentence(str(error))} /items lists the messages.", failed=True)
+        return refused("No branch was begun", f"{sentence(str(error))} /items lists the messages.")
     return CommandReply(f"A branch begins after entry {place}; /tree leads back to the other one")
 
 
@@ -99,7 +97,7 @@ async def tree(agent: "Agent", number: str) -> CommandReply:
             await agent.branches.switch(tip or 0)
         except ValueError as error:
             why = f"{sentence(str(error))} /tree lists them."
-            return CommandReply("The conversation stays on its branch", why, failed=True)
+            return refused("The conversation stays on its branch", why)
         return CommandReply(f"Back on the branch that ends at {tip}")
     from tui_agent.durable import in_thread
 

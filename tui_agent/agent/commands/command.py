@@ -18,6 +18,11 @@ class CommandReply(NamedTuple):
     failed: bool = False
 
 
+def refused(title: str, text: str = "") -> CommandReply:
+    """The reply to a command that has done nothing."""
+    return CommandReply(title, text, failed=True)
+
+
 class Command(NamedTuple):
     """A command that is typed as ``/name argument``."""
 

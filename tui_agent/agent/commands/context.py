@@ -6,7 +6,7 @@ from datetime import datetime
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import CommandReply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of, refused
 from tui_agent.agent.commands.session import figures_from
 from tui_agent.text import counted, one_line
 
@@ -86,9 +86,7 @@ async def at(agent: "Agent", number: str) -> CommandReply:
         return CommandReply(counted(len(past.calls), "call"), "\n".join(lines))
     wanted = number_of(number)
     if wanted is None or not 1 <= wanted <= len(past.calls):
-        return CommandReply(
-            f"/at takes the number of a call, from 1 to {len(past.calls):,}; without one it lists them", failed=True
-        )
+        return refused(f"/at takes the number of a call, from 1 to {len(past.calls):,}; without one it lists them")
     seen = await in_thread(past.at, wanted)
     return CommandReply(f"Call {wanted:,} of {len(past.calls):,}", call_text(seen))
 
@@ -98,11 +96,11 @@ async def recall(agent: "Agent", query: str) -> CommandReply:
 
     query, everywhere = everywhere_in(query)
     if not query:
-        return CommandReply("/recall needs something to search for", failed=True)
+        return refused("/recall needs something to search for")
     try:
         found = await agent.context.recall(query, RECALL_HITS, everywhere=everywhere)
     except ToolFailure as failure:
-        return CommandReply("Nothing can be searched", str(failure), failed=True)
+        return refused("Nothing can be searched", str(failure))
     if not found.hits:
         where = hits_title(found) if everywhere else "Nothing like that was said in this session"
         return CommandReply(where, "" if everywhere else "/recall --all WORDS looks in the project's other sessions.")
@@ -155,10 +153,10 @@ async def preview(agent: "Agent", step: str) -> CommandReply:
 
     kind = PREVIEWED.get(step)
     if kind is None:
-        return CommandReply("/preview takes compact, clear or done", failed=True)
+        return refused("/preview takes compact, clear or done")
     seen = await agent.context.preview(kind)
     if isinstance(seen, Refusal):
-        return CommandReply("Nothing to do", seen.reason, failed=True)
+        return refused("Nothing to do", seen.reason)
     change, price = seen.preview, seen.price
     about = "" if seen.exact else "about "
     lines = [
@@ -192,7 +190,7 @@ async def done(agent: "Agent", note: str) -> CommandReply:
 
 def _summarized(result: "ContextStep", done: str) -> CommandReply:
     if result.error:
-        return CommandReply("The context stays as it is", result.error, failed=True)
+        return refused("The context stays as it is", result.error)
     return CommandReply(f"{done}: {result.before:,} → {result.after:,} tokens", result.text)
 
 
@@ -220,7 +218,7 @@ async def _with_items(
     words = numbers.replace(",", " ").split()
     items = [item for word in words if (item := number_of(word)) is not None]
     if not words or len(items) != len(words):
-        return CommandReply("Name messages by their numbers; /items lists them", failed=True)
+        return refused("Name messages by their numbers; /items lists them")
     reply = _changed(await change(items), done)
     lines = [f"{item:>6}  {one_line(agent.context.excerpt(item), EXCERPT_CHARS)}" for item in items]
     return reply if reply.failed else CommandReply(reply.title, "\n".join(lines))
@@ -251,7 +249,7 @@ async def words(agent: "Agent", argument: str) -> CommandReply:
     number, _, text = argument.partition(" ")
     seq = number_of(number)
     if seq is None or not text.strip():
-        return CommandReply("/words takes nothing, or the number of a message and its words, or drop", failed=True)
+        return refused("/words takes nothing, or the number of a message and its words, or drop")
     kept = "" if text.strip().lower() == "drop" else text.strip()
     return _changed(await agent.context.edit_words([Words(seq, kept)]), "Dropped" if not kept else "Kept")
 
@@ -259,7 +257,7 @@ async def words(agent: "Agent", argument: str) -> CommandReply:
 async def undo_step(agent: "Agent", number: str) -> CommandReply:
     step = number_of(number) if number else None
     if number and step is None:
-        return CommandReply("/undo-step takes the number of a step, or nothing for the newest", failed=True)
+        return refused("/undo-step takes the number of a step, or nothing for the newest")
     return _changed(await agent.context.undo(step), "Undone")
 
 
@@ -267,6 +265,6 @@ def _changed(step: "ContextStep | Refusal", done: str) -> CommandReply:
     from tui_agent.context.effects import Refusal
 
     if isinstance(step, Refusal):
-        return CommandReply("The context stays as it is", step.reason, failed=True)
+        return refused("The context stays as it is", step.reason)
     sizes = f": {step.before:,} → {step.after:,} tokens" if step.before != step.after else ""
     return CommandReply(f"{done.format(items=step.items, s='s' * (step.items != 1))}{sizes} (step {step.seq})")

@@ -63,10 +63,14 @@ def _categories(stats: ContextStats) -> list[str]:
     lines = []
     for category in CATEGORIES:
         if tokens := stats.categories.get(category, 0):
-            lines.append(f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / whole:>3.0f}%")
+            lines.append(_share(LABELS[category], tokens, whole))
         if category == "system" and stats.memory:
-            lines.append(f"    {'memory':<16}{stats.memory:>10,}  {100 * stats.memory / whole:>3.0f}%")
+            lines.append(_share("  memory", stats.memory, whole))
     return lines
+
+
+def _share(label: str, tokens: int, whole: int) -> str:
+    return f"  {label:<18}{tokens:>10,}  {100 * tokens / max(1, whole):>3.0f}%"
 
 
 def _thresholds(stats: ContextStats) -> list[str]:
@@ -169,11 +173,8 @@ def call_text(seen: ViewAtCall) -> str:
     """What the model saw at a call: its size by category, and what changed since the call before."""
     call, used = seen.call, seen.call.usage
     whole = sum(seen.categories.values())
-    shares = [
-        f"  {LABELS[category]:<18}{tokens:>10,}  {100 * tokens / max(1, whole):>3.0f}%"
-        for category in CATEGORIES
-        if (tokens := seen.categories.get(category, 0))
-    ]
+    found = ((LABELS[category], seen.categories.get(category, 0)) for category in CATEGORIES)
+    shares = [_share(label, tokens, whole) for label, tokens in found if tokens]
     since = f"Since call {call.before:,}:" if call.before else "The first call of this branch:"
     return "\n".join(
         [

@@ -10,7 +10,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, get_args
 
-from tui_agent.agent.commands.command import CommandReply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of, refused
 from tui_agent.text import one_line, short_path
 from tui_agent.tools.base import ToolFailure
 from tui_agent.visible import visible
@@ -52,9 +52,9 @@ async def notes_and_proposals(agent: "Agent", argument: str) -> CommandReply:
             return await asyncio.to_thread(_note, _notes(agent), argument)
         return CommandReply("Memory", await asyncio.to_thread(_listed, agent))
     except ToolFailure as failure:
-        return CommandReply(one_line(failure.why, 300), failure.instead or _USAGE, failed=True)
+        return refused(one_line(failure.why, 300), failure.instead or _USAGE)
     except OSError as error:
-        return CommandReply("Nothing was written", f"{error.filename}: {error.strerror}", failed=True)
+        return refused("Nothing was written", f"{error.filename}: {error.strerror}")
 
 
 def _listed(agent: "Agent") -> str:

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import CommandReply
+from tui_agent.agent.commands.command import CommandReply, refused
 from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
@@ -93,12 +93,10 @@ async def _turn(servers: "ToolServers", name: str, *, on: bool) -> CommandReply:
     try:
         await servers.turn(name, on=on)
     except OSError as error:
-        return CommandReply(
-            f"{name} is {'on' if on else 'off'} for this session only", str(error.strerror), failed=True
-        )
+        return refused(f"{name} is {'on' if on else 'off'} for this session only", str(error.strerror))
     status = next(each for each in servers.statuses() if each.name == name)
     if on and status.standing == "failed":
-        return CommandReply(f"{name} is on, but it cannot be used", status.error, failed=True)
+        return refused(f"{name} is on, but it cannot be used", status.error)
     if not on:
         return CommandReply(f"{name} is off", "Its tools can no longer be called, here and in later sessions.")
     count = len(status.known.tools) if status.known else 0
@@ -109,11 +107,11 @@ async def _sign_in(servers: "ToolServers", name: str) -> CommandReply:
     from tui_agent.tools.base import ToolFailure
 
     if name not in {status.name for status in servers.statuses() if status.command.startswith("http")}:
-        return CommandReply(f"{one_line(name, 60) or 'nothing'} is not an MCP server at an address", USAGE, failed=True)
+        return refused(f"{one_line(name, 60) or 'nothing'} is not an MCP server at an address", USAGE)
     try:
         address = await servers.sign_in(name)
     except ToolFailure as failure:
-        return CommandReply(f"Signing in at {name} failed", str(failure), failed=True)
+        return refused(f"Signing in at {name} failed", str(failure))
     if not address:
         return CommandReply(f"{name} asks for no sign-in", "It can be used as it is.")
     text = f"Open this address where your browser has not done so:\n{one_line(address, 4_000)}"
@@ -144,9 +142,7 @@ async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
     every = {name: server for each in found for name, server in each.servers.items()}
     chosen = every if wanted == "all" else {name: every[name] for name in wanted.split() if name in every}
     if not chosen:
-        return CommandReply(
-            f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.", failed=True
-        )
+        return refused(f"No other agent has a server {one_line(wanted, 60)}", "/mcp import lists them.")
     own = {status.name for status in servers.statuses() if status.source == "user"}
     added = {name: server for name, server in chosen.items() if name not in own}
     if not added:
@@ -154,7 +150,7 @@ async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
     try:
         await asyncio.to_thread(keep_servers, servers.home, {name: to_builtins(added[name]) for name in added})
     except SettingsError as error:
-        return CommandReply("The servers could not be added to your settings", str(error), failed=True)
+        return refused("The servers could not be added to your settings", str(error))
     await servers.add(added)
     return CommandReply(
         f"Added: {', '.join(added)}", "They are in your settings now (mcp.servers). /mcp shows how they stand."
@@ -163,7 +159,7 @@ async def _import(servers: "ToolServers", wanted: str) -> CommandReply:
 
 def _unknown(servers: "ToolServers", name: str) -> CommandReply:
     names = ", ".join(status.name for status in servers.statuses())
-    return CommandReply(f"There is no server {one_line(name, 60)}", f"There are: {names}. {USAGE}", failed=True)
+    return refused(f"There is no server {one_line(name, 60)}", f"There are: {names}. {USAGE}")
 
 
 def _weights(agent: "Agent", offered: "OfferedTools") -> "dict[str, ServerWeight]":
@@ -179,5 +175,4 @@ def _price(agent: "Agent", tokens: int) -> str:
     prices = agent.profile.prices
     if prices is None or not prices.input:
         return f"{tokens:,} tokens"
-    rate = prices.input if prices.cache_read is None else prices.cache_read
-    return f"{tokens:,} tokens ({money_text(tokens * rate / 1_000_000)})"
+    return f"{tokens:,} tokens ({money_text(prices.of_input(tokens, tokens))})"

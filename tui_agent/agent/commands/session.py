@@ -8,7 +8,7 @@ import contextlib
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from tui_agent.agent.commands.command import CommandReply, number_of
+from tui_agent.agent.commands.command import CommandReply, number_of, refused
 from tui_agent.text import counted, money_text, one_line
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ async def model(agent: "Agent", name: str) -> CommandReply:
             if missing is None:
                 await agent.swap_model(name)
                 return CommandReply(f"{agent.profile.name} answers from here on")
-            refused = f"There is no key for {name}: set {missing}."
+            why = f"There is no key for {name}: set {missing}."
         except ModelError as error:
-            refused = error.message
-        return CommandReply(f"The model stays {agent.profile.name}", refused, failed=True)
+            why = error.message
+        return refused(f"The model stays {agent.profile.name}", why)
     await learn_profile(agent)
     profile, prices = agent.profile, agent.profile.prices
     facts = [profile.name, "" if profile.tier == "unknown" else profile.tier]
@@ -73,11 +73,9 @@ async def escalate(agent: "Agent", _: str) -> CommandReply:
     try:
         name = await agent.escalate()
     except ModelError as error:
-        return CommandReply(f"The model stays {agent.profile.name}", error.message, failed=True)
+        return refused(f"The model stays {agent.profile.name}", error.message)
     if not name:
-        return CommandReply(
-            f"The model stays {agent.profile.name}", "No larger model is available; see /model.", failed=True
-        )
+        return refused(f"The model stays {agent.profile.name}", "No larger model is available; see /model.")
     return CommandReply(f"{name} answers from {'the next step' if busy else 'here'} on")
 
 
@@ -103,15 +101,15 @@ async def permissions(agent: "Agent", argument: str) -> CommandReply:
         return CommandReply(counted(len(rules), "rule"), "\n".join(filter(None, [*lines, again])))
     number = number_of(argument)
     if number is None or not 1 <= number <= len(rules):
-        return CommandReply("There is no such rule", "/permissions lists them by number.", failed=True)
+        return refused("There is no such rule", "/permissions lists them by number.")
     rule = rules[number - 1]
     if not rule.remembered:
         where = "`tui-agent config` says which file has it; take it out there."
-        return CommandReply("That rule comes from the settings", where, failed=True)
+        return refused("That rule comes from the settings", where)
     try:
         await asyncio.to_thread(agent.permissions.take_back, rule.text)
     except RememberedError as error:
-        return CommandReply("The rule is taken back for this session only", str(error), failed=True)
+        return refused("The rule is taken back for this session only", str(error))
     return CommandReply("You will be asked again", one_line(rule.text, 4_000))
 
 
@@ -132,7 +130,7 @@ async def style(agent: "Agent", name: str) -> CommandReply:
         return CommandReply(now, "\n".join((*lines, more)))
     if not await agent.own_commands.use_style("" if name == OFF else name.lower()):
         where = "/style alone lists those there are, and says where they are written."
-        return CommandReply(f"There is no style {name}", where, failed=True)
+        return refused(f"There is no style {name}", where)
     return CommandReply("Answers are written as always" if name == OFF else f"Answers are written in the style {name}")
 
 
@@ -151,7 +149,7 @@ async def diagnostics(agent: "Agent", _: str) -> CommandReply:
 
     if agent.languages is None or not agent.languages.are_used:
         hint = "pip install 'tui-agent[lsp]', and diagnostics.enabled, let servers that are there be asked."
-        return CommandReply("No language server is asked", hint, failed=True)
+        return refused("No language server is asked", hint)
     states = [f"{name}: {state}" for name, state in agent.languages.states.items()]
     if not states:
         return CommandReply("No language server has been started", "The first edit of a file that one knows starts it.")

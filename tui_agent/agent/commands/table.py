@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tui_agent.agent.commands import branches, context, servers, session, worktree
-from tui_agent.agent.commands.command import AT_ONCE, Command, CommandReply, command_name
+from tui_agent.agent.commands.command import AT_ONCE, Command, CommandReply, command_name, refused
 from tui_agent.resources import prompt_text
 from tui_agent.text import sentence
 
@@ -30,16 +30,16 @@ async def run_command(agent: "Agent", text: str, *, learn: bool = False) -> Comm
     for command in commands:
         if name in command.names or (command.previews and name.removesuffix(AT_ONCE) in command.names):
             if argument and not command.argument:
-                return CommandReply(f"/{command.name} takes no argument", failed=True)
+                return refused(f"/{command.name} takes no argument")
             if command.uses_profile or learn:
                 await session.learn_profile(agent)
             return await command.run(agent, argument)
     if name in ON_SCREEN:
         instead = f"Without it: {ON_SCREEN[name]}." if ON_SCREEN[name] else ""
-        return CommandReply(f"/{name} is a command of the full-screen app", instead, failed=True)
+        return refused(f"/{name} is a command of the full-screen app", instead)
     instead = sentence(instead_of(name, [known for command in commands for known in command.names]))
     as_is = "A space before the slash sends it to the model as it is."
-    return CommandReply(f"There is no command /{word}", f"{instead} {as_is}", failed=True)
+    return refused(f"There is no command /{word}", f"{instead} {as_is}")
 
 
 def available_commands(agent: "Agent") -> tuple[Command, ...]:
@@ -104,12 +104,7 @@ COMMANDS: Final = (
     Command("style", "show or choose how answers are written", session.style, "[name]"),
     Command("skills", "list the skills the model can use", session.skills),
     Command("memory", "notes on this project, and proposals for some", session.memory, "[number]"),
-    Command(
-        "continue-spending",
-        "spend more",
-        session.continue_spending,
-        aliases=("resume-after-cost-ceiling",),
-    ),
+    Command("continue-spending", "spend more", session.continue_spending, aliases=("resume-after-cost-ceiling",)),
 )
 
 IN_TEXT: Final = (

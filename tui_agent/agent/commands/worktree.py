@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_agent.agent.commands.command import CommandReply
+from tui_agent.agent.commands.command import CommandReply, refused
 from tui_agent.text import one_line, short_path
 
 if TYPE_CHECKING:
@@ -22,11 +22,9 @@ async def worktree(agent: "Agent", argument: str) -> CommandReply:
         async with agent.turns.held():
             return await asyncio.to_thread(_handed_back, agent.folder, verb, file.strip())
     except WorktreeError as error:
-        return CommandReply(
-            "Nothing was handed back", f"{one_line(str(error), 2_000)}\nThe worktree is as it was.", failed=True
-        )
+        return refused("Nothing was handed back", f"{one_line(str(error), 2_000)}\nThe worktree is as it was.")
     except OSError as error:
-        return CommandReply("No patch was written", f"{error.filename}: {error.strerror}", failed=True)
+        return refused("No patch was written", f"{error.filename}: {error.strerror}")
 
 
 def _handed_back(folder: Path, verb: str, file: str) -> CommandReply:
@@ -36,7 +34,7 @@ def _handed_back(folder: Path, verb: str, file: str) -> CommandReply:
     place, kept = short_path(made.repository), f"The worktree stays in {short_path(made.folder)}"
     if verb not in ("", "merge", "apply", "patch") or (file and verb != "patch"):
         opens = "`tui-agent --worktree NAME` opens another."
-        return CommandReply("/worktree takes nothing, or merge, or apply, or patch [FILE]", opens, failed=True)
+        return refused("/worktree takes nothing, or merge, or apply, or patch [FILE]", opens)
     found = handover_of(made)
     left = [f"Not handed over: changes inside the submodule {one_line(name)}." for name in found.left]
     if not found.stat:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from tui_agent.agent.extensions.claude_forms import OURS
 from tui_agent.agent.extensions.files import ExtensionFolder, MarkdownFile, Source, markdown_files
@@ -16,7 +17,7 @@ from tui_agent.settings import Settings
 from tui_agent.text import money_text
 from tui_agent.tools.agentic import answered_by
 from tui_agent.tools.base import Access, Effect, Preview, ToolContext, ToolFailure, ToolOutput, WorkspaceView
-from tui_agent.tools.schema import Signature
+from tui_agent.tools.built_in import BuiltIn
 from tui_agent.tools.subtasks import Subtasks, SubtaskSpec
 
 AGENTS: Final = "agents"
@@ -127,9 +128,10 @@ def _agent(found: MarkdownFile) -> OwnAgent:
     )
 
 
-class RunAgent:
+class RunAgent(BuiltIn):
     """The tool that runs one of the user's own agents on a task."""
 
+    name = RUN_AGENT
     effect: Effect = "read"
 
     def __init__(
@@ -140,13 +142,13 @@ class RunAgent:
         parent: Callable[[], str],
     ) -> None:
         """`agents` returns the present agents, `parent` the name of the session's active model."""
+        super().__init__()
         self._subtasks = subtasks
         self._agents = agents
         self._settings = settings
         self._parent = parent
-        self._signature = Signature.of(self._run, RUN_AGENT)
-        self.definition = self._signature.definition
 
+    @override
     def access(self, arguments: str, workspace: WorkspaceView) -> tuple[Access, ...]:
         return (Access("none", str(self._signature.parse(arguments)["agent"])),)
 
@@ -154,10 +156,8 @@ class RunAgent:
         given = self._signature.parse(arguments)
         return Preview(f"Agent {given['agent']}", text=str(given["task"]))
 
-    async def run(self, arguments: str, context: ToolContext) -> ToolOutput:
-        return await self._signature.call(self._run, arguments, context)
-
-    async def _run(self, context: ToolContext, /, agent: str, task: str) -> ToolOutput:
+    @override
+    async def _do(self, context: ToolContext, /, agent: str, task: str) -> ToolOutput:
         """Have a task done by one of the user's agents, in a conversation of its own; only its answer comes back.
 
         Args:
@@ -170,7 +170,7 @@ class RunAgent:
             prompt=task,
             tools=found.tools,
             title=f"{RUN_AGENT} {found.name}",
-            model=self._model(found),
+            model=named_model(self._settings, found.model, self._parent()),
             steps=found.steps,
             window=found.window,
             budget_usd=found.budget_usd,
@@ -216,15 +216,13 @@ class RunAgent:
             )
         return found
 
-    def _model(self, agent: OwnAgent) -> str:
-        return named_model(self._settings, agent.model, self._parent())
-
     def _price(self, agent: OwnAgent) -> float | None:
         """What an agent may cost in USD: its budget, else the cost of a typical one; None if prices are unknown."""
         if agent.budget_usd:
             return agent.budget_usd
         try:
-            name = self._model(agent) or small_model(self._settings, self._parent())
+            parent = self._parent()
+            name = named_model(self._settings, agent.model, parent) or small_model(self._settings, parent)
             prices = configured_model(self._settings, name).profile.prices
         except ModelError:
             return None

@@ -266,7 +266,6 @@ def _hooks_in(document: object, root: ExtensionFolder, path: Path) -> Iterator[H
 
 
 def _hook(event: Event, given: Mapping[str, object], matcher: str, root: ExtensionFolder, path: Path) -> Hook | None:
-    """The hook that an object describes; None if it is none."""
     kind = given.get("type", "command")
     line = given.get(_KEYS[kind]) if isinstance(kind, str) and kind in _KEYS else None
     if not isinstance(line, str) or not line.strip():

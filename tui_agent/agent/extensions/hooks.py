@@ -138,13 +138,9 @@ class Hooks:
 
     def of_subtask(self, subtask: Subtask, transcript: HookTranscript | None) -> "Hooks":
         """The hooks for a subtask: those on its calls, its beginning and its end."""
-        facts = self._facts
-        own = (
-            structs.replace(facts, subtask=subtask, transcript=transcript or facts.transcript)
-            if facts is not None
-            else None
-        )
-        hooks = Hooks(self._extensions, own)
+        if (facts := self._facts) is not None:
+            facts = structs.replace(facts, subtask=subtask, transcript=transcript or facts.transcript)
+        hooks = Hooks(self._extensions, facts)
         hooks.ways, hooks._trusted = self.ways, self._trusted
         return hooks
 
@@ -194,9 +190,8 @@ class Hooks:
 
     async def may_end(self, fields: Mapping[str, object], emit: Emit) -> HookAnswer:
         """Run the hooks for the end of a turn, or of the subtask."""
-        return await self.fire(
-            "Stop" if self._facts is None or self._facts.subtask is None else "SubagentStop", fields, emit
-        )
+        event: Event = "Stop" if self._facts is None or self._facts.subtask is None else "SubagentStop"
+        return await self.fire(event, fields, emit)
 
     async def close(self, reason: str = "other") -> None:
         """Run the hooks for the end of the session if it had a turn, and wait for those nobody has waited for."""
@@ -321,8 +316,6 @@ class Hooks:
 
 _LAST_S: Final = 5.0
 """How long closing a session waits for hooks that nobody has waited for."""
-
-
 _LATE_BYTES: Final = 4_096
 _LATE: Final = regex(r'\s*\{\s*"async"\s*:\s*true\b[^\n]*\}\s*(?:\n|$)')
 """The first line of a hook that goes on while nothing waits for it. What it prints after that counts for nothing."""
@@ -519,7 +512,6 @@ _NOTHING: Final = _Specific()
 
 
 def _interpreted(said: _Output, hook: Hook, emit: Emit) -> HookAnswer:
-    """Interpret a hook's answer."""
     specific = said.hook_specific_output or _NOTHING
     asked = specific.decision or _Decision()
     decision = asked.behavior or specific.permission_decision or said.decision

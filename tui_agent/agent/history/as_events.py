@@ -176,17 +176,5 @@ def text_of(blocks: tuple[Block, ...], kind: type[Text] | type[Reasoning]) -> st
 
 
 def step_event(done: StepDone) -> events.ContextStep:
-    return events.ContextStep(
-        step=done.step,
-        seq=done.seq,
-        before=done.before,
-        after=done.after,
-        items=done.items,
-        reason=done.reason,
-        text=done.text,
-        error=done.error,
-        cost_usd=done.cost_usd,
-        saved_usd=done.saved_usd,
-        saving_usd=done.saving_usd,
-        target=done.entry.target if isinstance(done.entry, Undone) else 0,
-    )
+    event = msgspec.convert(done, events.ContextStep, from_attributes=True)
+    return msgspec.structs.replace(event, target=done.entry.target) if isinstance(done.entry, Undone) else event

@@ -29,22 +29,7 @@ from tui_agent.conversation.blocks import Text, ToolCall, valid_text
 from tui_agent.conversation.entries import AnyEntry, Message, Partial, Usage
 from tui_agent.conversation.profile import FREE, MILLION, ModelProfile
 from tui_agent.durable import to_completion
-from tui_agent.models.base import (
-    Completed,
-    ContextOverflow,
-    Metered,
-    ModelError,
-    ModelRetrying,
-    Overloaded,
-    PictureRefused,
-    RateLimited,
-    ReasoningDelta,
-    RequestTooLarge,
-    TextDelta,
-    ToolCallDelta,
-    ToolsRefused,
-    UnknownModel,
-)
+from tui_agent.models import base
 from tui_agent.models.call_repair import repaired_answer, valid_blocks
 from tui_agent.models.catalogue import catalogue_of
 from tui_agent.models.retry import stream_with_retries
@@ -84,7 +69,7 @@ class TurnParts(NamedTuple):
 class StreamedReply(msgspec.Struct):
     """The answer that has streamed in so far; `completed` once it is complete."""
 
-    completed: Completed | None = None
+    completed: base.Completed | None = None
     text: str = ""
     saved: int = 0
     restart: bool = False
@@ -106,7 +91,7 @@ class LimitPauses:
         self._left_s = 60.0 * minutes
         self._short = 0
 
-    def next(self, error: ModelError) -> float | None:
+    def next(self, error: base.ModelError) -> float | None:
         """How many seconds to wait before the next try; None if that would be more than allowed."""
         pause = error.retry_after
         if pause is None:
@@ -137,7 +122,7 @@ class ModelCalls:
         self.made = 0
         self.answer, self.stop_reason = "", "end_turn"
 
-    async def ask(self) -> Completed:
+    async def ask(self) -> base.Completed:
         """Ask the model; if the request turns out not to fit, shrink it and ask again, within limits.
 
         Raises `ModelError`, `StorageError`.
@@ -150,9 +135,9 @@ class ModelCalls:
                 if news := self._active.take_news():
                     self._emit(news)
                 return answered
-            except ContextOverflow as overflow:
+            except base.ContextOverflow as overflow:
                 shorter_answer = self._learn_limit(overflow)
-                if isinstance(overflow, RequestTooLarge):
+                if isinstance(overflow, base.RequestTooLarge):
                     self._engine.learn_too_many_bytes()
                 # A request that a bound of ours forbids is refused once, and then sent as small as it can be.
                 self._recoveries += not overflow.bound
@@ -162,18 +147,18 @@ class ModelCalls:
                     continue
                 if not await self._steps.run(self._engine.recover(), self._emit) and not overflow.bound:
                     raise
-            except ToolsRefused:
+            except base.ToolsRefused:
                 if self._record.view.prefix is None or not self._record.view.prefix.tools:
                     raise
                 await self._active.introduce()
                 if news := self._active.take_news():
                     self._emit(news)
-            except PictureRefused as refused:
+            except base.PictureRefused as refused:
                 # First smaller pictures, then none, so this loop ends.
                 again, self._picture_refused = self._picture_refused, True
                 if not await self._steps.run(self._engine.give_way(refused.pictures, others=again), self._emit):
                     raise
-            except (RateLimited, Overloaded) as error:
+            except (base.RateLimited, base.Overloaded) as error:
                 await self._discard_reply()
                 if not (await self._hand_over(error) or await self._wait(error)):
                     raise
@@ -197,7 +182,7 @@ class ModelCalls:
         if not budget.fits(tokens):
             size = f"The next request has about {tokens:,} tokens; {self._active.profile.id} takes"
             room = f"{budget.limit:,} (its window of {budget.window:,} less {budget.reserve:,} for the answer)"
-            raise ContextOverflow(f"{size} {room}.", tokens=tokens, limit=budget.limit)
+            raise base.ContextOverflow(f"{size} {room}.", tokens=tokens, limit=budget.limit)
 
     async def _tell_of_cold_cache(self) -> None:
         """Say, once for each answer, what a call with an expired cache costs."""
@@ -213,7 +198,7 @@ class ModelCalls:
 
     # A provider's limit
 
-    async def _hand_over(self, error: ModelError) -> bool:
+    async def _hand_over(self, error: base.ModelError) -> bool:
         """Go on with the next fallback whose key is there, and tell what that costs; False if there is none."""
         active, catalogue = self._active, catalogue_of(self._engine.settings)
         before = active.profile.name
@@ -227,7 +212,7 @@ class ModelCalls:
                     self._tell("warning", title, f"It needs a key: {missing}.")
                     continue
                 await active.take_over(name)
-            except UnknownModel as unknown:
+            except base.UnknownModel as unknown:
                 self._tell("warning", title, unknown.message)
                 continue
             self._note(error, handed_to=active.profile.name)
@@ -242,7 +227,7 @@ class ModelCalls:
             return True
         return False
 
-    async def _wait(self, error: ModelError) -> bool:
+    async def _wait(self, error: base.ModelError) -> bool:
         """Wait until the limit resets; False if that would be longer than the settings allow."""
         pause = self._pauses.next(error)
         if pause is None:
@@ -257,10 +242,10 @@ class ModelCalls:
             await asyncio.sleep(min(left, _CHECKED_EVERY_S))
         return True
 
-    def _note(self, error: ModelError, **more: object) -> None:
+    def _note(self, error: base.ModelError, **more: object) -> None:
         self._record.note("error", {"kind": error.kind, "message": error.message, **more})
 
-    def _learn_limit(self, overflow: ContextOverflow) -> bool:
+    def _learn_limit(self, overflow: base.ContextOverflow) -> bool:
         """Adopt the limit that the provider's error states, and tell the user if it is lower than was known.
 
         True if that means asking for a shorter answer from now on.
@@ -279,7 +264,7 @@ class ModelCalls:
 
     # A call
 
-    async def _send(self, prepared: Prepared) -> Completed:
+    async def _send(self, prepared: Prepared) -> base.Completed:
         profile = self._active.profile
         ceiling, last = self._guards.ceiling, self._record.view.last_call
         if blind := ceiling.unwatched(profile):
@@ -306,10 +291,10 @@ class ModelCalls:
                 if completed is not None:
                     completed = await to_completion(self._enter(completed, prepared, last))
         if completed is None:
-            raise ModelError(f"{profile.name} ended its answer without completing it.")
+            raise base.ModelError(f"{profile.name} ended its answer without completing it.")
         return completed
 
-    async def _enter(self, completed: Completed, prepared: Prepared, last: Message | None) -> Completed:
+    async def _enter(self, completed: base.Completed, prepared: Prepared, last: Message | None) -> base.Completed:
         """Append a complete answer; `last`: the call before. Returns it with its calls as they will be run."""
         profile, duration_ms = self._active.profile, int(1000 * (time.monotonic() - self._reply.began))
         await self._time(completed, prepared, last.usage if last is not None else None)
@@ -365,7 +350,7 @@ class ModelCalls:
         )
         return completed
 
-    async def _time(self, completed: Completed, prepared: Prepared, last: Usage | None) -> None:
+    async def _time(self, completed: base.Completed, prepared: Prepared, last: Usage | None) -> None:
         """Measure the model's speed by a call; `last`: the usage of the call before."""
         if not self._active.profile.local:
             return
@@ -384,7 +369,7 @@ class ModelCalls:
             async for event in stream:
                 self._reply.first = self._reply.first or time.monotonic()
                 match event:
-                    case TextDelta():
+                    case base.TextDelta():
                         self._reply.text += valid_text(event.text)
                         self._emit(event)
                         if time.monotonic() - self._reply.saved_at >= PARTIAL_EVERY_S:
@@ -392,11 +377,11 @@ class ModelCalls:
                             piece = Partial(text=reply.text[reply.saved :], model=name, restart=reply.restart)
                             reply.saved, reply.restart, reply.saved_at = len(reply.text), False, time.monotonic()
                             await self._record.append(piece)
-                    case ReasoningDelta() | ToolCallDelta():
+                    case base.ReasoningDelta() | base.ToolCallDelta():
                         self._emit(event)
-                    case Metered():
+                    case base.Metered():
                         self._account.used_so_far(self._active.profile, event.usage)
-                    case ModelRetrying():
+                    case base.ModelRetrying():
                         await self._discard_reply()
                         error, delay_s = event.error, event.delay_s
                         self._note(error, attempt=event.attempt, retry_s=delay_s)
@@ -408,7 +393,7 @@ class ModelCalls:
                             message=error.happened,
                         )
                         self._emit(again)
-                    case Completed():
+                    case base.Completed():
                         self._account.used_so_far(self._active.profile, event.usage)
                         self._reply.completed = event
                         return
@@ -421,7 +406,7 @@ class ModelCalls:
         await self._account.broke_off()
 
 
-def reset_of(error: ModelError) -> str:
+def reset_of(error: base.ModelError) -> str:
     """A sentence, after a space, on when a provider's limit resets; empty if it did not say."""
     resets = error.retry_after or 0.0
     return f" It resets at {clock_text(time.time() + resets)}." if 0 < resets < LONGEST_SHOWN_WAIT_S else ""

@@ -45,21 +45,17 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 class Pictures(msgspec.Struct, frozen=True):
-    """The pictures of a text, ready to send, a sentence for each that cannot be sent, and how many were scaled down."""
-
-    images: tuple[Image, ...] = ()
-    problems: tuple[str, ...] = ()
-    smaller: int = 0
-
-
-class Attached(msgspec.Struct, frozen=True):
-    """Blocks for the conversation: pictures, with a note in place of each unreadable one; the reasons for those; and
-    how many pictures were made smaller.
+    """Pictures that are ready to send, for those of a message with a note in place of each unreadable one; a sentence
+    for each of these; and how many pictures were made smaller.
     """
 
-    blocks: tuple[Text | Image, ...]
+    blocks: tuple[Text | Image, ...] = ()
     problems: tuple[str, ...] = ()
     smaller: int = 0
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        return tuple(block for block in self.blocks if isinstance(block, Image))
 
 
 def smaller_text(count: int) -> str:
@@ -122,12 +118,12 @@ def too_large() -> str:
     return f"it is too large to be read (at most {MAX_IMAGE_BYTES / 1024**2:.0f} MiB); scale it down"
 
 
-async def attach(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
+async def attach(images: tuple[Image, ...], folder: Callable[[], Path]) -> Pictures:
     """Convert pictures to what providers accept, in a thread; originals of changed ones are saved in `folder`."""
-    return await in_thread(_attached, images, folder) if images else Attached(())
+    return await in_thread(_attached, images, folder) if images else Pictures()
 
 
-def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached:
+def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Pictures:
     blocks: list[Text | Image] = []
     problems: list[str] = []
     smaller = 0
@@ -145,7 +141,7 @@ def _attached(images: tuple[Image, ...], folder: Callable[[], Path]) -> Attached
             # Keep an unchanged picture the same object, so that its data is not held twice.
             blocks.append(made if changed or made.media_type != image.media_type else image)
             smaller += changed
-    return Attached(tuple(blocks), tuple(problems), smaller)
+    return Pictures(tuple(blocks), tuple(problems), smaller)
 
 
 def _fit(data: bytes, media: str, session_folder: Path | None) -> tuple[Image, bool]:

@@ -64,7 +64,13 @@ class LogShare:
         Raises `SharedCeilingReached`.
         """
         ledger = await asyncio.to_thread(self._ledger)
-        call = await self._reserved(ledger, profile, tokens, cached, waits)
+        least = most = 0.0
+        if profile.prices is not None:
+            rates = profile.prices.of(tokens)
+            least = profile.prices.of_input(tokens, cached)
+            # The dearest it can be: all of it written to the cache for an hour.
+            most = (2 * tokens * rates.input + (profile.max_output or USUAL_OUTPUT) * rates.output) / MTOK
+        call = await self._reserved(ledger, profile.provider, least, most, waits)
         before = self._tracker.session.cost_usd
         try:
             yield
@@ -73,16 +79,11 @@ class LogShare:
             await to_completion(asyncio.to_thread(ledger.settle, call, cost))
 
     async def _reserved(
-        self, ledger: Ledger, profile: ModelProfile, tokens: int, cached: int, waits: Callable[[str], None]
+        self, ledger: Ledger, provider: str, least: float, most: float, waits: Callable[[str], None]
     ) -> int:
-        least, most, has_waited = 0.0, 0.0, False
-        if profile.prices is not None:
-            rates = profile.prices.of(tokens)
-            least = profile.prices.of_input(tokens, cached)
-            # The dearest it can be: all of it written to the cache for an hour.
-            most = (2 * tokens * rates.input + (profile.max_output or USUAL_OUTPUT) * rates.output) / MTOK
+        has_waited = False
         while True:
-            if (wait := await asyncio.to_thread(ledger.limited_s, profile.provider)) > 0:
+            if (wait := await asyncio.to_thread(ledger.limited_s, provider)) > 0:
                 await asyncio.sleep(wait)
                 continue
             found = await asyncio.to_thread(ledger.reserve, least, most)

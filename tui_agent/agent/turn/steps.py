@@ -23,28 +23,9 @@ from tui_agent.agent.extensions.hooks import Hooks
 from tui_agent.agent.history.as_events import step_event
 from tui_agent.agent.record import CallAccount, Record
 from tui_agent.agent.turn.guards import CostCeiling, CostCeilingReached, probably_cached
+from tui_agent.context import effects
 from tui_agent.context.compaction.writing import question
 from tui_agent.context.counting import estimate
-from tui_agent.context.effects import (
-    Answer,
-    Append,
-    ArchiveTurns,
-    AskModel,
-    AskWriter,
-    AwaitWriting,
-    BeforeSummary,
-    Effect,
-    Instructions,
-    Outcome,
-    Refusal,
-    SaveText,
-    ShrinkImages,
-    Shrunk,
-    StepDone,
-    Steps,
-    StepStarted,
-    WriteInBackground,
-)
 from tui_agent.conversation.blocks import Text, valid_text
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.request import ModelRequest
@@ -80,7 +61,6 @@ class Compactor(Protocol):
         `instruction`: what a model would be asked. `subject`: the user's focus. If it raises, the built-in writer is
         used. The text is checked and completed like that of a model.
         """
-        ...
 
 
 Checkpointer = Compactor
@@ -124,7 +104,11 @@ class StepRunner:
         self._account = CallAccount(self._record, self._tracker)
 
     async def run(
-        self, steps: Steps[T], emit: Emit, first: Effect | None = None, account: "CallAccount | None" = None
+        self,
+        steps: effects.Steps[T],
+        emit: Emit,
+        first: effects.Effect | None = None,
+        account: "CallAccount | None" = None,
     ) -> T:
         """Carry out every effect of `steps` in order, and return their result. Raises `StorageError`.
 
@@ -142,13 +126,13 @@ class StepRunner:
         finally:
             steps.close()
 
-    async def start(self, steps: Steps[T], emit: Emit) -> Effect | None:
+    async def start(self, steps: effects.Steps[T], emit: Emit) -> effects.Effect | None:
         """The first effect of `steps`, not yet carried out; None if there is nothing to do and `steps` have ended.
 
         Hooks are asked first, since they may prevent all that follows.
         """
         first = (await self._advance(steps, None))[0]
-        while isinstance(first, BeforeSummary):
+        while isinstance(first, effects.BeforeSummary):
             first = (await self._advance(steps, await self._before_summary(first, emit)))[0]
         return first
 
@@ -159,10 +143,12 @@ class StepRunner:
         self._engine.view.sizes()
         return await self._record.read(work)
 
-    async def _advance(self, steps: Steps[T], outcome: Outcome) -> tuple[Effect | None, tuple[T, ...]]:
+    async def _advance(
+        self, steps: effects.Steps[T], outcome: effects.Outcome
+    ) -> tuple[effects.Effect | None, tuple[T, ...]]:
         """The next effect of `steps`; None, and their result, if they have ended."""
 
-        def advance() -> tuple[Effect | None, tuple[T, ...]]:
+        def advance() -> tuple[effects.Effect | None, tuple[T, ...]]:
             try:
                 return steps.send(outcome), ()
             except StopIteration as done:
@@ -170,40 +156,48 @@ class StepRunner:
 
         return await self.compute(advance)
 
-    async def _perform(self, effect: Effect, emit: Emit, account: CallAccount) -> Outcome:
+    async def _perform(self, effect: effects.Effect, emit: Emit, account: CallAccount) -> effects.Outcome:
         match effect:
-            case Append():
+            case effects.Append():
                 return await self._record.append(*effect.entries)
-            case AskModel():
+            case effects.AskModel():
                 return await self._ask(effect, account)
-            case AskWriter():
-                return await self._ask_writer(effect)
-            case SaveText():
+            case effects.AskWriter():
+                try:
+                    own = self._writers[effect.step]
+                    text: object = await own.write(effect.parts, effect.instruction, effect.subject)
+                except Exception as error:
+                    self._record.note("error", {"kind": "writer", "traceback": traceback.format_exc()})
+                    return effects.Refusal(f"{type(error).__name__}: {error}")
+                if not isinstance(text, str):
+                    return effects.Refusal(f"it wrote {type(text).__name__}, not a text")
+                return effects.Answer(valid_text(text), "", Usage(), 0.0)
+            case effects.SaveText():
                 artifact = await self._texts.save(effect.name, effect.text, evicted=True)
                 kept = f"{len(effect.text):,} characters are kept in {artifact.path}"
-                text = f"{kept}; the model is shown both ends of them, and reads the rest page by page."
-                emit(events.Notice(level="warning", title="The text is too large for the window", text=text))
+                kept += "; the model is shown both ends of them, and reads the rest page by page."
+                emit(events.Notice(level="warning", title="The text is too large for the window", text=kept))
                 return artifact
-            case ArchiveTurns():
+            case effects.ArchiveTurns():
                 await self._texts.append_history(effect.thread, effect.text)
                 return None
-            case ShrinkImages():
+            case effects.ShrinkImages():
                 smaller = await asyncio.to_thread(lambda: [halved(image) for image in effect.images])
-                return Shrunk(tuple(smaller))
-            case WriteInBackground():
+                return effects.Shrunk(tuple(smaller))
+            case effects.WriteInBackground():
                 self._begin(effect.steps)
                 return None
-            case AwaitWriting():
+            case effects.AwaitWriting():
                 await self._await_writing(emit)
                 return None
-            case StepStarted():
+            case effects.StepStarted():
                 emit(
                     events.ContextStepStarted(
                         step=effect.step, tokens=effect.tokens, reason=effect.reason, in_background=effect.in_background
                     )
                 )
                 return None
-            case StepDone():
+            case effects.StepDone():
                 if effect.error:
                     self._record.note("error", {"kind": "context", "step": effect.step, "message": effect.error})
                 elif effect.details and effect.entry is not None:
@@ -213,24 +207,24 @@ class StepRunner:
                 if event.step == "summary" and not event.error:
                     await self._hooks.summarised(event.text, self._trigger, emit)
                 return None
-            case BeforeSummary():
+            case effects.BeforeSummary():
                 return await self._before_summary(effect, emit)
 
-    async def _before_summary(self, effect: BeforeSummary, emit: Emit) -> Outcome:
+    async def _before_summary(self, effect: effects.BeforeSummary, emit: Emit) -> effects.Outcome:
         """What the user's hooks say before a summary is written: a veto, or what to keep besides."""
         self._trigger = trigger = "manual" if effect.asked else "auto"
         fields = {"trigger": trigger, "custom_instructions": effect.focus, "reason": effect.reason}
         said = await self._hooks.fire("PreCompact", fields, emit, (trigger,))
         if said.refused or said.ended:
-            return Refusal(f"a hook of the user prevents it: {said.refused or said.ended}", final=True)
-        return Instructions(said.context) if said.context else None
+            return effects.Refusal(f"a hook of the user prevents it: {said.refused or said.ended}", final=True)
+        return effects.Instructions(said.context) if said.context else None
 
     async def judge(self, instruction: str, text: str) -> str:
         """What the small model answers to a hook's question. Raises `ToolFailure` if it cannot be asked."""
         tokens = estimate(size_of_text(instruction, text))
         asked = question(instruction, text, "digest", small=True, writes=JUDGE_TOKENS, tokens=tokens)
         answer = await self._ask(asked, self._account)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, effects.Refusal):
             raise ToolFailure(f"The small model could not be asked: {answer.reason}")
         return answer.text
 
@@ -269,7 +263,7 @@ class StepRunner:
             await to_completion(asyncio.wait([background.task]))
             await self.run(self._engine.settle(), self.tell)
 
-    def _begin(self, steps: Steps[None]) -> None:
+    def _begin(self, steps: effects.Steps[None]) -> None:
         first = next(steps)
         if self._closed:
             steps.close()
@@ -284,7 +278,7 @@ class StepRunner:
         background.task = asyncio.create_task(self._write(background, steps, first), name="summary")
         background.task.add_done_callback(ended)
 
-    async def _write(self, background: _Background, steps: Steps[None], first: Effect) -> None:
+    async def _write(self, background: _Background, steps: effects.Steps[None], first: effects.Effect) -> None:
         try:
             try:
                 await self.run(steps, self.tell, first, background.account)
@@ -320,7 +314,7 @@ class StepRunner:
 
     # Effects that ask a model
 
-    async def _ask(self, asked: AskModel, account: CallAccount) -> Answer | Refusal:
+    async def _ask(self, asked: effects.AskModel, account: CallAccount) -> effects.Answer | effects.Refusal:
         """Ask a model for a text. Any error becomes a refusal, so that context work can fall back."""
         model = (self._active.small if asked.who == "small" else None) or self._active.model
         cached = probably_cached(self._record.view.last_call, model.profile) if asked.cached else 0
@@ -331,21 +325,21 @@ class StepRunner:
                 duration_ms = int(1000 * (time.monotonic() - began))
                 cost = await account.count(model.profile, completed.usage, asked.purpose, duration_ms)
         except CostCeilingReached as reached:
-            return Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
+            return effects.Refusal(f"{reached.message} /continue-spending lets the session go on.", final=True)
         except ModelError as error:
             if asked.request.summarize is not None and not (model.profile.signs_summaries or model.profile.compacts):
                 await self._record.use_model(structs.replace(self._engine.model, signs_summaries=False, compacts=False))
-            return Refusal(error.message)
+            return effects.Refusal(error.message)
         finally:
             await account.broke_off()
         texts = [block for block in completed.blocks if isinstance(block, Text)]
         if asked.request.summarize is None:
             whole = "\n\n".join(block.text for block in texts)
-            return Answer(whole, model.profile.name, completed.usage, cost)
+            return effects.Answer(whole, model.profile.name, completed.usage, cost)
         for block in texts:
             if block.opaque:
-                return Answer(block.text, model.profile.name, completed.usage, cost, block.opaque)
-        return Refusal(f"The provider wrote no summary ({completed.stop_reason.replace('_', ' ')}).")
+                return effects.Answer(block.text, model.profile.name, completed.usage, cost, block.opaque)
+        return effects.Refusal(f"The provider wrote no summary ({completed.stop_reason.replace('_', ' ')}).")
 
     async def _completed(self, model: Model, request: ModelRequest, account: CallAccount) -> Completed:
         async with aclosing(stream_with_retries(model, request, attempts=ATTEMPTS)) as stream:
@@ -358,13 +352,3 @@ class StepRunner:
                     case Completed():
                         return event
         raise ModelError("The model ended its answer without completing it.")
-
-    async def _ask_writer(self, asked: AskWriter) -> Answer | Refusal:
-        try:
-            text: object = await self._writers[asked.step].write(asked.parts, asked.instruction, asked.subject)
-        except Exception as error:
-            self._record.note("error", {"kind": "writer", "traceback": traceback.format_exc()})
-            return Refusal(f"{type(error).__name__}: {error}")
-        if not isinstance(text, str):
-            return Refusal(f"it wrote {type(text).__name__}, not a text")
-        return Answer(valid_text(text), "", Usage(), 0.0)

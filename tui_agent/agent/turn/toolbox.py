@@ -15,14 +15,8 @@ import msgspec
 
 from tui_agent.agent import events
 from tui_agent.agent.events import Emit
+from tui_agent.agent.extensions import claude_forms
 from tui_agent.agent.extensions.agents import RUN_AGENT, RunAgent
-from tui_agent.agent.extensions.claude_forms import (
-    arguments_from_claude,
-    call_for_claude,
-    names_of,
-    object_in,
-    result_for_claude,
-)
 from tui_agent.agent.extensions.hook_files import Event
 from tui_agent.agent.extensions.hooks import HookAnswer, Hooks
 from tui_agent.agent.history.as_events import finished
@@ -30,7 +24,7 @@ from tui_agent.agent.history.file_history import FileHistory
 from tui_agent.agent.record import Record
 from tui_agent.agent.turn.pictures import attach
 from tui_agent.context.layers.limits import Cut, Evicted, Uncut
-from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolResult, valid_text
+from tui_agent.conversation.blocks import Text, ToolCall, ToolResult, valid_text
 from tui_agent.conversation.call_tool import inner_call
 from tui_agent.conversation.entries import (
     USER_SHELL,
@@ -400,9 +394,9 @@ class Toolbox(msgspec.Struct, eq=False):
 
     async def _ask_hooks(self, event: Event, call: ToolCall, emit: Emit, **fields: object) -> HookAnswer:
         """What the user's hooks say to an event of a call."""
-        names, about = names_of(call.name), object_in(call.arguments)
+        names, about = claude_forms.names_of(call.name), claude_forms.object_in(call.arguments)
         target = next((about[key] for key in ("command", "path", "url") if isinstance(about.get(key), str)), "")
-        fields = {**call_for_claude(call, self._workspace.root), **fields}
+        fields = {**claude_forms.call_for_claude(call, self._workspace.root), **fields}
         said = await self._hooks.fire(event, fields, emit, names, str(target))
         self._ended_by_hook = said.ended or self._ended_by_hook
         return said
@@ -418,7 +412,7 @@ class Toolbox(msgspec.Struct, eq=False):
             failed = {"error": output.text[:HOOK_CHARS], "is_interrupt": False}
             after = await self._ask_hooks("PostToolUseFailure", call, emit, **failed)
         else:
-            response = result_for_claude(call, output, self._workspace.root, HOOK_CHARS)
+            response = claude_forms.result_for_claude(call, output, self._workspace.root, HOOK_CHARS)
             after = await self._ask_hooks("PostToolUse", call, emit, tool_response=response)
         notes = [f"[a hook of the user says] {text}" for text in (before.context, after.context) if text]
         if before.arguments:
@@ -460,9 +454,8 @@ class Toolbox(msgspec.Struct, eq=False):
         fitted = await self._fit(call, output)
         attached = await attach(output.images, lambda: self._texts.folder)
         notes = [block.text for block in attached.blocks if isinstance(block, Text)]
-        images = tuple(block for block in attached.blocks if isinstance(block, Image))
         shown = "\n".join((fitted.text, *notes))
-        result = ToolResult(call.id, shown, is_error=output.is_error, images=images, tools=output.tools)
+        result = ToolResult(call.id, shown, is_error=output.is_error, images=attached.images, tools=output.tools)
         answer = tool_result(
             result,
             artifact=fitted.artifact,
@@ -552,14 +545,16 @@ class _HookedAsk:
         if said.allowed:
             self.changes = said if said.arguments else HookAnswer()
             return PermissionAnswer(allowed=True)
-        name = names_of(self._call.name)[0]
+        name = claude_forms.names_of(self._call.name)[0]
         self._hooks.notify("permission_prompt", f"tui-agent needs your permission to use {name}", self._emit)
         return await self._ask(question)
 
 
 def _changed(call: ToolCall, said: HookAnswer) -> ToolCall:
     """The call with the arguments that a hook gave it."""
-    return msgspec.structs.replace(call, arguments=_json(arguments_from_claude(call.name, object_in(said.arguments))))
+    return msgspec.structs.replace(
+        call, arguments=_json(claude_forms.arguments_from_claude(call.name, claude_forms.object_in(said.arguments)))
+    )
 
 
 def _broke(name: str, error: BaseException) -> ToolOutput:

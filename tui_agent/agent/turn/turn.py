@@ -17,15 +17,7 @@ from tui_agent.agent.turn.model_calls import ModelCalls, TurnParts, cut_short, r
 from tui_agent.agent.turn.toolbox import NOT_APPROVED, value_of
 from tui_agent.context.effects import WriteInBackground
 from tui_agent.conversation.blocks import Text, ToolCall
-from tui_agent.conversation.entries import (
-    Delivered,
-    Message,
-    ModeChanged,
-    Withdrawn,
-    delivered,
-    notice,
-    queued_of,
-)
+from tui_agent.conversation.entries import Delivered, Message, ModeChanged, Withdrawn, delivered, notice, queued_of
 from tui_agent.conversation.file_changes import files_since
 from tui_agent.conversation.states import INTERRUPTED
 from tui_agent.durable import to_completion

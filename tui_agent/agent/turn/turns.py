@@ -2,7 +2,7 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -10,23 +10,14 @@ import msgspec
 from msgspec import structs
 
 from tui_agent.agent import events
-from tui_agent.agent.events import Emit
+from tui_agent.agent.events import Emit, EventStream
 from tui_agent.agent.history.as_events import text_of, user_blocks
 from tui_agent.agent.turn.goals import Goal, RunningGoal
 from tui_agent.agent.turn.model_calls import TurnParts
 from tui_agent.agent.turn.pictures import attach, smaller_text
 from tui_agent.agent.turn.turn import Turn
+from tui_agent.conversation import entries
 from tui_agent.conversation.blocks import Image, Text, valid_text
-from tui_agent.conversation.entries import (
-    Message,
-    ModelSwitched,
-    Queued,
-    Usage,
-    Withdrawn,
-    notice,
-    queued_of,
-    user_message,
-)
 from tui_agent.durable import to_completion
 from tui_agent.storage.store import Texts
 
@@ -67,7 +58,7 @@ class Turns:
         self._texts = texts
         self._tell = tell
         self._worker: asyncio.Task[None] | None = None
-        self._consumer: weakref.ref[AsyncGenerator[events.AgentEvent, None]] | None = None
+        self._consumer: weakref.ref[EventStream] | None = None
         self._closed = False
         self._turn: Turn | None = None
         self._holder: asyncio.Task[object] | None = None
@@ -76,10 +67,10 @@ class Turns:
         self.on_begin: list[Callable[[], None]] = []
         """Called when a turn begins."""
 
-    def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> AsyncGenerator[events.AgentEvent, None]:
+    def run(self, prompt: str, images: tuple[Image, ...], typed: str) -> EventStream:
         """See `Agent.run`."""
         self._must_be_free()
-        own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]] = []
+        own: list[weakref.ref[EventStream]] = []
         stream = self._run(prompt, images, typed, own)
         own.append(weakref.ref(stream))
         return stream
@@ -94,12 +85,8 @@ class Turns:
             raise AgentClosed("this agent is closed; open the conversation again")
 
     async def _run(
-        self,
-        prompt: str,
-        images: tuple[Image, ...],
-        typed: str,
-        own: list[weakref.ref[AsyncGenerator[events.AgentEvent, None]]],
-    ) -> AsyncGenerator[events.AgentEvent, None]:
+        self, prompt: str, images: tuple[Image, ...], typed: str, own: list[weakref.ref[EventStream]]
+    ) -> EventStream:
         self._must_be_free()
         while (abandoned := self._worker) is not None:
             abandoned.cancel()
@@ -108,7 +95,7 @@ class Turns:
         (self._consumer,) = own
         stream: asyncio.Queue[events.AgentEvent | None] = asyncio.Queue()
         typed = valid_text(typed)
-        message = user_message(valid_text(prompt), *images, typed=typed) if prompt.strip() or images else None
+        message = entries.user_message(valid_text(prompt), *images, typed=typed) if prompt.strip() or images else None
         self._turn = None
         worker = self._worker = asyncio.create_task(self._work(message, stream.put_nowait))
 
@@ -132,7 +119,7 @@ class Turns:
                 worker.cancel()
                 await to_completion(asyncio.wait([worker]))
 
-    async def _work(self, message: Message | None, emit: Callable[[events.AgentEvent], None]) -> None:
+    async def _work(self, message: entries.Message | None, emit: Emit) -> None:
         begun = finished = waits = 0
 
         def tell(event: events.AgentEvent) -> None:
@@ -148,7 +135,7 @@ class Turns:
                 message = structs.replace(message, blocks=await self._attached(user_blocks(message.blocks), tell))
             if message is not None and self._lock.locked():
                 # A compaction that the user asked for is running: keep their words on disk meanwhile.
-                waits = await self._record.append(queued_of(message))
+                waits = await self._record.append(entries.queued_of(message))
                 message = None
             asked, self._next = self._next, _Next()
             if not (asked.begins and text.startswith(asked.begins)):
@@ -163,7 +150,7 @@ class Turns:
             if finished < begun:
                 # It was stopped while it waited for something else to end.
                 nothing = events.TurnFinished(
-                    stop_reason="interrupted", text="", steps=0, usage=Usage(), cost_usd=0.0, duration_ms=0
+                    stop_reason="interrupted", text="", steps=0, usage=entries.Usage(), cost_usd=0.0, duration_ms=0
                 )
                 tell(nothing)
 
@@ -192,11 +179,7 @@ class Turns:
             self._tell(self._parts.active.changed)
 
     async def _turns(
-        self,
-        message: Message | None,
-        waits: int,
-        emit: Callable[[events.AgentEvent], None],
-        pursuit: RunningGoal | None,
+        self, message: entries.Message | None, waits: int, emit: Emit, pursuit: RunningGoal | None
     ) -> None:
         """Run one turn, and another one for texts that were sent too late for it, or towards a goal."""
         while True:
@@ -237,21 +220,19 @@ class Turns:
         """See `Agent.queue`."""
         if not self._takes_texts:
             raise NotRunning("no turn is running")
-        said = user_message(valid_text(text), *images, typed=valid_text(typed))
+        said = entries.user_message(valid_text(text), *images, typed=valid_text(typed))
         blocks = await self._attached(user_blocks(said.blocks), self._tell)
         async with self._finishing:
             if not self._takes_texts:
                 raise NotRunning("no turn is running")
-            return await self._record.append(Queued(blocks=blocks, typed=said.typed))
+            return await self._record.append(entries.Queued(blocks=blocks, typed=said.typed))
 
     @property
     def _takes_texts(self) -> bool:
         """Whether a turn is running that may have another step; one that failed is only cleaning up."""
         return self.busy and not (self._turn is not None and self._turn.failed)
 
-    async def _attached(
-        self, blocks: tuple[Text | Image, ...], emit: Callable[[events.AgentEvent], None]
-    ) -> tuple[Text | Image, ...]:
+    async def _attached(self, blocks: tuple[Text | Image, ...], emit: Emit) -> tuple[Text | Image, ...]:
         """The blocks with pictures converted for providers; tells listeners of pictures changed or left out."""
         images = tuple(block for block in blocks if isinstance(block, Image))
         attached = await attach(images, lambda: self._texts.folder)
@@ -274,7 +255,7 @@ class Turns:
         """
         for queued in self._record.view.queued():
             if queued.seq == seq:
-                await self._record.append(Withdrawn(queued=seq))
+                await self._record.append(entries.Withdrawn(queued=seq))
                 return _typed(queued)
         return ""
 
@@ -283,7 +264,7 @@ class Turns:
 
         While a turn or a context step runs, it is added at the next step. Raises `StorageError`.
         """
-        return await self.add(user_message(valid_text(text)))
+        return await self.add(entries.user_message(valid_text(text)))
 
     async def tell_model(self, text: str) -> int:
         """Add a word of the program's own, which does not count as the user's; the next turn answers it.
@@ -291,16 +272,16 @@ class Turns:
         Raises `AgentBusy`, `StorageError`.
         """
         async with self.held():
-            return await self._record.append(notice(text))
+            return await self._record.append(entries.notice(text))
 
-    async def add(self, message: Message) -> int:
+    async def add(self, message: entries.Message) -> int:
         """Add a message of the user's as `note` does.
 
         The first of a conversation comes with the model, so that the conversation goes on with it after a restart.
         """
-        model = () if self._record.view.model else (ModelSwitched(model=self._parts.active.profile.name),)
+        model = () if self._record.view.model else (entries.ModelSwitched(model=self._parts.active.profile.name),)
         async with self._finishing:
-            return await self._record.append(*model, queued_of(message) if self.taken else message)
+            return await self._record.append(*model, entries.queued_of(message) if self.taken else message)
 
     # Exclusive access
 
@@ -340,5 +321,5 @@ class Turns:
                 self._holder = None
 
 
-def _typed(queued: Queued) -> str:
+def _typed(queued: entries.Queued) -> str:
     return queued.typed or text_of(queued.blocks, Text)

@@ -124,7 +124,6 @@ class Signal(Protocol):
 
     def observe(self, observation: Observation) -> str:
         """Take in the next observation; returns a sentence if it completes the pattern, else an empty string."""
-        ...
 
 
 class Watchdog(Protocol):
