@@ -1,6 +1,7 @@
 """Limits of `models/`, each at its value and one beyond: where something is cut, left out, or called another name."""
 
 import json
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 
 from tests.models.talking import request, user
 from tests.models.test_errors import ACME
-from tui_agent.conversation.blocks import Text, ToolCall, ToolDefinition
+from tui_agent.conversation.blocks import Image, Text, ToolCall, ToolDefinition
 from tui_agent.conversation.entries import Usage
 from tui_agent.conversation.profile import Prices
 from tui_agent.models.anthropic.reply import AnthropicReply
@@ -23,7 +24,7 @@ from tui_agent.models.openai.chat_reply import ChatReply
 from tui_agent.models.openai.facts import ServerFacts, facts_in, facts_of_gateway
 from tui_agent.models.originals import stands_for
 from tui_agent.models.overflow import longest_answer_in
-from tui_agent.models.pictures import LARGEST_SIDE, fitted
+from tui_agent.models.pictures import LARGEST_SIDE, fitted, halved
 from tui_agent.models.prices import sold_anywhere
 from tui_agent.models.refused_reasoning import MOST_KEPT, load_refused, save_refused
 from tui_agent.models.resets import seconds_to_reset
@@ -410,6 +411,17 @@ def test_a_picture_is_scaled_from_one_pixel_beyond_its_largest_side() -> None:
     assert sizes(LARGEST_SIDE + 1, 10) == ((2_000, 10), True)
     assert sizes(10, 4_000) == ((5, 2_000), True)
     assert sizes(8_000, 1) == ((2_000, 1), True)
+    assert sizes(1, 8_000) == ((1, 2_000), True)
+
+    def half(data: bytes) -> tuple[float, tuple[int, int]]:
+        found = halved(Image("image/png", b64encode(data).decode(), weight=4.0, original="p.png"))
+        assert found.original == "p.png"
+        return found.weight, Pillow.open(BytesIO(b64decode(found.data))).size
+
+    assert half(made(400, 100)) == (1.0, (200, 50))
+    assert half(made(4_000, 2_004)) == (1.0, (1_000, 501))
+    assert half(made(1, 1)) == (1.0, (1, 1))
+    assert halved(Image("image/png", "eA==", weight=4.0)) == Image("image/png", "eA==", weight=4.0)
 
 
 def test_a_price_is_rounded_to_a_millionth_and_needs_both_sides() -> None:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_agent.conversation.blocks import Block, Text, ToolCall, ToolDefinition
+from tui_agent.conversation.view import View
 from tui_agent.conversation.wire import is_object, read_arguments
-from tui_agent.models.call_repair import fit, read_object, repaired
+from tui_agent.models.call_repair import fit, read_object, repaired, valid_blocks
 from tui_agent.tools.schema import expected
 
 SCHEMA = {
@@ -229,3 +230,14 @@ def test_a_model_that_called_wrongly_is_shown_how() -> None:
     told = expected(READ)
     assert told.startswith("Expected: read_file(path: string, limit: integer = 2000, share: number = null")
     assert told.endswith('For example, with the arguments {"path":"<path>"}.')
+
+
+def test_calls_of_one_answer_have_an_id_each() -> None:
+    calls = tuple(ToolCall(given, "read_file", "{}") for given in ("a", "a", "a-2", "a", ""))
+    assert [call.id for call in valid_blocks(calls, View()) if isinstance(call, ToolCall)] == [
+        "a",
+        "a-2",
+        "a-2-2",
+        "a-3",
+        "call",
+    ]

@@ -10,7 +10,14 @@ import pytest
 from tests.models.talking import create_model
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.models import catalogue
-from tui_agent.models.anthropic.claude import binds_reasoning, cache_minimum_of, thinking_of
+from tui_agent.models.anthropic.claude import (
+    binds_reasoning,
+    cache_minimum_of,
+    defers_tools,
+    parse_id,
+    signs_summaries,
+    thinking_of,
+)
 from tui_agent.models.base import InstalledModel, LocalModels, Model, UnknownModel
 from tui_agent.models.catalogue import CATALOGUE
 from tui_agent.models.offline.adapter import OfflineModel
@@ -121,6 +128,8 @@ def test_what_a_claude_id_tells(model: str, bound: bool, thinking: str) -> None:
     assert binds_reasoning(model) is bound
     assert thinking_of(model) == thinking
     assert cache_minimum_of(model) in (512, 1024, 2048, 4096)
+    assert defers_tools(model) is (thinking == "adaptive" or "4-5" in model)
+    assert signs_summaries(model) is (thinking == "adaptive" and parse_id(model).version > (0, 0))
 
 
 def test_windows_and_prices_of_the_catalogue() -> None:

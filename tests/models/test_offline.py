@@ -179,7 +179,7 @@ async def test_the_answer_says_what_came_back_and_nothing_else() -> None:
         "read_file": "1\tdef add(a, b):\n2\t    return a - b\n[lines 1-2 of 2]",
         "grep": "calc.py\n2:    return a - b",
         "edit_file": "Replaced 1 occurrence in calc.py.",
-        "run_command": "2 tests passed\n[exit code 0, 0.1 s]",
+        "run_command": "2 tests passed\n```\n[exit code 0, 0.1 s]",
     }
     messages, _ = await conversation(CODING_TASK, outputs)
     answer = text_of(messages[-1].blocks)
@@ -189,7 +189,7 @@ async def test_the_answer_says_what_came_back_and_nothing_else() -> None:
         "1 line for `return`",
         "Replaced 1 occurrence",
         "**exit code 0**",
-        "2 tests passed",
+        "\n````\n2 tests passed\n```\n````",
     ):
         assert part in answer
 

@@ -53,12 +53,14 @@ HEADERS: list[tuple[dict[str, str], float]] = [
     ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str((NOW + 600) * 1000)}, 600),
     # icebear0828/codex-proxy, issue 65
     ({"x-codex-primary-used-percent": "100", "x-codex-primary-reset-after-seconds": "471285"}, 471_285),
+    ({"x-codex-secondary-used-percent": "100", "x-codex-secondary-reset-after-seconds": "90"}, 90),
 ]
 
 BODIES: list[tuple[Any, float]] = [
     # james-6-23/codex2api, issue 9; earendil-works/pi, issue 4172
     ({"error": {"type": "usage_limit_reached", "resets_at": NOW + 602_705, "resets_in_seconds": 602_705}}, 602_705),
     ({"error": {"type": "usage_limit_reached", "resets_at": NOW + 120}}, 120),
+    ({"error": "usage_limit_reached", "resets_in_seconds": 90}, 90),
     # google-gemini/gemini-cli, issue 8437
     (
         {
@@ -93,7 +95,7 @@ def test_headers(headers: dict[str, str], seconds: float) -> None:
 @pytest.mark.parametrize(("body", "seconds"), BODIES)
 def test_bodies(body: Any, seconds: float) -> None:
     assert seconds_to_reset({}, body) == pytest.approx(seconds, abs=0.01)
-    assert seconds_to_reset({}, [body]) is not None
+    assert seconds_to_reset({}, [body, {}]) is not None
 
 
 @pytest.mark.parametrize(("text", "seconds"), TEXTS)

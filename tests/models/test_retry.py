@@ -69,7 +69,9 @@ async def test_the_delay_doubles_and_is_capped() -> None:
             model, request(user("a")), attempts=7, longest_delay_s=9, sleep=sleepless, jitter=lambda: 1.0
         )
     )
-    assert [event.delay_s for event in events if isinstance(event, ModelRetrying)] == [1, 2, 4, 8, 9, 9]
+    retries = [event for event in events if isinstance(event, ModelRetrying)]
+    assert [event.delay_s for event in retries] == [1, 2, 4, 8, 9, 9]
+    assert (retries[-1].attempt, retries[-1].retries) == (6, 6)
     assert all(asked is model.asked[0] for asked in model.asked)
     assert model.closed == 7
 

@@ -76,6 +76,10 @@ def test_unknown_prices_are_unknown_not_free() -> None:
     assert tracker.session == Totals(Usage(33), 4, 2.5, 2)
     assert list(tracker.by_model()) == ["c", "a", "b"]
     assert tracker.by_model()["b"] == Totals(Usage(21), 2, 0.0, 2)
+    assert [each.known_cost_usd for each in (Totals(), tracker.by_model()["b"], tracker.session)] == [0.0, None, 2.5]
+    tracker.end_turn()
+    tracker.record("c", Usage(4), 1.0)
+    assert (tracker.turn.cost_usd, tracker.session.cost_usd) == (2.0, 3.5)
 
 
 def test_a_call_of_a_subtask_counts_once_in_each_total() -> None:

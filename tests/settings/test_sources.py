@@ -1,6 +1,7 @@
 """Layering, reading and refusing settings."""
 
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -28,7 +29,7 @@ from tui_agent.settings import (
     values_by_key,
 )
 from tui_agent.settings.keys import SERVERS, Table
-from tui_agent.settings.sources import MAX_FILE_BYTES
+from tui_agent.settings.sources import MAX_FILE_BYTES, replace_missing_home
 
 
 def problems_of(home: Path, *, environ: dict[str, str] | None = None, overrides: Overrides = ()) -> tuple[str, ...]:
@@ -212,7 +213,9 @@ def test_a_bad_value_says_what_is_allowed(tmp_path: Path, key: str, value: objec
         ('{"ui": {"mouse": true, "mouse": false}}', "the key 'mouse' is there twice"),
         ('{"compaction": {"thrift": NaN}}', "NaN is not a JSON number"),
         ("[" * 100_000, "nested too deeply"),
+        (" " * MAX_FILE_BYTES, "malformed JSON"),
         (" " * (MAX_FILE_BYTES + 1), "larger than 1,000,000 bytes"),
+        ('{"theirs": 1, "permissions": {"mode": "wild"}}', "permissions.mode: "),
     ],
 )
 def test_a_malformed_file_is_named_with_the_place(tmp_path: Path, text: str, problem: str) -> None:
@@ -244,6 +247,33 @@ def test_a_file_that_is_not_utf8_and_one_that_is_no_file(tmp_path: Path) -> None
     (tmp_path / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
     assert problems_of(tmp_path) == (f"{tmp_path / 'config.json'}: not a regular file",)
+
+
+def test_of_a_name_that_a_server_has_twice_the_last_counts(tmp_path: Path) -> None:
+    home = user_file(tmp_path, '{"mcp": {"servers": {"here": {"command": "x", "env": {"A": "1", "A": "2"}}}}}')
+    assert load_settings(home, None).mcp.servers["here"].env == {"A": "2"}
+
+
+def test_who_has_no_home_gets_a_folder_that_is_theirs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert replace_missing_home() is None
+
+    def made() -> Path:
+        monkeypatch.setenv("HOME", "nowhere")
+        home = replace_missing_home()
+        assert home is not None
+        assert os.environ["HOME"] == str(home)
+        assert home.stat().st_mode & 0o777 == 0o700
+        return home
+
+    ours = tmp_path / f"tui-agent-{os.getuid()}"
+    assert made() == made() == ours
+    ours.chmod(0o701)
+    assert made() != ours
+    ours.rmdir()
+    ours.symlink_to(tmp_path)
+    assert made() != ours
 
 
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ def test_white_space_alone_does_not_keep_a_replacement_from_its_place(
         ("a\nfoo( bar )\n", "foo(bar)", "It differs only in white space from these lines:\n2\tfoo( bar )"),
         ("a\nreturn total\n", "return totals", "The nearest lines are:\n2\treturn total\n"),
         ("a\nb\n", "nothing like it", "Read it again"),
+        ("return\nb\n", "a ratio", "Read it again"),  # as many letters in common as keep it from being near
+        ("return total\nb\n", "z\nreturn totals", "are:\n1\treturn total\n2\tb\nCopy"),
         (_lines(30) + "def frobnicate(x):\n", "def frobnicates(x):\n" + _lines(13, "z"), "31\tdef frobnicate(x):"),
     ],
 )

@@ -132,7 +132,7 @@ def _wait(value: str | None) -> float | None:
     """A duration in seconds: ``6m0s``, ``120ms``, ``1.2s``, or a number."""
     if not value:
         return None
-    if (found := _DURATION.fullmatch(value.strip())) is not None and any(found.groups()):
+    if (found := _DURATION.fullmatch(value.strip())) is not None:
         days, hours, minutes, seconds, milliseconds = (float(each or 0) for each in found.groups())
         return days * 86_400 + hours * 3_600 + minutes * 60 + seconds + milliseconds / 1000
     return parse_retry_after(value)

@@ -46,7 +46,7 @@ def doing(tool: str) -> str:
 
 def age(when: float) -> str:
     """How long ago a time (seconds since the epoch) was, in its largest unit."""
-    seconds = max(0, time() - when)
+    seconds = time() - when
     for length, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= length:
             return f"{int(seconds // length)} {unit} ago"

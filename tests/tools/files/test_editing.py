@@ -54,12 +54,14 @@ def test_line_endings_stay_as_they_were(lines: list[str], data: st.DataObject) -
     result, at, _ = replaced(text, old, "one\ntwo\r\nthree", replace_all=False)
     assert at == [index + 1]
     assert result.count("\n") == result.count("\r\n") == len(lines) + 1
+    assert "\r\r" not in result
 
 
 def test_where_line_ends_are_mixed_those_of_the_place_are_meant() -> None:
     text = "a\r\nb\r\n-\na\r\nb\r\n"
     assert replaced(text, "a\nb", "x\ny", replace_all=True)[0] == "x\r\ny\r\n-\nx\r\ny\r\n"
     assert replaced("a\nb\n-\r\n", "a\nb", "x\ny", replace_all=True)[0] == "x\ny\n-\r\n"
+    assert replaced("a\nb\n-\r\n", "b", "x\ny")[0] == "a\nx\ny\n-\r\n"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +109,7 @@ def test_a_refusal_says_what_to_do(text: str, old: str, words: str) -> None:
         # white space at the ends of lines, mixed line ends, no last line end
         ("x = 1  \ny = 2\nz", "x = 1\ny = 2\n", "x = 1\ny = 3\n", "x = 1  \ny = 3\nz", "line ends"),
         ("a\r\nb\nc\r\n", "a\nb\nc\n", "a\nB\nc\n", "a\r\nB\r\nc\r\n", "line ends"),
+        ("a\r\nb\nc\r\n", "a\nb\nc\n", "A\nb\nc\n", "A\r\nb\nc\r\n", "line ends"),
         ("a\nb", "a \nb\n", "a\nc\n", "a\nc", "line ends"),
     ],
 )
@@ -119,17 +122,18 @@ def test_what_differs_in_white_space_alone_is_found_where_one_place_fits(
 
 
 @pytest.mark.parametrize(
-    ("text", "old"),
+    ("text", "old", "new"),
     [
-        ("a \nb\nx\na \nb\n", "a\nb"),  # two places
-        ("  a\n      b\n  c\n", "a\nb\nc"),  # one indentation would stand for two
-        ("a\n", "a\n\nb"),
-        ("a b\n", "ab"),
+        ("a \nb\nx\na \nb\n", "a\nb", "new"),  # two places
+        ("  a\n      b\n  c\n", "a\nb\nc", "new"),  # one indentation would stand for two
+        ("a\n", "a\n\nb", "new"),
+        ("a b\n", "ab", "new"),
+        ("a\nb\n", "a \nb\n", "a\nb\n"),  # what is there already
     ],
 )
-def test_what_fits_nowhere_or_twice_is_refused(text: str, old: str) -> None:
+def test_what_fits_nowhere_or_twice_is_refused(text: str, old: str, new: str) -> None:
     with pytest.raises(ToolFailure, match="Nothing was changed"):
-        replaced(text, old, "new")
+        replaced(text, old, new)
 
 
 async def test_several_edits_are_made_together_or_not_at_all(tmp_path: Path) -> None:

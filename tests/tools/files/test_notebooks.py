@@ -11,6 +11,7 @@ from tui_agent.tools.base import ToolFailure
 from tui_agent.tools.files.editing import EditFile
 from tui_agent.tools.files.notebooks import Notebook
 from tui_agent.tools.files.reading import ReadFile
+from tui_agent.tools.gate.workspace import Workspace
 
 PLOT = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": ["<Figure>"]}, "metadata": {}}
 CELLS: list[dict[str, object]] = [
@@ -93,6 +94,8 @@ def test_cells_are_added_moved_retyped_and_deleted(path: Path) -> None:
 )
 def test_what_cannot_be_edited_is_refused_and_the_file_stays(path: Path, old: str, new: str, words: str) -> None:
     before = path.read_bytes()
+    arguments = json.dumps({"path": path.name, "old": old, "new": new})
+    assert words in EditFile().preview(arguments, Workspace(path.parent)).failure[0]
     with pytest.raises(ToolFailure, match=words):
         asyncio.run(call(EditFile(), path.parent, path=path.name, old=old, new=new))
     assert path.read_bytes() == before

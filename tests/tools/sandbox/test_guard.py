@@ -276,6 +276,8 @@ from tui_agent.tools.sandbox.guarded import Finder
 from tui_agent.tools.sandbox.kernel import keep_capabilities
 
 keep_capabilities(())
+left = dict(line.split() for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Cap"))
+print(*(name for name, mask in left.items() if int(mask, 16) and (os.geteuid() == 0 or name != "CapBnd:")))
 project, finder = Path(sys.argv[1], "project"), Finder(Path("/no/home"))
 (project / "in").mkdir(parents=True)
 (project / "in/.envrc").write_text("mine")
@@ -299,7 +301,7 @@ print(Guard(finder, [project], frozen=False).whole)
 def test_what_a_command_closed_to_its_owner_is_put_back(tmp_path: Path) -> None:
     """For a user whom modes hold back, as root without its capabilities is."""
     told = subprocess.run([sys.executable, "-c", CLOSING, tmp_path], check=True, capture_output=True, text=True).stdout
-    assert told.splitlines() == ["['in/.envrc'] mine", "0o40500 True", "False"]
+    assert told.splitlines() == ["", "['in/.envrc'] mine", "0o40500 True", "False"]
 
 
 def test_what_is_too_much_to_be_restored_must_not_change(tmp_path: Path) -> None:

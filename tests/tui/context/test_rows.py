@@ -233,7 +233,10 @@ def test_the_course_shows_the_newest_calls_and_marks_edits() -> None:
     assert edits.text == "  " + " " * 8 + "^"
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (1e9, "999d")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-1, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (86_399, "23h"), (86_400, "1d"), (1e9, "999d")],
+)
 def test_ages(seconds: float, shown: str) -> None:
     assert short_age(seconds) == shown
 

@@ -115,7 +115,7 @@ def _starts(lines: list[_Line], wanted: list[_Line], key: Callable[[str], str]) 
     anchor = max(range(len(pattern)), key=lambda index: len(pattern[index]))
     keys = [key(line.body) for line in lines]
     places = (index - anchor for index, line in enumerate(keys) if line == pattern[anchor])
-    return [start for start in places if start >= 0 and keys[start : start + len(pattern)] == pattern]
+    return [start for start in places if keys[start : start + len(pattern)] == pattern]
 
 
 def _shifts(lines: list[_Line], wanted: list[_Line]) -> dict[str, str] | None:
@@ -223,7 +223,7 @@ def _loosely_equal(lines: list[str], wanted: list[str]) -> int | None:
     anchor = max(range(len(pattern)), key=lambda index: len(pattern[index]))
     for index, line in enumerate(squeezed):
         start = index - anchor
-        if line == pattern[anchor] and start >= 0 and squeezed[start : start + len(pattern)] == pattern:
+        if line == pattern[anchor] and squeezed[start : start + len(pattern)] == pattern:
             return start
     return None
 

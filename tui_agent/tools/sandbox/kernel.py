@@ -33,8 +33,6 @@ PR_SET_DUMPABLE = 4
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
-PR_CAP_AMBIENT = 47
-PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
@@ -150,7 +148,7 @@ def keep_capabilities(kept: Sequence[int]) -> None:
                 prctl(PR_CAPBSET_DROP, capability)
             except OSError:
                 continue  # unknown to this kernel, or given up before
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    # Ambient ones end with the inheritable ones.
     mask = sum(1 << capability for capability in kept)
     low, high = mask & 0xFFFF_FFFF, mask >> 32
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)

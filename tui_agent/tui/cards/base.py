@@ -154,7 +154,7 @@ class StreamedText:
     def __init__(self, text: str = "") -> None:
         self._text = ""
         self._pieces: list[str] | None = None
-        self._cleaner: StreamCleaner | None = StreamCleaner()
+        self._cleaner: StreamCleaner | None = None
         if text:
             self.append(text)
 
