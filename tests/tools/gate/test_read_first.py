@@ -74,10 +74,33 @@ def test_of_a_program_in_no_table_all_is_looked_at_where_that_is_asked_for(works
     assert named(contents_of(step("cat note.txt", workspace), workspace, also=also), workspace) == ["own.c"]
 
 
+@pytest.mark.parametrize("line", ["cd tools", "env cargo build", "cat note.txt"])
+def test_of_a_known_program_nothing_else_is_looked_at(line: str, workspace: Workspace) -> None:
+    assert read_first(step(line, workspace), workspace) == []
+
+
+def test_what_stands_above_the_folder_of_a_command_is_looked_at(workspace: Workspace) -> None:
+    assert workspace.root / "Makefile" in read_first([PlainCommand(("make",), workspace.root / "lib")], workspace)
+
+
+def test_what_stands_outside_is_not_looked_at(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "Makefile").touch()
+    (workspace.root / "run").unlink()
+    (workspace.root / "run").symlink_to(outside / "Makefile")
+    found = read_first(step(f"env make -C {outside} ; ./run", workspace), workspace)
+    assert [path for path in found if not path.is_relative_to(workspace.root) or path.is_symlink()] == []
+
+
 def test_the_scripts_of_hooks_are_found_behind_their_variable_and_in_an_open_quote(workspace: Workspace) -> None:
     lines = ['"$CLAUDE_PROJECT_DIR"/tools/gen.sh', "sh 'tools/gen.sh", "echo tools/gen.sh done", "ls own.c"]
     found = [named(scripts_in([line], workspace, workspace.root), workspace) for line in lines]
     assert found == [["tools/gen.sh"], ["tools/gen.sh"], ["tools/gen.sh"], []]
+    (workspace.root / "my tools").mkdir()
+    (workspace.root / "my tools/own.sh").touch()
+    assert named(scripts_in(["sh 'my tools/own.sh'"], workspace, workspace.root), workspace) == ["my tools/own.sh"]
+    below = scripts_in(['sh "$CLAUDE_PROJECT_DIR"/gen.sh \''], workspace, workspace.root / "tools")
+    assert named(below, workspace) == ["tools/gen.sh"]
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -114,6 +137,13 @@ def test_five_changed_files_are_named(files: int, end: str) -> None:
     [
         ("make", {"Makefile": "include $(wildcard mk/*.mk)\n"}, "mk/a.mk"),
         ("make", {"Makefile": "x:\n\t$(PY) tools/x.py\n"}, "tools/x.py"),
+        ("sh sub/go.sh", {"sub/go.sh": "sh tools/x.sh\n"}, "tools/x.sh"),
+        ("make", {"Makefile": "x:\n\tsh mk/*\n"}, "mk/a.mk"),
+        ("python3 -m mod", {"mod.py": ""}, "json.py"),
+        ("python3 x.py", {"x.py": ""}, "json/__init__.py"),
+        ("Rake", {"Rakefile": ""}, "rakelib/a.rake"),
+        ("sh go.sh", {"go.sh": "./tool.xyz\n"}, "tool.xyz"),
+        ("npm run x", {"package.json": '{"scripts": {"x": "node ./scripts"}}'}, "scripts/index.js"),
         ("cmake .", {"CMakeLists.txt": "add_subdirectory(sub)\n"}, "sub/CMakeLists.txt"),
         ("gradle test", {"settings.gradle": "include 'sub'\n"}, "sub/build.gradle"),
         ("gradle test", {"build.gradle": "apply from: 'more/b.gradle'\n"}, "more/b.gradle"),

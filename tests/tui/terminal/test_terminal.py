@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 from threading import Thread
 from time import monotonic
 from types import ModuleType
@@ -178,6 +180,16 @@ def test_what_is_on_the_way_at_the_end_is_left_out_and_what_gives_the_terminal_b
     assert taken.getvalue() == "a picture" + "modes off" * PIECE
     assert to_here.reached.is_set()
     assert written.reached.is_set()
+
+
+@pytest.mark.parametrize("first", [lambda terminal: terminal.write("a picture"), SurvivingFile.flush])
+def test_a_terminal_that_is_gone_is_left_alone(first: Callable[[SurvivingFile], None], tmp_path: Path) -> None:
+    with (tmp_path / "taken").open("w") as taken:
+        terminal = SurvivingFile(taken)
+    first(terminal)
+    assert terminal.gone
+    terminal.write("another")
+    terminal.flush()
 
 
 @pytest.mark.parametrize(

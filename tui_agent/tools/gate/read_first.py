@@ -154,7 +154,7 @@ def _read_by(
         packages = filter(is_folder, (folder / "node_modules" for folder in folders))
         yield from (path for place in packages for token in named if is_regular(path := place / token / "package.json"))
     for place in filter(is_folder, (folder / name for folder in folders for name in _RUN_BY_NAME)):
-        yield from (path for program in programs if program and is_regular(path := place / program))
+        yield from (path for program in programs if is_regular(path := place / program))
     if "git" in programs:
         yield from hooks_of(folders[0], workspace)
 
@@ -180,7 +180,7 @@ def _files_at(folder: Path, text: str, before: str = "") -> Iterator[Path]:
     above, _, last = text.rpartition("/")
     place = text if text.startswith("/") else f"{folder}/{text}"
     # Of `$(dirname "$0")/x` and `$PWD/x` is left `/x`.
-    found: Iterable[str] = (place, f"{folder}/{text.lstrip('/')}")
+    found: Iterable[str] = (place, f"{folder}/{text}")
     if "*" in last or "?" in last:
         found = (str(path) for path in _matching(folder / above, (last,)) if path.suffix in _SCRIPTS)
     elif before == "-m":

@@ -48,9 +48,9 @@ def share(natural: Sequence[int], room: int) -> list[int]:
         second = max((size for size in widths if size < widest), default=1)
         columns = [place for place, size in enumerate(widths) if size == widest]
         excess = sum(widths) - room
-        cut = min(widest - second, -(-excess // len(columns))) or 1
+        cut = min(widest - second, -(-excess // len(columns)))
         for place in columns:
-            widths[place] -= min(cut, widths[place] - 1)
+            widths[place] -= cut
     return widths
 
 
