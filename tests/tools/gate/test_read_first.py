@@ -27,11 +27,12 @@ ANY = ["Makefile", "conftest.py", "package.json", "rules.mk"]
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     more = {"run": "#!/bin/sh\n", "tools/json.py": "", "note.txt": "", "pkg/__init__.py": ""}
+    more |= {"tools/note.txt": "", "tools/tool.lua": ""}
     for name, text in {**PROJECT, **more}.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for name in ("run", ".venv/bin/mytool"):
+    for name in ("run", "tools/tool.lua", ".venv/bin/mytool"):
         (tmp_path / name).chmod(0o755)
     return Workspace(tmp_path)
 
@@ -54,6 +55,9 @@ def step(line: str, workspace: Workspace) -> list[PlainCommand]:
         ("python -m pkg", ["conftest.py", "pkg/__init__.py", "pkg/__main__.py"]),
         ("run", ["run"]),  # the first word, by its bare name
         ("cat run", []),  # the same file is only read
+        ("note.txt", []),  # not to be run
+        ("cat tools/note.txt", []),
+        ("cat tools/tool.lua", ["tools/tool.lua"]),
         ("cat ./run", ["run"]),
         ("cat tools/gen.sh", ["tools/gen.sh"]),
         ("cat own.c", []),

@@ -99,6 +99,9 @@ def test_one_hit_beyond_the_preview_is_shown_in_place_of_the_count(hits: int, sh
     lines = painted(search)[1:]
     assert lines[:shown] == [f"    a.py:{number}  x" for number in range(1, shown + 1)]
     assert lines[shown:] == ([rest] if rest else [])
+    outcome = Outcome(hits=(Hit("a.py", 1, "x" * 200),), hit_count=1)
+    transcript.finish_tool(search, ToolState.OK, "a.py", outcome=outcome)
+    assert painted(search, width=30)[1:] == [f"    a.py:1  {'x' * 17}…"]
 
 
 def test_an_open_card_shows_the_arguments_its_header_does_not_tell() -> None:

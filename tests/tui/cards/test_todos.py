@@ -87,8 +87,8 @@ def test_hostile_items_stay_on_their_lines() -> None:
 
 
 def test_its_height_is_known_before_it_is_painted() -> None:
-    for opened in (False, True):
-        block = card(LIST, opened=opened)
+    for opened, state in ((False, ToolState.OK), (True, ToolState.OK), (False, ToolState.ERROR)):
+        block = card(LIST, opened=opened, state=state)
         assert estimate_height(block, None, 80, collapsed=not opened) == len(painted(block))
 
 

@@ -220,6 +220,12 @@ def test_marks_at_one_place_share_a_tick() -> None:
     assert ticks_line(bar, 82, look(ASCII)).text[2:].rstrip() == " " * 40 + "^ summary, full"
 
 
+def test_a_mark_at_the_very_end_stays_in_the_line() -> None:
+    marks = (Threshold(layer="limit", tokens=1_000),)
+    bar = Bar(categories={"user": 100}, tokens=100, window=1_000, marks=marks)
+    assert ticks_line(bar, 82, look(ASCII)).text[2:] == " " * 74 + "full ^"
+
+
 def test_a_request_larger_than_the_window_fills_the_bar() -> None:
     bar = Bar(categories={"user": 2_000}, tokens=2_000, window=1_000, reserve=100)
     assert bar_line(bar, 22, look(ASCII)).text[2:] == "u" * 20
