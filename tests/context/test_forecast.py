@@ -13,6 +13,7 @@ from tests.profiles import model_named
 from tests.servers.cache import PromptCache, Segment
 from tui_agent.agent.commands.context_text import text as context_text
 from tui_agent.context.cache_life import CacheState
+from tui_agent.context.compaction.draft import Draft
 from tui_agent.context.counting import estimate
 from tui_agent.context.economics import StepPrice
 from tui_agent.context.effects import Effect, Outcome, Steps, WriteInBackground
@@ -185,6 +186,23 @@ def test_what_is_forecast_is_what_is_done_and_what_it_costs(seeds: range) -> Non
         assert money_text(seen.cost_then) in shown[2]
         assert shown[0].split()[1] in shown[1]
     assert {"clear", "compact", ""} <= set(steps)
+
+
+def test_a_summary_that_brings_other_rules_is_priced_with_them() -> None:
+    talk = next(talk for talk in map(Talk, range(20)) if talk.rates is OPUS)
+    for _ in range(12):
+        talk.ask()
+    talk.provider.now += 10
+    talk.engine.renewed_prefix = Prefix(system=SYSTEM.replace("work", "help"))
+    draft = talk.caller.run(talk.engine.draft("compact"))
+    assert isinstance(draft, Draft)
+    price = talk.engine.preview_draft(draft).price
+    assert price is not None
+    talk.caller.run(talk.engine.enter(draft))
+    then = talk.engine.forecast()
+    assert then.cache.reason == "the system prompt or the tools have changed"
+    assert price.call == pytest.approx(then.cost, rel=0.02)
+    assert talk.provider.input_usd(talk.provider.bill(talk.engine)) == pytest.approx(price.call, rel=0.02)
 
 
 WARM, COLD = CacheState(False, "the cache is warm"), CacheState(True, "the last call was 9m00s ago")

@@ -133,7 +133,7 @@ def preview_plan(view: View, here: Situation, plan: Plan, writing: float | None)
     rewritten = rewritten_by(plan, view, here)
     seen = structs.replace(seen, after=plan.likely_after, rewritten=rewritten)
     if writing is not None or (here.rates is not None and here.rates.input_s):
-        price = step_price(here, after=seen.after, tail=rewritten, writing=writing or 0.0)
+        price = step_price(here, after=seen.after, tail=rewritten, writing=writing or 0.0, renews=not plan.through)
     return StepPreview("checkpoint" if plan.step == "checkpoint" else "compact", seen, False, price, plan.reason)
 
 
@@ -142,7 +142,8 @@ def preview_draft(view: View, here: Situation, draft: Draft) -> StepPreview:
     seen = structs.replace(preview_change(view, draft.entries, here), before=draft.before, after=draft.after)
     price = None
     if draft.spent_usd is not None:
-        price = step_price(here, after=seen.after, tail=seen.rewritten, writing=draft.spent_usd)
+        renews = not draft.boundary.signed
+        price = step_price(here, after=seen.after, tail=seen.rewritten, writing=draft.spent_usd, renews=renews)
     return StepPreview("checkpoint" if draft.step == "checkpoint" else "compact", seen, True, price, draft.plan.reason)
 
 

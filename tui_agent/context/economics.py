@@ -49,11 +49,12 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
     tokens: the size of the next request. growth, growth_of_all: the clearable tokens (tool results), and all tokens,
     that a call adds on average. cold: the provider's cache of the prefix has expired, so an edit costs nothing extra.
-    kept: tokens at the start of the next request that the cache has. between_turns: the user is about to speak; else a
-    tool loop is running. model: the active one, with the window in force. rates: None if prices are unknown.
-    small_rates: of the cheaper model that could write a summary. staying: tokens that no compaction frees: earlier
-    summaries, and the user's own words. tokens_of, mixed_tokens_of: convert a raw size of tool results, or of a mixture
-    like the whole conversation, to tokens of the active model; small_tokens_of: to tokens of the cheaper one.
+    new_prefix: another system prompt or other tools wait to be adopted with a summary. kept: tokens at the start of the
+    next request that the cache has. between_turns: the user is about to speak; else a tool loop is running. model: the
+    active one, with the window in force. rates: None if prices are unknown. small_rates: of the cheaper model that
+    could write a summary. staying: tokens that no compaction frees: earlier summaries, and the user's own words.
+    tokens_of, mixed_tokens_of: convert a raw size of tool results, or of a mixture like the whole conversation, to
+    tokens of the active model; small_tokens_of: to tokens of the cheaper one.
 
     cleared: the clearing that is due, as another layer has planned it. least_results: results below this many tokens
     were examined, and no clearing pays. task_done: the newest task without a record. resting: automatic compaction
@@ -69,6 +70,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     growth_of_all: float
     cold: bool
     between_turns: bool
+    new_prefix: bool = False
     kept: int = 0
     model: ModelProfile = ModelProfile("", "")
     rates: Rates | None
@@ -143,16 +145,19 @@ def cost_of_call(rates: Rates, tokens: int, kept: int) -> float:
     return (kept * rates.read + (tokens - kept) * max(1.0, rates.write)) * (rates.input_usd or rates.input_s) / MILLION
 
 
-def step_price(here: Situation, *, after: int, tail: int, writing: float = 0.0) -> StepPrice | None:
+def step_price(
+    here: Situation, *, after: int, tail: int, writing: float = 0.0, renews: bool = False
+) -> StepPrice | None:
     """What a step costs that leaves a request of `after` tokens; None if prices are unknown.
 
     `tail`: tokens of the new request from the first change on. `writing`: what the text costs that replaces what left.
+    `renews`: a new prefix is adopted with it, if one waits.
     """
     rates = here.rates
     if rates is None:
         return None
     then = here.model.rates(after) or rates
-    unchanged = max(0, after - tail)
+    unchanged = 0 if renews and here.new_prefix else max(0, after - tail)
     if here.model.cache == "marked":
         # The provider has an entry at the end of the system prompt and tools; those after it end behind the change.
         unchanged = min(unchanged, here.budget.fixed)
@@ -305,7 +310,11 @@ def compaction_worth(here: Situation, *, keep: int) -> CompactionWorth:
     whole = written + min(facts_limit(here), replaced // FACTS_SHARE)
     reads = 0.0 if here.summary_is_cold else rates.read * here.tokens
     writing = _writing_cost(here, rates, reads=reads, alone=TRANSCRIPT_SHARE * here.tokens, writes=written)
-    rewriting = 0.0 if here.summary_is_cold else max(0.0, rates.write - rates.read) * (keep + whole)
+    rewriting = (
+        0.0
+        if here.summary_is_cold
+        else max(0.0, rates.write - rates.read) * (keep + whole + here.new_prefix * here.budget.fixed)
+    )
     return CompactionWorth(writing + rewriting, here.tokens - (stays + whole), writing)
 
 

@@ -52,7 +52,6 @@ from tui_agent.conversation.blocks import Image
 from tui_agent.conversation.entries import (
     AnyContextEntry,
     Cleared,
-    Prefix,
     Shortened,
     UnattributedCall,
     Words,
@@ -109,7 +108,6 @@ class ContextEngine(KnownContext):
             pauses=pauses,
             clock=clock,
         )
-        self._renewed_prefix: Prefix | None = None
         self.running: Callable[[], Mapping[int, str]] = dict
         self.layers = Layers(
             CheckpointLayer(on=checkpoints),
@@ -123,16 +121,6 @@ class ContextEngine(KnownContext):
         self._thread = thread
         self._summary: _InBackground | None = None
         self._kept_after = 0
-
-    @property
-    def renewed_prefix(self) -> Prefix | None:
-        """System prompt and tools to adopt with the first call, or when the cache is lost anyway; None: no change."""
-        return self._renewed_prefix
-
-    @renewed_prefix.setter
-    def renewed_prefix(self, prefix: Prefix | None) -> None:
-        self._renewed_prefix = prefix
-        self.meter.expect(prefix)
 
     def turn_ended(self) -> None:
         """Note the end of a turn."""
@@ -513,9 +501,12 @@ class ContextEngine(KnownContext):
 
     def _enter(self, draft: Draft, *, waited_s: float = 0.0) -> Steps[StepDone]:
         here = self.situation()
-        price = step_price(here, after=draft.after, tail=max(0, draft.after - here.budget.fixed))
+        tail = max(0, draft.after - here.budget.fixed)
+        price = step_price(here, after=draft.after, tail=tail, renews=not draft.boundary.signed)
         boundary = structs.replace(draft.boundary, waited_s=waited_s, **_saved(price))
-        result = yield from enter_draft(draft, boundary, self.view, self._thread, self.renewed_prefix)
+        result = yield from enter_draft(
+            draft, boundary, self.view, self._thread, self.renewed_prefix if here.new_prefix else None
+        )
         self.backoff = self.backoff.succeeded()
         return result
 

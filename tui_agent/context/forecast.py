@@ -116,7 +116,8 @@ def step_due(due: Due, view: View, writers: Writers) -> StepAhead | None:
     if isinstance(plan, Plan):
         price, writing = None, writers.usd(plan, view, here)
         if writing is not None:
-            price = step_price(here, after=plan.likely_after, tail=rewritten_by(plan, view, here), writing=writing)
+            tail, renews = rewritten_by(plan, view, here), not plan.through
+            price = step_price(here, after=plan.likely_after, tail=tail, writing=writing, renews=renews)
         return StepAhead(
             step="checkpoint" if plan.step == "checkpoint" else "compact",
             frees=plan.before - plan.likely_after,
@@ -194,7 +195,8 @@ def _next_compaction(view: View, here: Situation) -> StepAhead | None:
             after, price = tokens - worth.freed, None
             if rates is not None:
                 writing = worth.writing * (rates.input_usd or rates.input_s) / MILLION
-                price = step_price(then, after=after, tail=after - here.budget.fixed, writing=writing)
+                tail = after - here.budget.fixed
+                price = step_price(then, after=after, tail=tail, writing=writing, renews=True)
             return StepAhead(step="compact", frees=worth.freed, price=price, calls=calls, distance=distance)
     return None if here.growth_of_all > 0 else StepAhead(step="compact", frees=0, distance=distance)
 

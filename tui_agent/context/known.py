@@ -18,7 +18,7 @@ from tui_agent.context.layers.shortening import load_of
 from tui_agent.context.meter import TokenMeter
 from tui_agent.context.requests import Prepared, Requests
 from tui_agent.conversation.blocks import Reasoning
-from tui_agent.conversation.entries import AnyEntry, Message
+from tui_agent.conversation.entries import AnyEntry, Message, Prefix
 from tui_agent.conversation.profile import ModelProfile
 from tui_agent.conversation.request import CacheHours, ReasoningPolicy
 from tui_agent.conversation.view import View
@@ -59,6 +59,7 @@ class KnownContext:
         self.requests = Requests()
         self.clock = clock
         self._task_threshold = task_threshold
+        self._renewed_prefix: Prefix | None = None
         self._caps: dict[str, int] = {}
         self._picture_caps: dict[str, int] = {}
         self._least_results = (0, 0, 0.0)
@@ -72,6 +73,21 @@ class KnownContext:
         cap = self._picture_caps.get(model.name, model.picture_bytes)
         self.model = structs.replace(model, picture_bytes=cap)
         self.view.policy = policy_of(model)
+
+    @property
+    def renewed_prefix(self) -> Prefix | None:
+        """System prompt and tools to adopt with the first call, or when the cache is lost anyway; None: no change."""
+        return self._renewed_prefix
+
+    @renewed_prefix.setter
+    def renewed_prefix(self, prefix: Prefix | None) -> None:
+        self._renewed_prefix = prefix
+        self.meter.expect(prefix)
+
+    @property
+    def _has_new_prefix(self) -> bool:
+        now, then = self.view.prefix, self._renewed_prefix
+        return then is not None and (now is None or (now.system, now.tools) != (then.system, then.tools))
 
     # The conversation
 
@@ -185,6 +201,7 @@ class KnownContext:
             growth=growth.clearable,
             growth_of_all=growth.all,
             cold=self.cache.state.cold,
+            new_prefix=self._has_new_prefix,
             kept=self.cache.kept(tokens, limits.budget.fixed),
             between_turns=between_turns,
             model=structs.replace(model, window=window or model.window),

@@ -227,15 +227,11 @@ def enter_draft(draft: Draft, boundary: Boundary, view: View, thread: str, renew
     `boundary`: the draft's, with what is known at this moment. `thread`: the name of the history to which replaced
     turns go.
     """
-    plan, (_, *others), prefix = draft.plan, draft.entries, view.prefix
+    plan, (_, *others) = draft.plan, draft.entries
     if draft.material.archive:
         yield ArchiveTurns(thread, draft.material.archive)
     entries: list[AnyEntry] = [boundary, *others]
-    if (
-        renewed is not None
-        and not boundary.signed
-        and (prefix is None or (prefix.system, prefix.tools) != (renewed.system, renewed.tools))
-    ):
+    if renewed is not None and not boundary.signed:
         entries.append(renewed)
     seq = expect(int, (yield Append(tuple(entries)))) - len(entries) + 1
     done = StepDone(
