@@ -233,6 +233,15 @@ async def test_what_is_told_to_a_model_is_not_told_to_the_user(told: str, answer
     assert text_of(reply.blocks) == "Reading `gone.py` **failed**: gone.py is not there."
 
 
+async def test_a_command_that_goes_on_is_not_done() -> None:
+    first = await completed(request_of(said("run sleep 9")))
+    (call,) = (block for block in first.blocks if isinstance(block, ToolCall))
+    told = "[it goes on in the background as process 7: command_output(process=7) reads what it prints]"
+    result = RequestMessage("user", (ToolResult(call.id, told),))
+    reply = await completed(request_of(said("run sleep 9"), RequestMessage("assistant", first.blocks), result))
+    assert text_of(reply.blocks) == "`sleep 9`: **in the background**. It printed nothing."
+
+
 async def test_only_tools_that_are_there_are_called() -> None:
     reply = await completed(request_of(said("read a.py, run ls"), tools=()))
     assert calls_of(reply.blocks) == []

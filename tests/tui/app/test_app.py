@@ -412,10 +412,11 @@ async def test_a_paste_into_the_conversation_is_for_the_prompt(arguments: Argume
         assert app.focused is app.entry.prompt
 
 
-async def test_the_theme_can_be_changed(arguments: Arguments) -> None:
+@pytest.mark.parametrize("asked", ["paper", "light"])
+async def test_the_theme_can_be_changed(arguments: Arguments, asked: str) -> None:
     app = TuiAgent(arguments, OFFLINE)
     async with app.run_test() as pilot:
-        await send(pilot, "/theme paper")
+        await send(pilot, f"/theme {asked}")
         await until(pilot, lambda: app.theme == "paper")
 
 

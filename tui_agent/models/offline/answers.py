@@ -27,7 +27,9 @@ _SHOWN_WIDTH = 160
 _NUMBERED = regex(r"^ *\d+(?:\t|→|│|\||: ?)", re.MULTILINE)
 _NOTICE = regex(r"\n?\[[^\n]*\]\s*\Z")
 _ENDED = regex(
-    r"\[(exit code -?\d+|ended by signal \d+)[^\]]*\]|\b(exit code:? -?\d+)|(timed out[^\n\]]*)", re.IGNORECASE
+    r"\[(exit code -?\d+|ended by signal \d+)[^\]]*\]|\b(exit code:? -?\d+)|(timed out[^\n\]]*)"
+    r"|\[[^\]\n]*(in the background)",
+    re.IGNORECASE,
 )
 _NONE_FOUND = regex(r"\s*(?:\[?no (?:match|file|result)|\Z)", re.IGNORECASE)
 _DEFINITION = regex(r"(?:async\s+)?(?:def|class|function|fn|func|struct|interface)\s+\w+|\[[\w.\-]+\]$")

@@ -48,7 +48,7 @@ def mode_choices() -> Iterable[CompletionItem]:
 async def choose_theme(host: Host, argument: str) -> None:
     """Switch the theme, previewing each as it is marked, and save the choice."""
     from tui_agent.tui.dialogs.pickers import Option
-    from tui_agent.tui.painting.themes import KINDS
+    from tui_agent.tui.painting.themes import ALIASES, KINDS
 
     names, before = host.theme_names(), host.theme
     options = [Option(name, name, KINDS.get(name, "yours")) for name in names]
@@ -56,6 +56,7 @@ async def choose_theme(host: Host, argument: str) -> None:
     if name is None:
         host.use_theme(before)
         return
+    name = ALIASES.get(name, name)
     if name not in names:
         host.say(Level.WARNING, f"There is no theme {name}", hint=f"one of {', '.join(names)}")
         return
